@@ -54,7 +54,8 @@ class Seen:
     - ``partition``: ``key``, its topic's ``zxid``, ``epoch``, ``value`` the leader's id (-1: none), ``replicas``
       assigned, ``members`` of the in-sync set.
     - ``move`` under way: ``key``, ``replicas`` that it shall have, ``members`` that are to be removed.
-    - ``deletion`` that was asked for, ``known`` (to ``node``): ``key`` is a topic.
+    - ``deletion`` that was asked for, ``settings`` in ZooKeeper, ``known`` (to ``node``): ``key`` is a topic.
+    - ``routed``: where ``node`` sends clients of partition ``key``: ``value`` the leader's id, ``replicas``, ``members``.
     - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``position`` its high watermark,
       ``value`` a fingerprint of the settings in force.
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
@@ -144,6 +145,7 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
     for move in () if moves is None else moves.partitions:
         key = directory.directory_name(move.topic, move.partition)
         found.append(Seen("move", key=key, replicas=_text(move.replicas), members=_text(move.removing)))
+    found += [Seen("settings", key=name) for name in await zookeeper.get_children(paths.TOPIC_CONFIGS)]
     return found + [Seen("deletion", key=name) for name in await zookeeper.get_children(paths.DELETE_TOPICS)]
 
 
@@ -177,6 +179,18 @@ async def _by_its_account(node: Any, port: int) -> list[Seen]:
         return []
     found = [Seen("answer", node=node.name)]
     found += [Seen("known", key=topic.topic, node=node.name) for topic in metadata.topics]
+    found += [
+        Seen(
+            "routed",
+            key=directory.directory_name(topic.topic, one.partition),
+            node=node.name,
+            value=one.leader,
+            replicas=_text(one.replicas),
+            members=_text(one.isr),
+        )
+        for topic in metadata.topics
+        for one in topic.partitions
+    ]
     return found + [
         Seen(
             "role",
@@ -239,7 +253,12 @@ def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
     topics = {one.key: one for one in by["topic"]}
     roles = {(one.node, one.key): one.epoch for one in by["role"]}
     assigned = {one.key: _ids(one.replicas) for one in by["partition"]}
-    count = len(by["move"]) + len(by["deletion"]) + sum(one.key not in topics for one in by["known"])
+    count = len(by["move"]) + len(by["deletion"])
+    count += sum(one.key not in topics for one in [*by["known"], *by["settings"]])
+    states = {one.key: (one.value, one.replicas, one.members) for one in by["partition"]}
+    routed = {(one.node, one.key): (one.value, one.replicas, one.members) for one in by["routed"]}
+    for answer in by["answer"]:
+        count += sum(routed.get((answer.node, key)) != state for key, state in states.items())
     for partition in by["partition"]:
         replicas = assigned[partition.key]
         count += set(replicas) != set(_ids(partition.members))

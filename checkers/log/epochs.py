@@ -23,6 +23,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.holes import HOLES
+from assay.checkers.log.joining import MEMBER_COMPLETENESS
 from assay.checkers.sql import first_rows, greatest_before, order_by
 
 
@@ -128,6 +129,7 @@ LEADER_COMPLETENESS: Final = Check(
                     union all select key, epoch, null, mark from epoch_marks) as known
                 group by key, epoch) as folded
             """,
+            keep=True,
         ),
         View(
             "found_leader_completeness",
@@ -226,7 +228,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
 
 COMPLETENESS: Final = Family(
     name=LEADER_COMPLETENESS.anomaly,
-    checks=(LEADER_COMPLETENESS,),
+    checks=(LEADER_COMPLETENESS, MEMBER_COMPLETENESS),
     applies="select count(*) as examined from events where event = 'became-leader' and high_watermark is not null",
 )
 EPOCH_HISTORIES: Final = Family(

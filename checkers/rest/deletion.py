@@ -1,8 +1,9 @@
 """A topic that is deleted is gone everywhere by the contract's deletion deadline: from ZooKeeper, disks and metadata.
 
-It shows in four ways: the request is still there, although every replica's broker is registered and no move of the
+It shows in five ways: the request is still there, although every replica's broker is registered and no move of the
 topic is under way; a disk has files under a partition's name that were made for a topic which is no more; a broker
-still knows the topic; or a client's deletion was acknowledged and the topic is there, although no one can have made it
+still knows the topic; its settings are still in ZooKeeper, where the next topic of its name would find them; or a
+client's deletion was acknowledged and the topic is there, although no one can have made it
 again, for which two looks are enough. Topics of one name are distinguished by the zxid of their creation. Clients must
 not be able to make topics by asking for them.
 """
@@ -58,6 +59,15 @@ KNOWN: Final = View(
     """,
 )
 
+SETTINGS: Final = View(
+    "deletion_settings",
+    """
+    select s.look as look, s.key as key from looks s
+        left join looks t on t.look = s.look and t.what = 'topic' and t.key = s.key
+    where s.what = 'settings' and t.key is null
+    """,
+)
+
 PROMISED: Final = View(
     "deletion_promised",
     f"""
@@ -94,6 +104,8 @@ def _undeleted(row: Row, evidence: Evidence) -> Explanation:
         claim = f"{row['node']} had files of {row['key']} {times} that were made for a topic which is no more"
     elif row["arm"] == 3:
         claim = f"{row['node']} still knew {row['key']} {times}, although there is no such topic"
+    elif row["arm"] == 5:
+        claim = f"the settings of {row['key']} were in ZooKeeper {times}, although there is no such topic"
     else:
         op = row["delete_op"]
         claim = (
@@ -113,6 +125,7 @@ UNDELETED_TOPIC: Final = Check(
         ASKED,
         FILES,
         KNOWN,
+        SETTINGS,
         PROMISED,
         BROKEN,
         View(
@@ -128,6 +141,7 @@ UNDELETED_TOPIC: Final = Check(
             lasting("select * from deletion_known", "key, node", "d.deletion_deadline"),
             keep=True,
         ),
+        View("deletion_outlived", lasting("select * from deletion_settings", "key", "d.deletion_deadline"), keep=True),
         View("deletion_undone", lasting("select * from deletion_broken", "key, op", "0"), keep=True),
         View(
             "found_undeleted_topic",
@@ -137,6 +151,7 @@ UNDELETED_TOPIC: Final = Check(
             union all select key, 2, node, cast(null as bigint), since, until from deletion_uncleaned
             union all select key, 3, node, cast(null as bigint), since, until from deletion_remembered
             union all select key, 4, cast(null as string), op, since, until from deletion_undone
+            union all select key, 5, cast(null as string), cast(null as bigint), since, until from deletion_outlived
             """,
             keep=True,
         ),

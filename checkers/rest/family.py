@@ -11,6 +11,7 @@ from assay.checkers.rest.moves import UNFINISHED_MOVE
 from assay.checkers.rest.obedience import DISOBEYED_STATE
 from assay.checkers.rest.rejoining import NO_REJOIN
 from assay.checkers.rest.retention import RETENTION_UNDONE
+from assay.checkers.rest.routing import STALE_METADATA
 from assay.checkers.rest.settings import DISOBEYED_SETTINGS
 
 
@@ -34,7 +35,15 @@ def _too_short(engine: Engine) -> list[str]:
 
 REST: Final = Family(
     "rest",
-    checks=(UNFINISHED_MOVE, NO_REJOIN, DISOBEYED_STATE, DISOBEYED_SETTINGS, UNDELETED_TOPIC, RETENTION_UNDONE),
+    checks=(
+        UNFINISHED_MOVE,
+        NO_REJOIN,
+        DISOBEYED_STATE,
+        DISOBEYED_SETTINGS,
+        STALE_METADATA,
+        UNDELETED_TOPIC,
+        RETENTION_UNDONE,
+    ),
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,
     prepare=_too_short,

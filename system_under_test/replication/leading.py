@@ -66,6 +66,8 @@ class LeaderTerm:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """For others that do something of their own while this broker leads."""
         self._on_isr_wanted = on_isr_wanted
+        self._joining: tuple[int, int] | None = None
+        """Position of the replica that was last let in, and the high watermark, when that was proposed."""
 
     @property
     def over(self) -> bool:
@@ -150,6 +152,7 @@ class LeaderTerm:
         if self.in_sync.proposed is not None or self.in_sync.superseded:
             return
         if position.offset >= self.replica.high_watermark and position.offset >= self.start_offset:
+            self._joining = position.offset, self.replica.high_watermark
             self._propose(self.in_sync.committed.with_member(broker, position.broker_epoch, self._min_insync))
 
     def shrink(self, now: float) -> None:
@@ -187,8 +190,15 @@ class LeaderTerm:
         before = self.in_sync.committed.isr
         self.in_sync.commit(members, zk_version)
         if members.isr != before:
+            joined = self._joining if set(members.isr) - set(before) else None
             self.replica.events.emit(
-                "isr-change", key=self.replica.key, epoch=self.epoch, value=len(members.isr), isr=list(members.isr)
+                "isr-change",
+                key=self.replica.key,
+                epoch=self.epoch,
+                value=len(members.isr),
+                position=joined and joined[0],
+                high_watermark=joined and joined[1],
+                isr=list(members.isr),
             )
         self.members_settled()
 

@@ -25,6 +25,10 @@ def mark(seq: int, epoch: int, high_watermark: int, **given: Any) -> Row:
     return event(seq, "high-watermark", epoch, high_watermark=high_watermark, **given)
 
 
+def joined(seq: int, epoch: int, position: int, mark: int, **given: Any) -> Row:
+    return event(seq, "isr-change", epoch, position=position, high_watermark=mark, **given)
+
+
 def end(op: int, position: int, epoch: int | None, key: str = "t-0") -> Row:
     return effect(op, 0, "end", key, op * S, op * S + 1, position=position, epoch=epoch, process=op)
 
@@ -70,6 +74,9 @@ def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[
         if rng.random() < 0.9:
             known = max(0, position - rng.randint(0, 3))
             events.append(began(0, epoch, position, known, key=life, node=node))
+        if rng.random() < 0.4:
+            at = position + rng.randint(-1, 3)
+            events.append(joined(0, epoch, at, at - rng.randint(-1, 5), key=life, node=node))
         if rng.random() < 0.7:
             events.append(mark(0, epoch, position + rng.randint(0, 3), key=life, node=node))
         if rng.random() < 0.5:
@@ -83,10 +90,10 @@ def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[
     return events, answers
 
 
-def incomplete(events: list[Row], answers: list[Row]) -> set[tuple[Any, ...]]:
-    """(key, epoch) of each leader that began below what an earlier epoch had."""
+def committed(events: list[Row], answers: list[Row]) -> list[tuple[str, int, int]]:
+    """Key, epoch, and how far the log was committed in it."""
     leaders = [one for one in events if one["event"] == "became-leader"]
-    marks = [(one["key"], one["epoch"], one["high_watermark"]) for one in events]
+    marks = [(one["key"], one["epoch"], one["high_watermark"]) for one in events if one["event"] != "isr-change"]
     if {one["key"] for one in leaders} == {one["key"] for one in answers}:
         for one in answers:
             epoch = one["epoch"]
@@ -97,11 +104,32 @@ def incomplete(events: list[Row], answers: list[Row]) -> set[tuple[Any, ...]]:
                              and line["position"] <= one["position"]), default=None)  # fmt: skip
             if epoch is not None:
                 marks.append((one["key"], epoch, one["position"] + (one["kind"] == "append")))
+    return marks
+
+
+def incomplete(events: list[Row], answers: list[Row]) -> set[tuple[Any, ...]]:
+    """(key, epoch) of each leader that began below what an earlier epoch had."""
+    marks = committed(events, answers)
     return {
         (late["key"], late["epoch"])
-        for late in leaders
-        if any(key == late["key"] and epoch < late["epoch"] and at > late["position"] for key, epoch, at in marks)
+        for late in events
+        if late["event"] == "became-leader"
+        and any(key == late["key"] and epoch < late["epoch"] and at > late["position"] for key, epoch, at in marks)
     }
+
+
+def premature(events: list[Row], answers: list[Row]) -> set[tuple[Any, ...]]:
+    """(key, epoch, position) of each replica that joined below what its leader, or an earlier epoch, had."""
+    marks = committed(events, answers)
+    begun = {(one["key"], one["epoch"]) for one in events if one["event"] == "became-leader"}
+    found = set()
+    for one in events:
+        if one["event"] == "isr-change":
+            place = one["key"], one["epoch"]
+            known = [at for key, epoch, at in marks if place in begun and key == place[0] and epoch < place[1]]
+            if max([one["high_watermark"], *known]) > one["position"]:
+                found.add((*place, one["position"]))
+    return found
 
 
 def disks(key: str, rng: random.Random) -> list[Row]:

@@ -105,7 +105,7 @@ def renamed(rows: list[Row], number: int) -> list[Row]:
             changed["key"] = f"c{number}-{row['key']}"
         if "node" in row:
             changed["node"] = f"c{number}-{row['node']}"
-        if row["what"] in ("broker", "partition"):
+        if row["what"] in ("broker", "partition", "routed"):
             changed["value"] = row["value"] if row["value"] < 0 else 10 * number + row["value"]
         for brokers in ("replicas", "members"):
             if row.get(brokers):

@@ -32,10 +32,20 @@ FOURTH: tuple[Row, ...] = (
     {"what": "folder", "node": "n4", "key": KEY, "zxid": CREATED},
 )
 MOVE: Row = {"what": "move", "key": KEY, "replicas": "1,2,4", "members": ""}
+ROUTED: tuple[Row, ...] = tuple(
+    {"what": "routed", "key": key, "node": f"n{n}", "value": 1, "replicas": "1,2,3", "members": "1,2,3"}
+    for n in (1, 2)
+    for key in (KEY, "other-0")
+)
 SEGMENT: Row = {"what": "segment", "node": "n2", "key": KEY}
 PASSING: tuple[Change, ...] = (
     adding(MOVE),
     adding({**MOVE, "members": "3"}),
+    adding({"what": "settings", "key": "gone"}),
+    adding({"what": "settings", "key": TOPIC}),
+    changing("routed", {"value": 3}, node="n2"),
+    without("routed", node="n2"),
+    changing("routed", {"members": "1,2"}),
     changing("partition", {"replicas": "1,2,4"}),
     changing("partition", {"replicas": "1,2"}),
     changing("partition", {"members": "1"}),
@@ -59,6 +69,7 @@ PASSING: tuple[Change, ...] = (
 )
 LASTING: tuple[Change, ...] = (
     adding(*FOURTH),
+    adding(*ROUTED),
     all_of(changing("partition", {"replicas": "1,2,4,3"}), adding(MOVE, *FOURTH)),
     without("broker", node="n3"),
     without("broker", node="n1"),
@@ -213,6 +224,27 @@ def deletion(rows: list[Row]) -> Iterator[Found]:
             yield "undeleted-topic", known["key"], known["node"], 0
 
 
+    for kept in of(rows, "settings"):
+        if kept["key"] not in topics:
+            yield "undeleted-topic", kept["key"], None, 0
+
+
+def routing(rows: list[Row]) -> Iterator[Found]:
+    live = brokers(rows)
+    answered = {row["node"] for row in of(rows, "answer")}
+    said = {(row["node"], row["key"]): _routed(row) for row in of(rows, "routed")}
+    for state in of(rows, "partition"):
+        for broker, node in live.items():
+            if node in answered and state["value"] in live and not busy(rows, state["key"]):
+                silent = broker not in ids(state["replicas"]) or node not in {one for one, _ in said}
+                if said.get((node, state["key"]), _routed(state) if silent else None) != _routed(state):
+                    yield "stale-metadata", state["key"], node, 0, *_routed(state)
+
+
+def _routed(row: Row) -> tuple[Any, ...]:
+    return row["value"], row["replicas"], row["members"]
+
+
 def retention(rows: list[Row]) -> Iterator[Found]:
     live = brokers(rows)
     (now,) = (row["value"] for row in of(rows, "look"))
@@ -240,6 +272,7 @@ RULES: tuple[Callable[[list[Row]], Iterator[Found]], ...] = (
     rejoining,
     obedience,
     settings,
+    routing,
     moving,
     deletion,
     retention,

@@ -77,6 +77,7 @@ INSTANCE = {
     "poll-skip": ("op", "sub"),
     "high-watermark-regression": ("op", "sub"),
     "leader-completeness": ("epoch",),
+    "member-completeness": ("epoch", "position"),
     "epoch-history-divergence": ("epoch",),
     "replica-hole": ("node", "position", "missing"),
     "zombie-commit": ("place",),

@@ -13,6 +13,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
 from assay.checkers.log.epochs import EPOCH_HISTORY_DIVERGENCE, LEADER_COMPLETENESS, REPLICATION
 from assay.checkers.log.holes import REPLICA_HOLE
+from assay.checkers.log.joining import MEMBER_COMPLETENESS
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
@@ -22,10 +23,13 @@ from helpers.epoch_histories import (
     disks,
     divergent,
     end,
+    event,
     holes,
     incomplete,
+    joined,
     log_end,
     mark,
+    premature,
     record,
     replica,
     terms,
@@ -72,6 +76,17 @@ def test_a_leader_that_lacks_what_a_client_was_given_is_reported_with_the_client
     )
 
 
+def test_a_member_that_joined_too_early_is_reported_with_its_leader(tmp_path: Path) -> None:
+    events = [mark(1, 3, 9, node="n3"), began(2, 4, 9, 5, node="n2"), joined(3, 4, 8, 5, node="n2")]
+    (finding,) = found(tmp_path / "before", events=events)
+    assert finding.claim == (
+        "N2, the leader of t-0 in epoch 4, let a replica into the in-sync set that had come to offset 8, although n3 "
+        "had announced the high watermark 9 in epoch 3."
+    )
+    (finding,) = found(tmp_path / "own", events=[began(2, 4, 9, 9), joined(3, 4, 10, 11)])
+    assert "although its own high watermark was 11" in finding.claim
+
+
 def test_epochs_that_begin_at_different_offsets_are_reported_with_both_replicas(tmp_path: Path) -> None:
     disk = [*replica("n1", {0: 0, 2: 4}, 0, 8), *replica("n2", {0: 0, 2: 5}, 0, 8), *replica("n3", {0: 0, 2: 4}, 0, 8)]
     (finding,) = found(tmp_path, replicas=disk)
@@ -106,6 +121,17 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
     "another topic is deleted": (
         "leader-completeness", {"effects": [deletion("t-0", "ok")], "events": [mark(1, 3, 9), began(2, 4, 7, 7)]},
     ),
+    "a member that lacks what was committed before the epoch": (
+        "member-completeness",
+        {"events": [mark(1, 3, 9), began(2, 4, 9, 5, node="n2"), joined(3, 4, 8, 5, node="n2")]},
+    ),
+    "a member that lacks what a client was answered": (
+        "member-completeness",
+        {"effects": [end(5, 9, 3)], "events": [began(2, 4, 9, 5), joined(3, 4, 8, 5)]},
+    ),
+    "a member below its leader's high watermark": (
+        "member-completeness", {"events": [began(2, 4, 9, 9), joined(3, 4, 10, 11)]},
+    ),
     "two epochs later": ("leader-completeness", {"events": [mark(1, 3, 9), began(2, 7, 8, 8)]}),
     "announced by the leader that began": (
         "leader-completeness", {"events": [began(1, 3, 9, 9), began(2, 4, 8, 8, node="n2")]},
@@ -127,6 +153,14 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 HAVE_NOT: dict[str, dict[str, Any]] = {
     "all that was announced": {"events": [began(1, 3, 0, 0), mark(2, 3, 9), began(3, 4, 9, 7, node="n2")]},
+    "a member that has all that was committed": {"events": [mark(1, 3, 9), began(2, 4, 9, 5), joined(3, 4, 9, 9)]},
+    "a member that lacks what the next epoch committed": {
+        "events": [began(2, 4, 5, 5), joined(3, 4, 6, 6), began(4, 5, 9, 9), mark(5, 5, 9)],
+    },
+    "a member of a topic that is being deleted": {
+        "effects": [deletion("t", "info")], "events": [mark(1, 3, 9), began(2, 4, 9, 5), joined(3, 4, 8, 5)],
+    },
+    "a set that no one joined": {"events": [mark(1, 3, 9), began(2, 4, 9, 5), event(3, "isr-change", 4)]},
     "announced in a later epoch": {"events": [began(1, 4, 7, 7), mark(2, 4, 9), began(3, 3, 7, 7)]},
     "of another partition": {"events": [mark(1, 3, 9, key="t-1"), began(2, 4, 7, 7)]},
     "of the topic that had this name before": {
@@ -197,11 +231,13 @@ def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     stored = [disks(f"d-{n}", random.Random(f"disks/{n}")) for n in range(COUNT)]
     by_force: dict[Check, list[set[tuple[Any, ...]]]] = {
         LEADER_COMPLETENESS: [incomplete(*one) for one in logs],
+        MEMBER_COMPLETENESS: [premature(*one) for one in logs],
         EPOCH_HISTORY_DIVERGENCE: [divergent(one) for one in stored],
         REPLICA_HOLE: [holes(one) for one in stored],
     }
     columns = {
         LEADER_COMPLETENESS: "key epoch",
+        MEMBER_COMPLETENESS: "key epoch position",
         EPOCH_HISTORY_DIVERGENCE: "key epoch",
         REPLICA_HOLE: "key node position missing",
     }

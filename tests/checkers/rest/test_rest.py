@@ -72,6 +72,11 @@ GROWN = all_of(changing("partition", {"replicas": "1,2,4,3"}), adding(MOVING, *F
 OUT = changing("partition", {"members": "1,2"})
 DEAF = changing("role", {"epoch": 3}, node="n3")
 GONE = all_of(without("topic"), without("partition"), without("known"), without("folder"), without("role"))
+ROUTED: tuple[Row, ...] = tuple(
+    {"what": "routed", "key": KEY, "node": f"n{n}", "value": 1, "replicas": "1,2,3", "members": "1,2,3"}
+    for n in (1, 2, 3)
+)
+ELSEWHERE: Row = {"what": "routed", "key": "other-0", "node": "n2", "value": 1, "replicas": "1,2", "members": "1,2"}
 OLD = {"what": "folder", "key": "gone-1", "node": "n2", "zxid": 40}
 SEGMENTS: tuple[Row, ...] = (
     {"what": "segment", "node": "n2", "key": KEY, "position": 0, "log_end": 50, "size": 900,
@@ -103,6 +108,14 @@ WRONG: tuple[tuple[str, Change, str], ...] = (
     ("disobeyed-state", DEAF, "and n3, which it is about, is still in epoch 3"),
     ("disobeyed-state", without("role", node="n3"), "and n3, which it is about, has no replica of it"),
     ("disobeyed-settings", changing("role", {"value": 78}, node="n3"), "N3 did not go by the settings that orders has"),
+    (
+        "stale-metadata",
+        all_of(adding(*ROUTED), changing("routed", {"value": 3}, node="n2")),
+        "N2 answered leader",
+    ),
+    ("stale-metadata", all_of(adding(*ROUTED), changing("routed", {"members": "1,2"}, node="n3")), "N3 answered"),
+    ("stale-metadata", adding(ELSEWHERE), "N2 answered no such partition for orders-0"),
+    ("undeleted-topic", adding({"what": "settings", "key": "gone"}), "The settings of gone were in ZooKeeper from"),
     ("undeleted-topic", adding({"what": "deletion", "key": TOPIC}), "Orders was to be deleted from 0.100 s"),
     ("undeleted-topic", adding({"what": "deletion", "key": "gone"}), "Gone was to be deleted"),
     ("undeleted-topic", adding(OLD), "N2 had files of gone-1 from 0.100 s to 40.000 s"),
@@ -123,6 +136,12 @@ LEGAL: tuple[Change, ...] = (
     all_of(without("broker", node="n3"), without("role", node="n3")),
     changing("role", {"epoch": 5}, node="n3"),
     all_of(changing("topic", {"value": 78}), changing("role", {"value": 78})),
+    adding({"what": "settings", "key": TOPIC}),
+    adding(*ROUTED),
+    all_of(adding(*ROUTED), changing("partition", {"value": -1})),
+    all_of(adding(*ROUTED), changing("routed", {"value": 3}, node="n2"), without("broker", node="n2")),
+    all_of(adding(*ROUTED), changing("routed", {"value": 3}, node="n2"), without("answer", node="n2")),
+    all_of(adding(*ROUTED, {"what": "deletion", "key": TOPIC}, MOVING), changing("routed", {"value": 3})),
     all_of(changing("role", {"value": 78}, node="n3"), adding({"what": "deletion", "key": TOPIC}, MOVING)),
     all_of(changing("topic", {"value": None}), changing("role", {"value": None}, node="n3")),
     all_of(adding({"what": "deletion", "key": TOPIC}), without("broker", node="n2")),

@@ -1,0 +1,77 @@
+"""Who joins the in-sync set has all that is committed, since it may be the next leader (KAFKA-7128).
+
+Read off ``isr-change``: ``position`` is how far the replica that the leader of this ``epoch`` let in had come when that
+was proposed, and ``high_watermark`` is the leader's at that moment. The position must be no lower than that, nor than
+what is known to be committed in earlier epochs, which a leader whose high watermark lags behind need not know yet: so a
+replica joins at the start of the epoch, too. What was committed is counted as for ``leader-completeness``, whose views
+these are; a topic that anyone has asked to delete is not judged.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by
+
+
+def _incomplete(row: Row, evidence: Evidence) -> Explanation:
+    if row["former"] is None:
+        known = f"its own high watermark was {row['before']}"
+    elif row["end_op"] is None:
+        known = f"{row['knower']} had announced the high watermark {row['before']} in epoch {row['former']}"
+    else:
+        who = evidence.who(row["end_op"])
+        known = f"{who} had been answered that the log goes to {row['before']} in epoch {row['former']}"
+    claim = (
+        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, let a replica into the in-sync set that "
+        f"had come to offset {row['position']}, although {known}."
+    )
+    return Explanation(capital(claim), (row["end_op"],), 0, row["moment"])
+
+
+MEMBER_COMPLETENESS: Final = Check(
+    anomaly="member-completeness",
+    meaning="a replica joined the in-sync set without records that were committed",
+    views=(
+        View(
+            "member_joins",
+            """
+            select key, epoch, position, max(high_watermark) as mark from events
+            where event = 'isr-change' and position is not null and epoch is not null group by key, epoch, position
+            """,
+        ),
+        View(
+            "found_member_completeness",
+            """
+            select key, epoch, position, max(before) as before from (
+                select key, epoch, position, mark as before from member_joins
+                union all
+                select j.key, j.epoch, j.position, l.before from member_joins j
+                    join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
+                    cross join log_declared d
+                    cross join (select count(*) as losses from (
+                        select id from faults where loses_unsynced group by id) as f) p
+                where l.before - d.unflushed * p.losses > j.position) as known
+            where before > position group by key, epoch, position
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.epoch as epoch, f.position as position, f.before as before, f.former as former,
+            min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
+        from (
+            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, max(m.epoch) as former
+            from {first_rows("found_member_completeness", "key, epoch, position")} f
+                left join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
+            group by f.key, f.epoch, f.position, f.before) f
+            left join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
+            join events e on e.event = 'isr-change' and e.key = f.key and e.epoch = f.epoch
+                and e.position = f.position
+        group by f.key, f.epoch, f.position, f.before, f.former
+        {order_by("f.key, f.epoch, f.position")}
+        """,
+    examined="select count(*) as examined from member_joins",
+    explain=_incomplete,
+    optional=True,  # a run in which no replica ever left has none that comes back
+)
