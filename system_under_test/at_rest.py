@@ -55,7 +55,7 @@ class Seen:
       assigned, ``members`` of the in-sync set.
     - ``move`` under way: ``key``, ``replicas`` that it shall have, ``members`` that are to be removed.
     - ``deletion`` that was asked for, ``settings`` in ZooKeeper, ``known`` (to ``node``): ``key`` is a topic.
-    - ``routed``: where ``node`` sends clients of partition ``key``: ``value`` the leader's id, ``replicas``, ``members``.
+    - ``routed``: where ``node`` sends clients of ``key``: ``value`` the leader's id, ``replicas``, ``members`` in sync.
     - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``position`` its high watermark,
       ``value`` a fingerprint of the settings in force.
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
