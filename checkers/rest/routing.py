@@ -51,9 +51,7 @@ STALE_METADATA: Final = Check(
         ),
         View(
             "found_stale_metadata",
-            lasting(
-                "select * from routing_lacking", "key, node, leader, replicas, members", "d.obedience_deadline"
-            ),
+            lasting("select * from routing_lacking", "key, node, leader, replicas, members", "d.obedience_deadline"),
             keep=True,
         ),
     ),

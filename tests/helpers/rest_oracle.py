@@ -223,7 +223,6 @@ def deletion(rows: list[Row]) -> Iterator[Found]:
         if known["key"] not in topics:
             yield "undeleted-topic", known["key"], known["node"], 0
 
-
     for kept in of(rows, "settings"):
         if kept["key"] not in topics:
             yield "undeleted-topic", kept["key"], None, 0
