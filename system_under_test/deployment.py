@@ -229,7 +229,14 @@ class Broker:
     # -- for faults -------------------------------------------------------------------------------------------------
 
     start_events = ("registered", "recovered", "became-follower")
-    turning_points = ("became-leader", "became-follower", "became-controller", "isr-change", "groups-loaded")
+    turning_points = (
+        "became-leader",
+        "became-follower",
+        "became-controller",
+        "isr-change",
+        "truncated",
+        "groups-loaded",
+    )
     strike_points = FAILOVER_POINTS
 
     def hold_file(self, node: _Node) -> str:

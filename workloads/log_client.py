@@ -23,7 +23,7 @@ from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads import log_operations, topic_admin
 from assay.workloads.log_ends import LogEnds
-from assay.workloads.log_messages import PLAIN, Packing, Record, created_at, packing, plain, records, seen
+from assay.workloads.log_messages import ALL, PLAIN, Packing, Record, acks, created_at, packing, plain, records, seen
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
@@ -41,6 +41,8 @@ KEEPS: Final = "keeps"
 """An option of clients: how likely one is to go on with its connections after an unknown outcome."""
 GLANCE_BYTES: Final = 512
 """What a glance asks for: a few records, and the next one begins elsewhere."""
+STEP_BYTES: Final = 100
+"""The same of each step of one that takes many."""
 
 
 class LogClient:
@@ -61,7 +63,7 @@ class LogClient:
         self._endpoint = endpoint
         self.keeps = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
         self._fetch_bytes = endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
-        self._producers = {PLAIN: self._producer(PLAIN)}
+        self._producers = {(PLAIN, ALL): self._producer(PLAIN, ALL)}
         # What a broker serves is to be seen as it is: damage is a phantom for the checks, not an error to hide it.
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)
@@ -85,7 +87,8 @@ class LogClient:
                 case "poll":
                     return await self._poll(operation.key, operation.argument)
                 case "glance":
-                    return await self._glance(operation.key, operation.argument["thousandths"])
+                    argument = operation.argument
+                    return await self._glance(operation.key, argument["thousandths"], argument.get("steps", 1))
                 case "end":
                     return await self._end(operation.key)
                 case "look-up":
@@ -94,20 +97,20 @@ class LogClient:
             return Completion(Outcome.FAIL, error=described(error))
         raise ValueError(f"a log knows {SEND}, {POLL}, {GLANCE}, {END} and {LOOK_UP}, not {operation.f!r}")
 
-    def _producer(self, packed: Packing) -> Producer:
+    def _producer(self, packed: Packing, acks: int) -> Producer:
         codec, message_format = packed
-        config = ProducerConfig(timeout=SEND_SECONDS, codec=codec, message_format=message_format)
+        config = ProducerConfig(acks=acks, timeout=SEND_SECONDS, codec=codec, message_format=message_format)
         traits = client_traits(self._endpoint.defects)
         return Producer(list(self._endpoint.all), config, runtime=self._runtime, traits=traits)
 
     async def _send(self, key: str, argument: Any) -> Completion:
         topic, partition = split(key)
-        packed = packing(argument)
-        if packed not in self._producers:
-            self._producers[packed] = self._producer(packed)
+        kind = packing(argument), acks(argument)
+        if kind not in self._producers:
+            self._producers[kind] = self._producer(*kind)
         stamp = {"timestamp": created_at(argument, self._runtime.wall_clock())}
         try:
-            result = await self._producers[packed].send(topic, partition, records(argument, self.records), **stamp)
+            result = await self._producers[kind].send(topic, partition, records(argument, self.records), **stamp)
         except SendFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         except SendUnknown as error:
@@ -144,18 +147,22 @@ class LogClient:
             result["start"] = start
         return Completion(Outcome.OK, result)
 
-    async def _glance(self, key: str, thousandths: int) -> Completion:
+    async def _glance(self, key: str, thousandths: int, steps: int) -> Completion:
         topic, partition = split(key)
         first = await self._consumer.offsets(topic, partition, EARLIEST_TIME)
         known = self._positions.get(key)
         last = known if known is not None else await self._consumer.offsets(topic, partition, LATEST_TIME)
         begin = first + max(0, last - first) * thousandths // THOUSAND
-        fetched = await self._consumer.fetch(topic, partition, begin, GLANCE_BYTES, max_wait=LONGEST_WAIT)
-        if fetched.error is not ErrorCode.NONE:
-            return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
-        return Completion(
-            Outcome.OK, self._seen(begin, fetched, next(self._numbers)) | {"start": first, "sought": True}
-        )
+        polls: list[dict[str, Any]] = []
+        for offset in range(begin, begin + 1 if steps == 1 else min(begin + steps, last)):
+            size, wait = (GLANCE_BYTES, LONGEST_WAIT) if steps == 1 else (STEP_BYTES, 0.0)
+            fetched = await self._consumer.fetch(topic, partition, offset, size, max_wait=wait)
+            if fetched.error is not ErrorCode.NONE:
+                return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {offset}")
+            polls.append(self._seen(offset, fetched, next(self._numbers)) | {"sought": True})
+        for poll in polls[:1]:
+            poll["start"] = first
+        return Completion(Outcome.OK, polls[0] if steps == 1 else {"polls": polls})
 
     def _seen(self, begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
         """What a poll from ``begin`` reports."""

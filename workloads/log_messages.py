@@ -9,6 +9,7 @@ The argument is a list of values, whose messages are the client's own business, 
 ``padding``     to how many bytes each value is filled up
 ``codec``       by which the set is compressed: 1 gzip, 2 snappy, 3 lz4
 ``format``      0: messages without timestamps
+``acks``        1: acknowledged by the leader alone, which promises nothing: its fate stays unknown
 ``lives``       the keys of this life of the topic, and of those that may follow: one of unknown fate may be in any
 ``adrift``      true: sent while the topic was being deleted, or created again: its fate is unknown in any case
 ==============  ===============================================================================================
@@ -26,6 +27,7 @@ Record = tuple[bytes | None, bytes | None]
 Packing = tuple[int, int]
 """Codec and format."""
 PLAIN: Final[Packing] = (0, 1)
+ALL: Final = -1
 
 
 def plain(values: Sequence[int]) -> Sequence[Record]:
@@ -54,8 +56,16 @@ def records(argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] 
     ]
 
 
+def acks(argument: Any) -> int:
+    """Whose acknowledgement is waited for: the leader's, or that of all that are in sync."""
+    found: int = argument.get("acks", ALL) if isinstance(argument, Mapping) else ALL
+    return found
+
+
 def places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
     """The keys under which the messages of a send to ``key`` may be, and what is known of each."""
+    if outcome is Outcome.OK and acks(argument) != ALL:
+        return [key], Outcome.INFO
     if not isinstance(argument, Mapping) or outcome is Outcome.FAIL or "lives" not in argument:
         return [key], outcome
     if outcome is Outcome.OK and not argument.get("adrift"):

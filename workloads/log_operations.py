@@ -9,7 +9,7 @@ f         argument                                       result
                                                          "node"?}``
 ``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [record, ...], "end",
                                                          "assignment", "sought"?, "start"?, "node"?}``
-``glance`` ``{"thousandths"}``                            as of a poll
+``glance`` ``{"thousandths", "steps"?}``                  as of a poll; with steps ``{"polls"}``, one of each
 ``end``   none                                           ``{"offset": log end, "start"?: log start, "epoch"?,
                                                          "node"?, "incarnation"?}``
 ``look-up`` ``{"age"}``                                  ``{"timestamp", "offset": null if there is none}``
@@ -27,7 +27,8 @@ the log start as it was reported). ``until`` is the sentinel's offset, in the dr
 A glance is the poll of another reader: one that begins in the middle of the log, so many thousandths of the way from
 its start to its end as far as the client knows it, as a consumer does that goes on where it once was. It reads a few
 records, and the client's own position stays as it is. Readers that go from one end to the other ask a broker for the
-beginning of a segment or for what it has just appended, and never for a place that it must look up.
+beginning of a segment or for what it has just appended, and never for a place that it must look up. With ``steps`` it
+asks for as many offsets in turn, as each of them may be one that a broker takes for known.
 
 A look-up asks for the first message that is at most ``age`` milliseconds old, by its create time.
 
@@ -89,11 +90,22 @@ def end(keys: Sequence[str]) -> Generator:
     return unfold(step, None)
 
 
-def glance(keys: Sequence[str]) -> Generator:
-    """Looks into the middle of partitions, anywhere, for ever."""
+def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
+    """Looks into the middle of partitions, anywhere in the ``last`` thousandths of them, for ever."""
 
     def step(state: None, context: Context) -> tuple[Operation, None]:
-        return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": context.below(THOUSAND, salt=7)}), None
+        place = THOUSAND - last + context.below(last, salt=7)
+        return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": place}), None
+
+    return unfold(step, None)
+
+
+def walk(keys: Sequence[str], *, steps: int) -> Generator:
+    """Looks at so many places after each other, anywhere in partitions, for ever."""
+
+    def step(state: None, context: Context) -> tuple[Operation, None]:
+        argument = {"thousandths": context.below(THOUSAND, salt=7), "steps": steps}
+        return Operation(GLANCE, context.choose(keys, salt=6), argument), None
 
     return unfold(step, None)
 
@@ -160,8 +172,12 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
 
 def _observations(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
-    if result is None:
-        return
+    for poll in () if result is None else result.get("polls", [result]):
+        yield from _observed(completed, poll)
+
+
+def _observed(completed: Completed, result: Mapping[str, Any]) -> Iterator[Effect]:
+    """Of one poll."""
     key, node, assignment = _key(completed), result.get("node"), result["assignment"]
 
     def row(kind: str, position: int, **more: Any) -> Effect:

@@ -13,7 +13,9 @@ from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
 
 RANGE: Final = 100_000_000
 """Values of each generator; some are create times in milliseconds, all of them of January 1970."""
-STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED, GROWN = (RANGE * number for number in range(1, 9))
+STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED, GROWN, HASTY = (
+    RANGE * number for number in range(1, 10)
+)
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -23,6 +25,7 @@ LOOKED_BACK: Final = 16_000
 KEYS: Final = 6
 """Of messages, in a compacted partition."""
 CODECS: Final = (0, 1, 2, 3)
+HASTY_CODECS: Final = (0, 0, 0, 1)
 FORMATS: Final = (0, 1, 1)
 
 
@@ -65,6 +68,19 @@ def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
         }
 
     return sends(keys, PACKED, shape)
+
+
+def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+    """Sends of these sizes that only the leader acknowledges: one that is cut off takes more and more of them."""
+
+    def shape(context: Context) -> dict[str, Any]:
+        return {
+            "acks": 1,
+            "codec": context.choose(HASTY_CODECS, salt=17),
+            "padding": context.choose(paddings, salt=18),
+        }
+
+    return sends(keys, HASTY, shape)
 
 
 def ledger(keys: Sequence[str]) -> Generator:

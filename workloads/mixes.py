@@ -35,6 +35,9 @@ CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in 
 CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
 NEW_PARTITIONS: Final = 2
 DRAIN_SECONDS: Final = 30.0
+LATELY: Final = 300
+"""Thousandths of a log, from its end."""
+TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 EAGER: Final = 30
 """Weight of what keeps to a pace of its own."""
 
@@ -164,6 +167,21 @@ CLINGING: Final = WorkloadMix(
 )
 
 
+def _tails(system: System, settings: Settings) -> Shares:
+    return [
+        (60, mixed_traffic.hasty(system.keys(), TAIL_PADDINGS)),
+        (10, glance(system.keys(), last=LATELY)),
+    ]
+
+
+TAILS: Final = WorkloadMix(
+    "tails",
+    "records that the leader alone acknowledges, so that one cut off has much to cut; at last each replica leads",
+    adds=_tails,
+    closes=lambda system, settings: topic_changes.turns(system.keys(), settings.nodes, _broker(system).replication),
+)
+
+
 def _with_crowd(system: System) -> System:
     broker = _broker(system)
     for topic in CROWD:
@@ -203,7 +221,9 @@ GROWTH: Final = WorkloadMix(
     closes=_all_grown,
 )
 
-LOG_MIXES: Final = (BACKLOGS, SETTINGS, HANDOVERS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, GROWTH, CLINGING)
+LOG_MIXES: Final = (
+    BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, GROWTH, CLINGING
+)  # fmt: skip
 """For workloads whose clients do what is done to a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
 """A consumer of the old design does not say when its place was gone, and it began elsewhere."""

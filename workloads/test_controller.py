@@ -12,7 +12,7 @@ pytest workloads/test_controller.py --replay=schedules/zombie-controller.json --
 
 from assay.checkers.contract import forbid
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.log.epochs import COMPLETENESS
+from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, mix, stagger
@@ -27,7 +27,7 @@ from assay.workloads.log_operations import traffic
 from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-CONTRACT = promised(forbid(*OWNERSHIP_ANOMALIES, *COMPLETENESS.anomalies, *LOG_ANOMALIES, *LIVENESS_ANOMALIES))
+CONTRACT = promised(forbid(*OWNERSHIP_ANOMALIES, *EVENT_ANOMALIES, *LOG_ANOMALIES, *LIVENESS_ANOMALIES))
 CHANGES_EVERY = 0.15
 """Seconds, on average: each change of a topic costs ZooKeeper some ten writes and every broker a request."""
 

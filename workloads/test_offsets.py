@@ -12,7 +12,7 @@ Of one partition hardly ever anything is committed, and it is asked for as often
 from assay.checkers.contract import forbid
 from assay.checkers.groups.family import GROUP_ANOMALIES
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.log.epochs import COMPLETENESS
+from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.register.family import REGISTER
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Context, Generator, unfold
@@ -34,7 +34,7 @@ CONTRACT = forbid(
     *REGISTER.anomalies,
     *GROUP_ANOMALIES,
     *OWNERSHIP_ANOMALIES,
-    *COMPLETENESS.anomalies,
+    *EVENT_ANOMALIES,
     *LIVENESS_ANOMALIES,
     may_stall=GROUPS_STALL,
 )

@@ -11,7 +11,7 @@ from assay.checkers.contract import forbid
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.log.epochs import COMPLETENESS
+from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger, unfold
@@ -33,7 +33,7 @@ CONTRACT = promised(
     forbid(
         *LOG_ANOMALIES,
         *OWNERSHIP_ANOMALIES,
-        *COMPLETENESS.anomalies,
+        *EVENT_ANOMALIES,
         *OFFSETS.anomalies,
         *CONSUMER_ANOMALIES,
         *LIVENESS_ANOMALIES,

@@ -7,8 +7,21 @@ something is asked for that must be rejected, and looked at afterwards.
 from collections.abc import Sequence
 from typing import Final
 
-from assay.harness.core.generator import Context, Generator, limit, sequence, stagger, unfold
+from assay.harness.core.generator import (
+    Context,
+    Generator,
+    in_phase,
+    limit,
+    mix,
+    phases,
+    sequence,
+    stagger,
+    time_limit,
+    unfold,
+)
 from assay.harness.core.operation import Operation, Phase
+from assay.workloads.log_operations import end, walk
+from assay.workloads.mixed_traffic import look_ups
 from assay.workloads.topic_admin import ALTER, DESCRIBE, ELECT, MOVE, SETTINGS
 
 CHANGES: Final = (
@@ -34,6 +47,11 @@ INVALID: Final = (
 LIMITS: Final = ("retention.ms", "retention.bytes")
 LOOKS: Final = 4
 LOOK_SECONDS: Final = 1.5
+TURN_LOOKS: Final = 32
+"""How often readers look into each partition in a turn."""
+TURN_STEPS: Final = 25
+"""Offsets at which each of them looks."""
+TURN_SECONDS: Final = 5.0
 
 
 def settings(topic: str) -> Generator:
@@ -85,3 +103,25 @@ def looks(*topics: str) -> Generator:
         return Operation(f, topics[turn % len(topics)], phase=Phase.DRAIN), turn + 1
 
     return stagger(LOOK_SECONDS / (2 * len(topics)), limit(2 * LOOKS * len(topics), unfold(step, 0)))
+
+
+def turns(keys: Sequence[str], brokers: int, replication: int) -> Generator:
+    """Each replica leads in turn, and readers look all over what it has: what only it has got wrong shows then, be it
+    in its files or in what its process remembers.
+    """
+    number = min(replication, brokers)
+
+    def turn(first: int) -> Generator:
+        orders = [[1 + (place + first + rank) % brokers for rank in range(number)] for place in range(len(keys))]
+        moves = [
+            Operation(MOVE, key, {"replicas": order}, Phase.DRAIN) for key, order in zip(keys, orders, strict=True)
+        ]
+        elections = [Operation(ELECT, key, phase=Phase.DRAIN) for key in keys]
+        looks = mix(walk(keys, steps=TURN_STEPS), look_ups(keys), end(keys), weights=(4, 2, 1))
+        return phases(
+            stagger(0.02, sequence(*moves)),
+            stagger(0.1, sequence(*elections * 3)),
+            time_limit(TURN_SECONDS, in_phase(Phase.DRAIN, limit(TURN_LOOKS * len(keys), looks))),
+        )
+
+    return phases(*(turn(first) for first in range(brokers)))

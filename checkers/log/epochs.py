@@ -22,6 +22,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.log.damage import DAMAGE
 from assay.checkers.log.holes import HOLES
 from assay.checkers.log.joining import MEMBER_COMPLETENESS
 from assay.checkers.sql import first_rows, greatest_before, order_by
@@ -237,8 +238,10 @@ EPOCH_HISTORIES: Final = Family(
     applies="select count(*) as examined from replicas where epoch_start is not null",
 )
 
-REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES)
+REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES, DAMAGE)
 """Each is a family of its own, so that a history that lacks what it reads owes no data for it."""
 
 REPLICATION_ANOMALIES: Final = tuple(name for family in REPLICATION for name in family.anomalies)
 """What can go wrong between the replicas of a log, as their nodes' events and disks show it."""
+EVENT_ANOMALIES: Final = (*COMPLETENESS.anomalies, *DAMAGE.anomalies)
+"""The same, as far as events alone show it."""

@@ -31,12 +31,12 @@ class Damage(NamedTuple):
     problem: str
 
 
-def _ignore(_: int) -> None:
+def _ignore(_: object) -> None:
     """Does nothing."""
 
 
 class SegmentRow:
-    """See the module. ``on_roll`` is called with each new segment's base offset."""
+    """See the module. ``on_roll`` is called with each new segment's base offset, ``on_damage`` with what is found."""
 
     def __init__(self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]) -> None:
         self.storage = storage
@@ -44,6 +44,7 @@ class SegmentRow:
         self.tombstones = Tombstones(storage, directory)
         self.config = replace(config, compacted=config.compacted or self.tombstones.known)
         self.on_roll: Callable[[int], None] = _ignore
+        self.on_damage: Callable[[Damage], None] = _ignore
         self.segments: tuple[Segment, ...] = ()
         self.bases: tuple[int, ...] = ()
         self.active: Segment
@@ -102,6 +103,7 @@ class SegmentRow:
     def note(self, damage: CorruptLog) -> None:
         if self.damage is None or damage.offset < self.damage.offset:
             self.damage = Damage(damage.offset, str(damage))
+            self.on_damage(self.damage)
 
     def check_healthy(self) -> None:
         """Raises :class:`DamagedLog`."""

@@ -13,6 +13,7 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
+from assay.system_under_test.log.row import Damage
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
 from assay.system_under_test.replication.traits import LogMarks, ReplicationTraits
@@ -71,6 +72,9 @@ class Replica:
         self.commit_readers = WaitingReaders()
         self._flush_timer: asyncio.TimerHandle | None = None
         log.row.on_roll = self._rolled
+        log.row.on_damage = self._damaged
+        if log.row.damage is not None:
+            self._damaged(log.row.damage)
 
     async def configure(self, config: TopicConfig) -> None:
         """The topic's settings, which may come or change long after the log was opened."""
@@ -80,6 +84,9 @@ class Replica:
 
     def _rolled(self, base_offset: int) -> None:
         self.events.emit("log-rolled", key=self.key, epoch=self.leader_epoch, position=base_offset)
+
+    def _damaged(self, damage: Damage) -> None:
+        self.events.emit("log-damaged", key=self.key, position=damage.offset, problem=damage.problem)
 
     # -- what is committed -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.harness.core.generator import Context, Invoke
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
-from assay.workloads.log_operations import effects, glance, glances, poll, send, traffic
+from assay.workloads.log_operations import effects, glance, glances, poll, send, traffic, walk
 
 KEYS = ("orders-0", "orders-1")
 
@@ -122,3 +122,24 @@ def test_a_glance_is_a_poll_of_its_own_assignment() -> None:
         ("observe", 4, 9),
         ("observe-end", 5, 9),
     ]
+
+
+def test_what_the_leader_alone_acknowledged_has_no_offset_and_no_known_fate() -> None:
+    rows = effects(completed(Operation("send", "orders-0", {"values": [5], "acks": 1}), Outcome.OK, {"offset": 7}))
+    assert [(row.value, row.position, row.outcome) for row in rows] == [(5, None, Outcome.INFO)]
+    rows = effects(completed(Operation("send", "orders-0", {"values": [5], "acks": 1}), Outcome.FAIL))
+    assert [row.outcome for row in rows] == [Outcome.FAIL]
+
+
+def test_each_step_of_a_walk_is_a_poll_of_its_own() -> None:
+    (operation,) = operations(walk(KEYS, steps=2), 1)
+    assert operation.argument["steps"] == 2
+    polls = [
+        {"begin": 7, "records": [[7, 70]], "end": 8, "assignment": 1, "sought": True, "start": 3},
+        {"begin": 8, "records": [], "end": 8, "assignment": 2, "sought": True},
+    ]
+    rows = effects(completed(operation, Outcome.OK, {"polls": polls}))
+    assert [(row.kind, row.position, row.assignment) for row in rows] == [
+        ("start", 3, 1), ("seek", 7, 1), ("observe-begin", 7, 1), ("observe", 7, 1), ("observe-end", 8, 1),
+        ("seek", 8, 2), ("observe-begin", 8, 2), ("observe-end", 8, 2),
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.workloads import test_group, test_log, test_migration, test_offsets
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, coordinated_by
-from assay.workloads.mixed_traffic import STAMPED, TOMBSTONES
+from assay.workloads.mixed_traffic import HASTY, STAMPED, TOMBSTONES
 from assay.workloads.mixes import LOG_MIXES
 
 from helpers.attempts import played
@@ -106,6 +106,17 @@ def test_handovers_end_within_the_second_and_the_log_is_whole(tmp_path: Path) ->
     events = table(attempt, "events")
     assert sum(row["event"] == "reassignment-ended" for row in events) > 3
     assert len({(row["key"], row["epoch"]) for row in events if row["event"] == "became-leader"}) > 12
+
+
+def test_tails_promise_nothing_and_each_replica_leads_and_is_read_nearly_everywhere(tmp_path: Path) -> None:
+    rows = table(play(tmp_path, "tails"))
+    hasty = [row for row in rows if row["kind"] == "append" and row["value"] >= HASTY]
+    assert {row["outcome"] for row in hasty} == {"info"}, "their fate stays unknown"
+    begins = [row for row in rows if row["phase"] == "drain" and row["kind"] == "observe-begin"]
+    for key in {row["key"] for row in begins}:
+        assert {row["node"] for row in begins if row["key"] == key} == {"n1", "n2", "n3"}
+        places = sorted({row["position"] for row in begins if row["key"] == key})
+        assert len(places) > 0.9 * (places[-1] - places[0])
 
 
 def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) -> None:

@@ -109,6 +109,25 @@ def test_offsets_that_a_member_lacks_are_reported_with_one_that_has_them(tmp_pat
     assert "lacks offset 3 of t-0" in finding.claim
 
 
+def test_a_log_that_its_node_finds_damaged_is_reported_with_the_offset(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, events=[damaged(7), damaged(5)], faults=[injected("kill")])
+    assert (finding.anomaly, finding.key) == ("damaged-log", "t-0")
+    assert finding.claim == (
+        "n1 found its log of t-0 damaged from offset 5 on, although no fault had touched a file of it."
+    )
+
+
+def damaged(position: int) -> Row:
+    return mark(position, 3, 9) | {"event": "log-damaged", "position": position}
+
+
+def injected(name: str, **impact: bool) -> Row:
+    return {
+        "id": 1, "fault": name, "targets": '["n2"]', "phase": "injected", "time": 1, "detail": "{}",
+        "damages_files": False, **impact,
+    }  # fmt: skip
+
+
 def deletion(topic: str, outcome: str) -> Row:
     return effect(1, 0, "topic-delete", topic, 1, None if outcome == "info" else 2, outcome=outcome)
 
@@ -142,6 +161,13 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
     "acknowledged by one that led in an earlier epoch": (
         "leader-completeness",
         {"effects": [ack(5, 8, "n1")], "events": [began(1, 3, 4, 4), began(2, 5, 9, 9), began(1, 4, 8, 8, node="n2")]},
+    ),
+    "damaged after a loss of power": (
+        "damaged-log", {"events": [damaged(7)], "faults": [injected("power-loss", loses_unsynced=True)]},
+    ),
+    "a fault that would have changed files did not come": (
+        "damaged-log",
+        {"events": [damaged(7)], "faults": [injected("corrupt", damages_files=True) | {"phase": "intended"}]},
     ),
     "an empty log": (
         "replica-hole", {"replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8)]},
@@ -181,6 +207,10 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
     },
     "acknowledged by one whose event log has gaps": {
         "effects": [ack(5, 8, "n1")], "events": [began(1, 3, 4, 4), began(3, 5, 9, 9), began(1, 4, 8, 8, node="n2")],
+    },
+    "a file was changed": {"events": [damaged(7)], "faults": [injected("corrupt", damages_files=True)]},
+    "a fault of which it is not known whether it changes files": {
+        "events": [damaged(7)], "faults": [injected("dust") | {"damages_files": None}],
     },
     "a granted cut": {
         "events": [mark(1, 3, 9), began(2, 4, 7, 7)], "contract": Contract(unflushed=2),

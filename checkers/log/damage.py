@@ -1,0 +1,51 @@
+"""A log that its own node finds damaged, although no fault has touched a file.
+
+A kill leaves the files as they are, and a loss of power takes nothing that was fsynced: so a log never lacks what its
+node has noted as durable, nor does a byte of it fail its check. ``log-damaged`` (``key``, ``position``: where the good
+part ends) is what a node says that finds it otherwise, at a start or at a read. A run in which a fault changed files,
+or may have, is not judged.
+"""
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
+from assay.checkers.engine import Row
+from assay.checkers.sql import order_by
+
+
+def _damaged(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} found its log of {row['key']} damaged from offset {row['position']} on, although no fault had "
+        "touched a file of it."
+    )
+    return Explanation(claim, (), 0, row["moment"])
+
+
+DAMAGED_LOG: Final = Check(
+    anomaly="damaged-log",
+    meaning="a node found its log damaged, although no fault had touched a file",
+    views=(
+        View(
+            "found_damaged_log",
+            """
+            select e.key as key, e.node as node, min(e.position) as position, min(e.time) as moment
+            from events e cross join (
+                select count(*) as many from faults where coalesce(damages_files, true) and phase <> 'intended') f
+            where e.event = 'log-damaged' and e.key is not null and f.many = 0
+            group by e.key, e.node
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, node, position, moment from found_damaged_log {order_by("key, node")} limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from events where event = 'recovered'",
+    explain=_damaged,
+)
+
+DAMAGE: Final = Family(
+    name=DAMAGED_LOG.anomaly,
+    checks=(DAMAGED_LOG,),
+    applies="select count(*) as examined from events where event = 'recovered'",
+)
