@@ -3,6 +3,9 @@
 A test's place among the collected ones cannot be made while the session goes on (pytest-xdist collects once, in each of
 its processes), so more rounds are collected than the time can hold. Those that it does not hold are not run and not
 reported: they are no tests that were skipped. The first round is always run, so no test is left out for want of time.
+
+Processes of pytest-xdist are dealt one test after another. By default each gets an eighth of all of them at once: then
+one process would be in its second round when another begins with its ninetieth.
 """
 
 import math
@@ -16,6 +19,8 @@ from assay.harness.run.settings import Budget
 
 QUICKEST: Final = 1.0
 """Seconds that a round takes at the least."""
+DEALT: Final = "maxschedchunk"
+"""pytest-xdist's option for how many tests a process is dealt at once; None: not given."""
 
 
 def how_many(repeat: Budget) -> int:
@@ -52,5 +57,8 @@ class Rounds:
 
 
 def register(config: pytest.Config, repeat: Budget, number: Callable[[pytest.Item], int]) -> None:
-    if repeat.seconds is not None:
-        config.pluginmanager.register(Rounds(repeat.seconds, number), "assay-rounds")
+    if repeat.seconds is None:
+        return
+    config.pluginmanager.register(Rounds(repeat.seconds, number), "assay-rounds")
+    if getattr(config.option, DEALT, True) is None:
+        setattr(config.option, DEALT, 1)
