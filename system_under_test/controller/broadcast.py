@@ -100,6 +100,7 @@ class Broadcast:
         self._background = background
         self._rejected = rejected
         self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
+        self._asked: dict[int, asyncio.Future[Any]] = {}
         self._closed = False
         self._some_left = False
         self._newcomers: dict[int, None] = {}
@@ -170,11 +171,19 @@ class Broadcast:
         self._send(broker_id, news)
 
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
-        """A replica's (last epoch, log end); None when it is not available now."""
+        """A replica's (last epoch, log end); None when it is not available now.
+
+        A broker that has not answered the last question yet is not waited for again: it may be dead, and for as long as
+        the controller waits it does not hear of anything else, such as that broker's next life.
+        """
+        former = self._asked.get(broker_id)
+        if former is not None and not former.done():
+            return None
         query = PartitionName(topic=partition[0], partition=partition[1])
         answer = self._send(broker_id, partial(internal.LogEndRequest, partitions=[query]))
         if answer is None:
             return None
+        self._asked[broker_id] = answer
         done, _ = await asyncio.wait([answer], timeout=self._config.request_timeout_ms / 1000)
         if not done or answer.cancelled():
             return None

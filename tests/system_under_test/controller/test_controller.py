@@ -319,3 +319,39 @@ def test_metadata_does_not_name_the_dead() -> None:
             await admin.close()
 
     simulate(check)
+
+
+def test_partitions_that_wait_for_the_log_ends_of_a_dead_broker_wait_once_and_not_one_after_another() -> None:
+    """Both replicas came back uncleanly, and one is dead again, for which its session stands."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            controller = await cluster.controller()
+            one, two = (node for node in cluster.nodes if node is not controller)
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            pair = [cluster.nodes.index(node) + 1 for node in (one, two)]
+            await admin.create_topics([NewTopic("many", assignment=dict.fromkeys(range(8), pair))])
+            await until(lambda: settled(cluster, "many", 8), "they have leaders")
+            await one.kill()
+            await two.kill()
+            await until(lambda: len(cluster.events(controller, "partition-state-written")) >= 8, "no one leads", 10)
+            await one.start()
+            await until(lambda: len(cluster.events(one, "registered")) == 2, "the first is back", 10)
+            await two.start()
+            await one.kill()
+            await until(lambda: len(cluster.events(two, "registered")) == 2, "the second is back", 10)
+            await one.start()
+            await until(lambda: len(cluster.events(one, "registered")) == 3, "the first is back again", 10)
+            await until(lambda: settled(cluster, "many", 8), "they have leaders again", 4)
+            await admin.close()
+
+    simulate(check)
+
+
+async def settled(cluster: Brokers, topic: str, partitions: int) -> bool:
+    try:
+        for index in range(partitions):
+            await cluster.leader(f"{topic}-{index}")
+    except AssertionError:
+        return False
+    return True
