@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from assay.checkers import coverage
+from assay.checkers import disturbance
 from assay.checkers.engine import Engine, Row
 from assay.checkers.verdict import Finding
 
@@ -16,7 +16,7 @@ def with_context(engine: Engine, found: Sequence[Finding]) -> list[Finding]:
     """The findings with the time in which their cause lies, the faults in force in it, and who led at their moment."""
     if not found:
         return []
-    faults = coverage.faults(engine)
+    faults = disturbance.faults(engine)
     leaders = engine.rows(
         "select time, node, key, epoch from events where event = 'became-leader' and key is not null "
         "order by time nulls first, node nulls first, seq nulls first"
@@ -44,7 +44,7 @@ def _times(engine: Engine, column: str, table: str, ops: Collection[int]) -> dic
 
 def _in_context(
     finding: Finding,
-    faults: Sequence[coverage.FaultTimes],
+    faults: Sequence[disturbance.FaultTimes],
     leaders: Sequence[Row],
     spans: Mapping[int, tuple[int, int]],
 ) -> Finding:

@@ -77,7 +77,12 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     minimum_operations: int = 10
     """Successful operations in the whole run; here and below those that wrote or read a value, not empty polls."""
     minimum_during_fault: int = 1
-    """Successful operations called and returned while each fault was in force; 0 where a fault stops everything."""
+    """Successful operations called and returned during each disturbance: a fault, or faults that overlap or follow each
+    other at once (:mod:`assay.checkers.disturbance`); 0 where a fault stops everything."""
+    failover: float | None = None
+    """Seconds until others have taken over from a server that is gone, by the system's design: what disturbs it for
+    less need not leave time for a success. None: what the system says of itself (``FailingOver``), else 0.
+    """
     may_stall: tuple[str, ...] = ()
     """Names of faults under which the system, by its design, may serve no one until the heal; say why next to it."""
     minimum_after_heal: int = 1
@@ -122,6 +127,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         if self.recovery_deadline <= 0:
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
+        if self.failover is not None and self.failover < 0:
+            raise ValueError(f"failover is {self.failover} s; it cannot be negative")
         for name in ("reading_deadline", *DEADLINES):
             seconds = getattr(self, name)
             if seconds is not None and seconds <= 0:
@@ -175,6 +182,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     def deadline(self) -> int:
         """``recovery_deadline`` in nanoseconds."""
         return int(self.recovery_deadline * NANOSECONDS)
+
+    @property
+    def failing_over(self) -> int:
+        """``failover`` in nanoseconds."""
+        return int((self.failover or 0.0) * NANOSECONDS)
 
     @property
     def rebalance(self) -> int:

@@ -1,7 +1,8 @@
 """Did enough happen to call a run good, and did the system come back after each fault?
 
 A run passes only if every fault that was meant to happen was injected and took effect, enough operations succeeded
-during each fault and after the last heal, every check had data, and the drain reached the sentinel in every partition.
+under faults (:mod:`assay.checkers.disturbance`) and after the last heal, every check had data, and the drain reached
+the sentinel in every partition.
 Each of these that is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key
 to which clients kept sending (or which they kept reading) after a heal, with no new fault in the way, and of which no
 send was acknowledged (no poll reached the end) within the contract's deadline.
@@ -12,12 +13,13 @@ count; or at the settled end if that is lower (what is missing then is the loss 
 A register has recovered with the first write or CAS that was acknowledged, and the first read that was answered.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.check import seconds
 from assay.checkers.contract import NO_RECOVERY, Contract
+from assay.checkers.disturbance import FaultTimes, faults, silences
 from assay.checkers.engine import Engine, Row
 from assay.checkers.verdict import Finding
 
@@ -32,28 +34,10 @@ _EMPTY_HANDED: Final = (
 )
 """Kinds of effects that do not make an operation count: an empty poll, a look at the log's end."""
 
-
-@dataclass(frozen=True)
-class FaultTimes:
-    """One fault's life; times in nanoseconds since the run began, None for what did not happen.
-
-    ``failed``: in a part that did not succeed later either; a heal is tried again until it does.
+_SUCCEEDED: Final = "select count(*) as examined from successes where call >= {begin} and ret <= {end}"
+_AT_WORK: Final = """
+    select count(*) as examined from ops where call <= {end} and (call >= {begin} or ret >= {begin})
     """
-
-    id: int
-    name: str
-    injected: int | None
-    healed: int | None
-    failed: bool
-    took_effect: bool
-
-    def overlaps(self, start: int, end: int) -> bool:
-        """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
-        return self.injected is not None and self.injected <= end and (self.healed is None or self.healed >= start)
-
-
-TOGETHER: Final = 450_000_000
-"""Nanoseconds from a heal to the next fault within which operations are counted for both."""
 
 
 @dataclass(frozen=True)
@@ -109,27 +93,6 @@ def _worst(times: list[int | None]) -> str:
     return "never" if len(known) < len(times) else seconds(max(known))
 
 
-def faults(engine: Engine) -> list[FaultTimes]:
-    """Every fault of the history, in the order of their ids."""
-    rows = engine.rows(
-        "select id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
-        "max(case when phase = 'healed' then time end) as healed, "
-        "max(case when phase = 'healed' and took_effect then 1 else 0 end) as took_effect, "
-        "max(case when phase = 'failed' then 1 else 0 end) as failed, "
-        "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise "
-        "from faults group by id order by id nulls first"
-    )
-    return [
-        FaultTimes(row["id"], row["fault"], row["injected"], row["healed"], _failed(row), bool(row["took_effect"]))
-        for row in rows
-    ]
-
-
-def _failed(row: Row) -> bool:
-    """A heal is tried again until it succeeds."""
-    return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
-
-
 def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
     """``ended``: the run came to its own end, so deadlines that passed in it count.
 
@@ -183,18 +146,12 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
         total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
         reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
-    for stretch in _stretches(known, contract.may_stall):
-        begin, end = stretch[0].injected, max(fault.healed or 0 for fault in stretch)
-        during = _count(engine, f"select count(*) as examined from successes where call >= {begin} and ret <= {end}")
-        if during < contract.minimum_during_fault:
-            names = "; ".join(
-                f"fault {one.id} ({one.name}, {seconds(one.injected or 0)} to {seconds(one.healed or 0)})"
-                for one in stretch
-            )
-            reasons.append(
-                f"only {during} operations succeeded during {names}, the contract asks for "
-                f"{contract.minimum_during_fault}"
-            )
+    reasons += silences(
+        known,
+        contract,
+        lambda begin, end: _count(engine, _SUCCEEDED.format(begin=begin, end=end)),
+        lambda begin, end: _count(engine, _AT_WORK.format(begin=begin, end=end)),
+    )
     heals = [fault.healed for fault in known if fault.healed is not None]
     if heals:
         after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
@@ -204,25 +161,6 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
                 f"the contract asks for {contract.minimum_after_heal}"
             )
     return reasons
-
-
-def _stretches(known: list[FaultTimes], may_stall: Collection[str]) -> list[list[FaultTimes]]:
-    """Healed faults with those that overlap them or come within ``TOGETHER``, by time.
-
-    Which of several keeps operations from their success at a moment cannot be said: a server may be struck in the
-    tenths of a second in which another is just coming back, and both faults are short.
-    """
-    stretches: list[list[FaultTimes]] = []
-    end = 0
-    for fault in sorted(known, key=lambda fault: fault.injected or 0):
-        if fault.injected is None or fault.healed is None or fault.name in may_stall:
-            continue
-        if stretches and fault.injected <= end + TOGETHER:
-            stretches[-1].append(fault)
-        else:
-            stretches.append([fault])
-        end = max(end, fault.healed)
-    return stretches
 
 
 def _drain_reasons(engine: Engine) -> list[str]:

@@ -15,6 +15,7 @@ from assay.checkers.check import MOST_FINDINGS, Check, Family, ask, build, findi
 from assay.checkers.context import with_context
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
+from assay.checkers.disturbance import faults
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.objects import kinds as objects
@@ -81,7 +82,7 @@ class _Judging:
     def judgement(self) -> Judgement:
         begun = time.perf_counter()
         self._load()
-        injected = {fault.name for fault in coverage.faults(self.engine) if fault.injected is not None}
+        injected = {fault.name for fault in faults(self.engine) if fault.injected is not None}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
         self.unknown += self._circumstances()
         self.unknown += objects.doubts(self.engine, self.history, self.contract.family)

@@ -181,6 +181,15 @@ class Retaining(Protocol):
 
 
 @runtime_checkable
+class FailingOver(Protocol):
+    """A system in which others take over from a server that is gone: its contract then knows how soon."""
+
+    @property
+    def failover(self) -> float:
+        """Seconds, at most, until they begin to: in which a server that is silent is not missed yet."""
+
+
+@runtime_checkable
 class Eventful(Protocol):
     """A system that says which events of its event logs are turning points."""
 

@@ -41,6 +41,7 @@ SET_UP_TIMEOUT = 20.0
 REJOIN_TIMEOUT = 10.0
 """Seconds for replicas to be in sync again once a run is over."""
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+ZOOKEEPER_TICK_MS = 500
 BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         SESSION_TIMEOUT: "session_timeout_ms",
@@ -177,6 +178,11 @@ class Broker:
     @property
     def retention_bytes(self) -> int:
         return self.topic_config.retention_bytes
+
+    @property
+    def failover(self) -> float:
+        """Until the session of a server that is gone is over, for which ZooKeeper looks once in each tick."""
+        return (self.session_timeout_ms + ZOOKEEPER_TICK_MS) / 1000
 
     def with_topic(self, topic: FirstTopic) -> Broker:
         """The same system with one topic more, made when it is set up. Raises ``ValueError`` for its settings."""

@@ -16,6 +16,7 @@ import msgspec
 
 from assay.checkers import coverage
 from assay.checkers.check import build
+from assay.checkers.disturbance import faults
 from assay.checkers.engine import DuckDB, EngineError
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
@@ -160,7 +161,7 @@ def _faults(engine: DuckDB) -> tuple[FaultLife, ...]:
             took_effect=one.took_effect,
             failed=one.failed,
         )
-        for one in coverage.faults(engine)
+        for one in faults(engine)
     )
 
 

@@ -60,12 +60,17 @@ def with_defect(system: System, name: str | None) -> System:
 
 
 def with_limits(contract: Contract, system: System) -> Contract:
-    """The contract with what the system's logs may delete at first, where it does not say so itself."""
-    from assay.cluster.system import Retaining
+    """The contract with what the system says of itself, where it does not say so: what its logs may delete at first,
+    and how long a failover takes.
+    """
+    from assay.cluster.system import FailingOver, Retaining
 
-    if not isinstance(system, Retaining) or contract.retention_ms is not None:
-        return contract
-    return msgspec.structs.replace(contract, retention_ms=system.retention_ms, retention_bytes=system.retention_bytes)
+    if isinstance(system, Retaining) and contract.retention_ms is None:
+        kept = {"retention_ms": system.retention_ms, "retention_bytes": system.retention_bytes}
+        contract = msgspec.structs.replace(contract, **kept)
+    if isinstance(system, FailingOver) and contract.failover is None:
+        contract = msgspec.structs.replace(contract, failover=system.failover)
+    return contract
 
 
 def configured(system: System, configuration: Sequence[str]) -> System:

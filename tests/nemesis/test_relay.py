@@ -6,7 +6,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.checkers.disturbance import TOGETHER, FaultTimes, disturbances
 from assay.nemesis.fault import Census
+from assay.nemesis.mix import CALM
 from assay.nemesis.relay import OVERLAP, PAUSE, relay
 from assay.nemesis.reporter import optional
 from assay.nemesis.schedule import Schedule
@@ -30,6 +32,19 @@ def test_strikes_follow_each_other_on_one_leader_of_a_key_after_the_other(seed: 
     assert [step.target.kind for step in legs[1:]] == [Kind.LEADER] * len(legs[1:])
     for one, two in itertools.pairwise(legs):
         assert -OVERLAP <= two.at - one.until <= PAUSE + 0.002
+
+
+@given(st.integers(0, 2**32))
+def test_its_strikes_are_judged_as_one_disturbance_and_what_follows_it_as_another(seed: int) -> None:
+    """Between a heal that is meant and one that is done may lie some tenths of a second."""
+    assert 2 * PAUSE < TOGETHER / 1e9 < CALM
+    legs = relay(random.Random(seed), sorted(FAULTS), FAULTS, CENSUS, 2.0, 30.0, EVENTS)
+    times = [(step.at, step.until) for step in legs] + [(max(step.until for step in legs) + CALM, 40.0)]
+    known = [
+        FaultTimes(number, "kill", round(begin * 1e9), round(end * 1e9), failed=False, took_effect=True)
+        for number, (begin, end) in enumerate(times)
+    ]
+    assert [len(one.faults) for one in disturbances(known, ())] == [len(legs), 1]
 
 
 @given(st.integers(0, 2**32))

@@ -1,0 +1,140 @@
+"""Faults, the disturbances that they make together, and whether clients got something done in each.
+
+A run in which nothing succeeded while a fault was in force shows nothing of the system under that fault, and must not
+pass. But which of several faults keeps operations from their success at a moment cannot be said, and by design no one
+serves what a dead server has led until its session is over: nothing need succeed in the second before that. So what is
+asked is asked of a disturbance: faults that overlap, or follow each other so soon (``TOGETHER``) that no one could have
+recovered in between.
+
+- One that lasts as long as a failover (``Contract.failover``), from its first strike to its last heal, must hold a
+  success: an operation called and returned in it.
+- A shorter one need not, if clients were at work in it. But it lasts until they succeed again: when the next begins
+  before that, the two are one.
+- Something must have succeeded during at least one disturbance of the run.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from assay.checkers.check import seconds
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engine, Row
+
+TOGETHER: Final = 450_000_000
+"""Nanoseconds from a heal to the next fault, at most, of faults that are one disturbance.
+
+The strikes of a relay (``assay.nemesis.relay``) are closer to each other; episodes of the mix are farther apart.
+"""
+
+
+@dataclass(frozen=True)
+class FaultTimes:
+    """One fault's life; times in nanoseconds since the run began, None for what did not happen.
+
+    ``failed``: in a part that did not succeed later either; a heal is tried again until it does.
+    """
+
+    id: int
+    name: str
+    injected: int | None
+    healed: int | None
+    failed: bool
+    took_effect: bool
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
+        return self.injected is not None and self.injected <= end and (self.healed is None or self.healed >= start)
+
+
+def faults(engine: Engine) -> list[FaultTimes]:
+    """Every fault of the history, in the order of their ids."""
+    rows = engine.rows(
+        "select id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
+        "max(case when phase = 'healed' then time end) as healed, "
+        "max(case when phase = 'healed' and took_effect then 1 else 0 end) as took_effect, "
+        "max(case when phase = 'failed' then 1 else 0 end) as failed, "
+        "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise "
+        "from faults group by id order by id nulls first"
+    )
+    return [
+        FaultTimes(row["id"], row["fault"], row["injected"], row["healed"], _failed(row), bool(row["took_effect"]))
+        for row in rows
+    ]
+
+
+def _failed(row: Row) -> bool:
+    """A heal is tried again until it succeeds."""
+    return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """Faults that are one; ``begin`` and ``end`` in nanoseconds: the first strike, and the last heal."""
+
+    faults: tuple[FaultTimes, ...]
+    begin: int
+    end: int
+
+    def __add__(self, later: "Disturbance") -> "Disturbance":
+        return Disturbance((*self.faults, *later.faults), self.begin, max(self.end, later.end))
+
+    def __str__(self) -> str:
+        return "; ".join(
+            f"fault {one.id} ({one.name}, {seconds(one.injected or 0)} to {seconds(one.healed or 0)})"
+            for one in self.faults
+        )
+
+
+def disturbances(known: Sequence[FaultTimes], may_stall: Collection[str]) -> list[Disturbance]:
+    """By time; without faults that were not healed, and those that may stall everything."""
+    found: list[Disturbance] = []
+    for fault in sorted(known, key=lambda fault: fault.injected or 0):
+        if fault.injected is None or fault.healed is None or fault.name in may_stall:
+            continue
+        alone = Disturbance((fault,), fault.injected, fault.healed)
+        if found and fault.injected <= found[-1].end + TOGETHER:
+            found[-1] += alone
+        else:
+            found.append(alone)
+    return found
+
+
+def silences(
+    known: Sequence[FaultTimes],
+    contract: Contract,
+    succeeded: Callable[[int, int], int],
+    at_work: Callable[[int, int], int],
+) -> list[str]:
+    """A reason for each disturbance in which too little succeeded; or one for all, where none had to by itself.
+
+    Both functions count operations from one time to another: ``succeeded`` those called and returned in it,
+    ``at_work`` all that were called, returned or waited for in it.
+    """
+    wanted = contract.minimum_during_fault
+    reasons: list[str] = []
+    quiet: list[Disturbance] = []
+    unrecovered: Disturbance | None = None
+    busy = False
+    found = disturbances(known, contract.may_stall)
+    for place, one in enumerate(found):
+        during = succeeded(one.begin, one.end)
+        whole = one if unrecovered is None else unrecovered + one
+        unrecovered = None
+        if during >= wanted:
+            busy = True
+        elif whole.end - whole.begin >= contract.failing_over:
+            reasons.append(f"only {during} operations succeeded during {whole}, the contract asks for {wanted}")
+        elif not at_work(one.begin, one.end):
+            reasons.append(f"no client was at work during {one}")
+        else:
+            quiet.append(one)
+            if place + 1 < len(found) and not succeeded(one.begin, found[place + 1].begin):
+                unrecovered = whole
+    if quiet and not busy and not reasons:
+        names = "; ".join(str(one) for one in quiet)
+        reasons.append(
+            f"too few operations succeeded during {names}, each shorter than a failover "
+            f"({seconds(contract.failing_over)}); the contract asks for {wanted} during one of them"
+        )
+    return reasons

@@ -1,0 +1,137 @@
+"""What must succeed while faults are in force, and what need not: neighbours on both sides of each line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.checkers.contract import Contract
+from assay.checkers.disturbance import Disturbance, FaultTimes, disturbances, silences
+
+MS = 1_000_000
+CONTRACT = Contract(failover=1.5)
+Span = tuple[int, int]
+"""From one millisecond to another."""
+
+
+def fault(begin: int, end: int | None, *, number: int = 1, name: str = "kill") -> FaultTimes:
+    healed = None if end is None else end * MS
+    return FaultTimes(number, name, begin * MS, healed, failed=False, took_effect=True)
+
+
+def faults(*spans: Span) -> list[FaultTimes]:
+    return [fault(begin, end, number=number) for number, (begin, end) in enumerate(spans, 1)]
+
+
+def reasons(
+    known: Sequence[FaultTimes], successes: Sequence[Span], tries: Sequence[Span] = ((0, 99_000),),
+    contract: Contract = CONTRACT,
+) -> list[str]:  # fmt: skip
+    """``tries``: operations that did not succeed; by default one that waits all the time."""
+    return silences(
+        known,
+        contract,
+        lambda begin, end: sum(begin <= call * MS and ret * MS <= end for call, ret in successes),
+        lambda begin, end: sum(call * MS <= end and ret * MS >= begin for call, ret in (*successes, *tries)),
+    )
+
+
+ELSEWHERE = (20_000, 22_000)
+"""A fault during which something succeeds: a run of which the rest is judged one by one."""
+THERE = (20_500, 20_600)
+
+
+@pytest.mark.parametrize(("lasting", "known"), [(1_499, False), (1_500, True)])
+def test_a_fault_needs_a_success_from_the_length_of_a_failover_on(lasting: int, known: bool) -> None:
+    found = reasons(faults((2_000, 2_000 + lasting), ELSEWHERE), [(2_000 + lasting, 6_000), THERE])
+    assert ["only 0 operations succeeded during fault 1 (kill" in reason for reason in found] == [True][:known]
+
+
+def test_a_system_that_says_nothing_of_failovers_must_show_a_success_in_each_fault() -> None:
+    silent = msgspec.structs.replace(CONTRACT, failover=None)
+    assert reasons(faults((2_000, 2_001), ELSEWHERE), [(3_000, 3_001), THERE], contract=silent)
+
+
+@pytest.mark.parametrize("call", [1_999, 2_000])
+@pytest.mark.parametrize("ret", [6_000, 6_001])
+def test_a_success_is_called_and_returned_in_it(call: int, ret: int) -> None:
+    inside = call >= 2_000 and ret <= 6_000
+    assert bool(reasons(faults((2_000, 6_000)), [(call, ret)])) is not inside
+
+
+def test_single_strikes_of_a_relay_need_none_but_all_of_it_does() -> None:
+    strikes = faults((2_000, 2_900), (3_000, 3_900), (4_000, 5_400))
+    assert not reasons(strikes, [(2_950, 2_990)])
+    (reason,) = reasons(strikes, [(5_400, 5_500)])
+    assert all(f"fault {number} (kill" in reason for number in (1, 2, 3))
+
+
+def test_a_run_in_which_no_fault_has_a_success_is_unknown_though_none_needs_one() -> None:
+    known = faults((2_000, 3_000), (8_000, 9_000))
+    between = [(1_000, 1_100), (4_000, 4_100), (9_100, 9_200)]
+    assert len(reasons(known, between)) == 1
+    assert not reasons(known, [*between, (8_500, 8_600)])
+
+
+def test_a_short_fault_in_which_no_client_is_at_work_is_unknown() -> None:
+    known, successes = faults((2_000, 3_000), ELSEWHERE), [(3_100, 3_200), THERE]
+    assert reasons(known, successes, tries=[(1_000, 1_999), (3_001, 3_100)])
+    assert not reasons(known, successes, tries=[(1_000, 2_000)])
+    assert not reasons(known, successes, tries=[(3_000, 3_900)])
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_disturbance_lasts_until_clients_succeed_again(recovers: bool) -> None:
+    """Each is short; but without a success in between both are one that is as long as a failover."""
+    known = faults((2_000, 2_500), (4_000, 4_500), ELSEWHERE)
+    assert bool(reasons(known, [THERE, *([(2_400, 3_900)] if recovers else [])])) is not recovers
+
+
+def test_what_is_not_healed_or_may_stall_everything_is_not_asked_for() -> None:
+    known = [fault(2_000, None), fault(9_000, 20_000, number=2, name="power-loss")]
+    assert not reasons(known, [], contract=Contract(may_stall=("power-loss",)))
+    assert reasons(known, [])
+
+
+spans = st.tuples(st.integers(0, 400), st.integers(0, 60)).map(lambda pair: (pair[0] * 50, sum(pair) * 50))
+many = st.lists(spans, max_size=8)
+
+
+def inside(success: Span, disturbance: Disturbance) -> bool:
+    return disturbance.begin <= success[0] * MS and success[1] * MS <= disturbance.end
+
+
+@given(st.lists(spans, min_size=1, max_size=6), many)
+def test_a_run_without_a_success_under_any_fault_never_passes(struck: list[Span], successes: list[Span]) -> None:
+    known = faults(*struck)
+    assert reasons(known, [one for one in successes if not any(inside(one, each) for each in disturbances(known, ()))])
+
+
+@given(st.lists(spans, max_size=6), many, st.integers(0, 5))
+def test_a_fault_as_long_as_a_failover_without_a_success_in_its_disturbance_never_passes(
+    struck: list[Span], successes: list[Span], at: int
+) -> None:
+    known = faults(*struck, (6_000 + at * 50, 7_500 + at * 50))
+    whole = next(one for one in disturbances(known, ()) if any(each.id == len(known) for each in one.faults))
+    assert reasons(known, [one for one in successes if not inside(one, whole)])
+
+
+@given(st.lists(spans, max_size=6), many, spans)
+def test_a_success_more_is_no_reason_more(struck: list[Span], successes: list[Span], more: Span) -> None:
+    known = faults(*struck)
+    if not reasons(known, successes):
+        assert not reasons(known, [*successes, more])
+
+
+@given(st.lists(spans, max_size=6), many)
+def test_it_asks_for_no_more_than_a_success_in_each_disturbance(struck: list[Span], successes: list[Span]) -> None:
+    known = faults(*struck)
+    each = all(any(inside(success, one) for success in successes) for one in disturbances(known, ()))
+    strict = msgspec.structs.replace(CONTRACT, failover=0.0)
+    assert (not reasons(known, successes, contract=strict)) is each
+    if each:
+        assert not reasons(known, successes)
