@@ -18,6 +18,7 @@ from assay.checkers.groups.ownership import OWNERSHIP
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
+from assay.checkers.log.reports import REPORTED
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS
@@ -34,6 +35,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     UNFLUSHED,
     LOG,
     STATEMENTS,
+    REPORTED,
     REGISTER,
     REGISTER_CAS,
     *OBJECT_FAMILIES,

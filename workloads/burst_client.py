@@ -1,39 +1,55 @@
-"""Drives the log with an asynchronous producer: bursts of message sets, of which several are under way at a time.
+"""Bursts: what a client sends by an asynchronous producer, several message sets under way at a time.
 
-========  ==================================  ====================================================================
-f         argument                            result
-========  ==================================  ====================================================================
-``burst`` list of values, a message set each  ``{"sets": [{"outcome", "offset", "node", "error"}, ...]}``, one for
-                                              each value; offset, node and error are null where there is none
-========  ==================================  ====================================================================
+The argument of a ``burst`` is a list of values, one message each, or ``{"values", ...}`` with any of
 
-The sets of a burst go to one partition, a little time apart, and none waits for the outcome of the one before. Those
-that are acknowledged must lie in the log in the order in which they were sent. A burst is ``ok`` where any of them is
-acknowledged, ``fail`` where all certainly failed; each set has an outcome of its own, too. All other operations
-are those of ``assay.workloads.log_operations``.
+===========  =================================================================================================
+``habit``    the settings of the producer (``assay.workloads.send_habits``); by default a set for each message
+``padding``  to how many bytes each value is filled up
+``then``     ``flush`` or ``close``: what is called as soon as all are on their way; else each is waited for
+===========  =================================================================================================
+
+The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, by whom, outcome, offset],
+...]}``: what the future of each message said, one for each value (offset, node and error are null where there is none);
+and what else the producer said of its messages, in that order, if it was not a plain list: by ``done``, the function
+given to each ``send``; by ``stages``, the callbacks of the producer; by ``account``, what ``flush`` or ``close``
+returned.
+
+The messages of a burst go to one partition, a little time apart, and none waits for the outcome of the one before.
+Those that are acknowledged must lie in the log in the order in which they were sent. A burst is ``ok`` where any of
+them is acknowledged, ``fail`` where all certainly failed; each message has an outcome of its own, too.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.async_producer import AsyncProducer
-from assay.system_under_test.client.config import AsyncProducerConfig
+from assay.system_under_test.client.callbacks import Callbacks, Envelope
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
-from assay.system_under_test.client.producer import ENTRY_OVERHEAD
+from assay.system_under_test.client.ledger import Account
 from assay.system_under_test.client.traits import client_traits
-from assay.workloads.log_client import SEND_SECONDS, LogClient
+from assay.workloads.log_messages import records, size, values
 from assay.workloads.log_names import described, node_name, split
+from assay.workloads.send_habits import SINGLE, config, most_tries, waits_for_all
 
 BURST: Final = "burst"
 SHORTEST: Final = 4
 LONGEST: Final = 10
 PACE: Final = 0.01
-"""Seconds between two sets of a burst: shorter than the producer waits before it sends one again."""
+"""Seconds between two messages of a burst: shorter than the producer waits before it sends one again."""
+CLOSING_SECONDS: Final = 0.05
+"""That a producer which is closed waits for outcomes: some come in time, others do not."""
+
+OWED: Final = ("done", "stages")
+"""Who is informed of each message's outcome; accounts have those alone that were not appended."""
+
+Report = list[Any]
+"""A value, who says it, the outcome, the offset."""
 
 
 def bursts(keys: Sequence[str]) -> Generator:
@@ -48,63 +64,149 @@ def bursts(keys: Sequence[str]) -> Generator:
     return unfold(step, 0)
 
 
-class BurstClient(LogClient):
-    """Operations as above."""
+class Stages(Callbacks):
+    """Notes what a producer says at the end of a message's way."""
 
-    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        await super().open(endpoint, runtime)
-        self._asynchronous = AsyncProducer(
-            list(endpoint.all),
-            AsyncProducerConfig(timeout=SEND_SECONDS, linger=0.0, batch_size=1),  # a set for each message
-            runtime=runtime,
-            traits=client_traits(endpoint.defects),
-        )
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    def after_sending(self, envelope: Envelope, result: SendResult) -> None:
+        self.note("stages", envelope, result)
+
+    def on_drop(self, envelope: Envelope, error: ClientError) -> None:
+        self.note("stages", envelope, error)
+
+    def note(self, source: str, envelope: Envelope, known: SendResult | ClientError) -> None:
+        one = _known(known)
+        self.reports.append([int(envelope.value), source, one["outcome"], one["offset"]])
+
+    def account(self, account: Account) -> None:
+        for outcome, envelopes in ((Outcome.FAIL, account.failed), (Outcome.INFO, account.unknown)):
+            self.reports += [[int(envelope.value), "account", outcome, None] for envelope in envelopes]
+
+
+class Bursts:
+    """The asynchronous producers of one client: one for each habit, made when it is first needed."""
+
+    def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
+        self._endpoint = endpoint
+        self._runtime = runtime
+        self._producers: dict[str, tuple[AsyncProducer, Stages]] = {}
 
     async def close(self) -> None:
-        await self._asynchronous.close(0.0)
-        await super().close()
+        for producer, _ in self._producers.values():
+            await producer.close(0.0)
 
-    async def invoke(self, operation: Operation) -> Completion:
-        if operation.f != BURST:
-            return await super().invoke(operation)
-        assert operation.key is not None, "a burst to no partition"
-        topic, partition = split(operation.key)
-        under_way: list[asyncio.Future[SendResult]] = []
-        for value in operation.argument:
-            if under_way:
-                await asyncio.sleep(PACE)
-            under_way.append(await self._asynchronous.send(topic, str(value).encode(), partition=partition))
-        sets = [_known(found) for found in await asyncio.gather(*under_way, return_exceptions=True)]
+    async def invoke(self, key: str, argument: Any) -> Completion:
+        habit = _habit(argument)
+        if habit not in self._producers:
+            stages = Stages()
+            producer = AsyncProducer(
+                list(self._endpoint.all),
+                config(habit),
+                runtime=self._runtime,
+                callbacks=stages,
+                traits=client_traits(self._endpoint.defects),
+            )
+            self._producers[habit] = producer, stages
+        producer, stages = self._producers[habit]
+        reports: list[Report] = []
+        stages.reports = reports
+        futures = await _sent(producer, stages, key, argument)
+        then = argument.get("then") if isinstance(argument, Mapping) else None
+        if then == "flush":
+            stages.account(await producer.flush())
+        elif then == "close":
+            del self._producers[habit]
+            stages.account(await producer.close(CLOSING_SECONDS))
+        sets = [_known(found) for found in await asyncio.gather(*futures, return_exceptions=True)]
         outcomes = {one["outcome"] for one in sets}
         whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
         error = next((one["error"] for one in sets if one["error"]), None)
-        return Completion(whole, {"sets": sets}, error=None if whole is Outcome.OK else error)
+        result = {"sets": sets} | ({"reports": reports} if isinstance(argument, Mapping) else {})
+        return Completion(whole, result, error=None if whole is Outcome.OK else error)
 
-    @classmethod
-    def effects(cls, completed: Completed) -> Sequence[Effect]:
-        """A row for each set, also where the fate of all of them is unknown."""
-        operation = completed.operation
-        if operation.f != BURST:
-            return super().effects(completed)
-        assert operation.key is not None
-        result = completed.completion.result
-        sets = [_UNKNOWN] * len(operation.argument) if result is None else result["sets"]
-        return [
-            Effect(
-                "append",
-                operation.key,
-                position=one["offset"],
-                value=value,
-                size=ENTRY_OVERHEAD + len(str(value)),
-                node=one["node"],
-                outcome=Outcome(one["outcome"]),
-                error=one["error"],
-            )
-            for value, one in zip(operation.argument, sets, strict=True)
-        ]
+
+async def _sent(
+    producer: AsyncProducer, stages: Stages, key: str, argument: Any
+) -> Sequence[asyncio.Future[SendResult]]:
+    """The outcomes to come; of those for which there was no room it is known already."""
+    topic, partition = split(key)
+    futures: list[asyncio.Future[SendResult]] = []
+    for _, value in records(argument):
+        if futures:
+            await asyncio.sleep(PACE)
+        try:
+            done = partial(stages.note, "done")
+            futures.append(await producer.send(topic, value, partition=partition, on_done=done))
+        except SendFailed as error:
+            refused: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            futures.append(refused)
+    return futures
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """A row for each message, also where the fate of all of them is unknown, and for each time that it may have been
+    appended again; then what else was said of them.
+    """
+    return [*_appends(completed), *_reports(completed)]
+
+
+def _appends(completed: Completed) -> Iterator[Effect]:
+    operation = completed.operation
+    assert operation.key is not None, "a burst to no partition"
+    argument, habit = operation.argument, _habit(operation.argument)
+    settings, result = config(habit), completed.completion.result
+    packed = settings.codec, settings.message_format
+    sets = [_UNKNOWN] * len(values(argument)) if result is None else result["sets"]
+    for value, record, one in zip(values(argument), records(argument), sets, strict=True):
+        outcome = Outcome(one["outcome"])
+        stays = outcome is not Outcome.OK or waits_for_all(habit)
+        row = Effect(
+            "append",
+            operation.key,
+            position=one["offset"] if stays else None,
+            value=value,
+            size=size(record, packed),
+            node=one["node"],
+            outcome=outcome if stays else Outcome.INFO,
+            error=one["error"],
+        )
+        yield row
+        if outcome is not Outcome.FAIL:
+            for _ in range(most_tries(habit) - 1):
+                yield Effect("append", operation.key, value=value, size=row.size, outcome=Outcome.INFO)
+
+
+def _reports(completed: Completed) -> Iterator[Effect]:
+    key, argument = completed.operation.key, completed.operation.argument
+    assert key is not None
+    reports = (completed.completion.result or {}).get("reports")
+    if reports is None:
+        return
+    owed = {(value, source): None for value in values(argument) for source in OWED}
+    for value, source, outcome, offset in reports:
+        owed.pop((value, source), None)
+        unsure = outcome == Outcome.OK and not waits_for_all(_habit(argument))
+        yield Effect(
+            "reported",
+            key,
+            position=None if unsure else offset,
+            value=value,
+            name=source,
+            outcome=Outcome.INFO if unsure else Outcome(outcome),
+        )
+    for value, source in owed:
+        yield Effect("unreported", key, value=value, name=source)
 
 
 _UNKNOWN: Final = {"outcome": Outcome.INFO, "offset": None, "node": None, "error": "timeout"}
+
+
+def _habit(argument: Any) -> str:
+    habit: str = argument.get("habit", SINGLE) if isinstance(argument, Mapping) else SINGLE
+    return habit
 
 
 def _known(found: SendResult | BaseException) -> dict[str, Any]:

@@ -31,10 +31,11 @@ from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
-from assay.workloads.log_client import LARGEST, LogClient
+from assay.workloads.log_client import LogClient
 from assay.workloads.log_messages import seen
 from assay.workloads.log_names import described
 from assay.workloads.log_operations import END, POLL, SEND
+from assay.workloads.sweeps import LARGEST
 
 TOPIC: Final = "orders"
 CALL_SECONDS: Final = 1.5

@@ -21,11 +21,12 @@ from assay.system_under_test.client.group_consumer import GroupConsumer, GroupLi
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
-from assay.workloads.group_operations import COMMIT, DIE, LEAVE, SESSION_SECONDS, SILENCE
-from assay.workloads.log_client import LARGEST, LogClient
+from assay.workloads.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
+from assay.workloads.log_client import LogClient
 from assay.workloads.log_messages import number, text
 from assay.workloads.log_names import described
 from assay.workloads.log_operations import POLL
+from assay.workloads.sweeps import LARGEST
 
 TOPIC: Final = "orders"
 REBALANCE_SECONDS: Final = 1.5
@@ -101,18 +102,31 @@ class Member:
             )
         return reads
 
-    @property
-    def standing(self) -> dict[str, Any] | None:
+    def standing(self, behind: int) -> dict[str, Any] | None:
         """What a commit says: generation, owner and positions; None without any."""
         if not self._holds:
             return None
         first = next(iter(self._holds.values()))
-        positions = [[_key(partition), hold.position, hold.chain] for partition, hold in self._holds.items()]
+        positions = [[_key(one), self._behind(hold, behind), hold.chain] for one, hold in self._holds.items()]
         return {"generation": first.generation, "owner": first.owner, "positions": positions}
 
-    async def commit(self, number: int) -> None:
-        """Raises ``CommitFailed``."""
-        await self._consumer.commit(str(number))
+    async def commit(self, number: int, behind: int) -> None:
+        """So many records behind what was read. Raises ``CommitFailed``."""
+        offsets = {one: self._behind(hold, behind) for one, hold in self._holds.items()} if behind else None
+        await self._consumer.commit(str(number), offsets=offsets)
+
+    def rewind(self, back: int) -> list[list[Any]]:
+        """Has it read these many records of each partition again; where each goes on, and under which number."""
+        sought: list[list[Any]] = []
+        for partition, hold in self._holds.items():
+            hold.position, hold.chain = max(0, hold.position - back), next(self._numbers)
+            self._consumer.seek(partition, hold.position)
+            sought.append([_key(partition), hold.position, hold.chain])
+        return sought
+
+    @staticmethod
+    def _behind(hold: Hold, records: int) -> int:
+        return max(0, hold.position - records)
 
     async def silence(self, seconds: float) -> None:
         self._consumer.fall_silent(seconds + DREAMY_SECONDS)
@@ -178,12 +192,14 @@ class GroupClient:
             case "poll":
                 return await self._poll(operation.argument["group"])
             case "commit":
-                return await self._commit(operation.argument["group"], operation.argument["number"])
+                return await self._commit(**{"behind": 0} | operation.argument)
+            case "rewind":
+                return self._rewind(operation.argument["group"], operation.argument["back"])
             case "leave" | "die":
                 return await self._part(operation.argument["group"], operation.f)
             case "silence":
                 return await self._silence(operation.argument["group"], operation.argument["seconds"])
-        known = f"{POLL}, {COMMIT}, {LEAVE}, {DIE} and {SILENCE}"
+        known = f"{POLL}, {COMMIT}, {REWIND}, {LEAVE}, {DIE} and {SILENCE}"
         raise ValueError(f"members of a group know {known}, not {operation.f!r}")
 
     async def _poll(self, group: str) -> Completion:
@@ -196,17 +212,23 @@ class GroupClient:
             return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=described(error))
         return Completion(Outcome.OK, {"ownership": member.ownership(), "reads": reads})
 
-    async def _commit(self, group: str, number: int) -> Completion:
+    async def _commit(self, group: str, number: int, behind: int, keys: Sequence[str]) -> Completion:
         member = self._members.get(group)
-        standing = None if member is None else member.standing
+        standing = None if member is None else member.standing(behind)
         if member is None or standing is None:
             return Completion(Outcome.FAIL, error="owns-nothing")
         try:
-            await member.commit(number)
+            await member.commit(number, behind)
         except CommitFailed as error:
             known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
             return Completion(known, standing, error=described(error))
         return Completion(Outcome.OK, standing)
+
+    def _rewind(self, group: str, back: int) -> Completion:
+        member = self._members.get(group)
+        if member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        return Completion(Outcome.OK, {"sought": member.rewind(back)})
 
     async def _part(self, group: str, f: str) -> Completion:
         member = self._members.pop(group, None)

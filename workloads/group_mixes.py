@@ -8,9 +8,9 @@ from assay.harness.core.generator import Context, Generator, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
-from assay.workloads import topic_changes
-from assay.workloads.group_operations import DIE, commit, poll
-from assay.workloads.mixed_traffic import FOREIGN
+from assay.workloads import mixed_traffic, topic_changes
+from assay.workloads.group_operations import COMMIT, DIE, REWIND, WORKERS, commit, poll
+from assay.workloads.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.offsets_client import GUISES, MEMBERS, STRANGER, TOOLS
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -18,6 +18,8 @@ OFFSETS_PARTITIONS: Final = 8
 STAYING: Final = "staying"
 """A second group: its members stay, until one dies."""
 OFFSETS: Final = 1_000
+MOST_AGAIN: Final = 12
+"""Records: a compressed set has up to eight."""
 EAGER: Final = 30
 
 
@@ -44,6 +46,31 @@ NEIGHBOURS: Final = WorkloadMix(
     "neighbours",
     "a second group, whose members stay until one dies, while its coordinator changes from broker to broker",
     adds=_staying,
+)
+
+
+def rewinds(group: str, keys: Sequence[str]) -> Generator:
+    """Commits by members that have not got as far as they have read, and such as read something again, for ever."""
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        records = 1 + context.below(MOST_AGAIN, salt=54)
+        if context.below(2, salt=55):
+            return Operation(REWIND, argument={"group": group, "back": records}), number
+        argument = {"group": group, "number": number, "keys": list(keys), "behind": records}
+        return Operation(COMMIT, argument=argument), number + 1
+
+    return unfold(step, REWOUND)
+
+
+def _again(system: System, settings: Settings) -> Shares:
+    keys = system.keys()
+    return [(20, mixed_traffic.sets(keys)), (25, rewinds(WORKERS, keys))]
+
+
+REWINDS: Final = WorkloadMix(
+    "rewinds",
+    "members that read again, and commit what they have got done: places in the middle of compressed sets",
+    adds=_again,
 )
 
 
@@ -79,5 +106,5 @@ STRANGERS: Final = WorkloadMix(
     adds=lambda system, settings: [(20, strangers(list(system.keys())))],
 )
 
-GROUP_MIXES: Final = (NEIGHBOURS,)
+GROUP_MIXES: Final = (NEIGHBOURS, REWINDS)
 OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS)

@@ -7,6 +7,7 @@ f             argument                            result
 ============  ==================================  ====================================================================
 ``poll``      ``{"group", "until"?}``             ``{"ownership": [...], "reads": [...]}``
 ``commit``    ``{"group", "number", "keys"}``     ``{"generation", "owner", "positions": [[key, offset, assignment]]}``
+``rewind``    ``{"group", "back"}``               ``{"sought": [[key, offset, assignment], ...]}``
 ``leave``     ``{"group"}``                       ``{"ownership": [...]}``
 ``die``       ``{"group"}``                       ``{"ownership": [...]}``
 ``silence``   ``{"group", "seconds"}``            none
@@ -24,10 +25,11 @@ owns nothing; ``lost`` and ``release`` with the same columns up to ``assignment`
 assignment number of its own. An answer that failed reports ownership, too.
 
 A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
-are all that it may concern, for when it is unknown which it did. A member that **leaves** notifies the group; one that
-**dies** does not; both join again, as another member, with their next poll. One that is **silent** sends no heartbeat
-and does nothing else for so long, and goes on then as if nothing had happened, until a heartbeat or a commit is
-rejected.
+are all that it may concern, for when it is unknown which it did; with ``behind`` it is of positions so many records
+before, as by one that has not got further with its work. One that **rewinds** reads so many records again. A member
+that **leaves** notifies the group; one that **dies** does not; both join again, as another member, with their next
+poll. One that is **silent** sends no heartbeat and does nothing else for so long, and goes on then as if nothing had
+happened, until a heartbeat or a commit is rejected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +44,7 @@ COMMIT: Final = "commit"
 LEAVE: Final = "leave"
 DIE: Final = "die"
 SILENCE: Final = "silence"
+REWIND: Final = "rewind"
 
 WORKERS: Final = "workers"
 """The group that reads while faults come and go."""
@@ -103,6 +106,8 @@ def effects(completed: Completed) -> Sequence[Effect]:
             return list(_ownership(completed))
         case "commit":
             return list(_commits(completed))
+        case "rewind":
+            return list(_sought(completed))
         case "silence":
             return ()
         case other:
@@ -161,6 +166,12 @@ def _reads(completed: Completed) -> Iterator[Effect]:
         yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
         if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
             yield Effect("drained", key, position=until[key] + 1, group=group)
+
+
+def _sought(completed: Completed) -> Iterator[Effect]:
+    group = _group(completed)
+    for key, position, assignment in (completed.completion.result or {}).get("sought", ()):
+        yield Effect("seek", key, position=position, group=group, assignment=assignment)
 
 
 def _commits(completed: Completed) -> Iterator[Effect]:

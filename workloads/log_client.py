@@ -21,17 +21,18 @@ from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUn
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads import log_operations, topic_admin
+from assay.workloads import burst_client, log_operations, sweeps, topic_admin, wide_requests
+from assay.workloads.burst_client import BURST, Bursts
 from assay.workloads.log_ends import LogEnds
 from assay.workloads.log_messages import ALL, PLAIN, Packing, Record, acks, created_at, packing, plain, records, seen
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
+from assay.workloads.send_habits import SEND_SECONDS
+from assay.workloads.sweeps import LARGEST, SWEEP, Sweeps
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
+from assay.workloads.wide_requests import WIDE, WideRequests
 
-SEND_SECONDS: Final = 4.0
 READ_SECONDS: Final = 2.0
-LARGEST: Final = 2**63 - 1
-"""A damaged record may claim any offset, and positions are 64 bits wide."""
 LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
 FETCH_BYTES: Final = "fetch_bytes"
@@ -46,7 +47,8 @@ STEP_BYTES: Final = 100
 
 
 class LogClient:
-    """Operations as in ``assay.workloads.log_operations`` and ``assay.workloads.topic_admin``.
+    """Operations as in ``assay.workloads.log_operations``, ``burst_client``, ``wide_requests``, ``sweeps`` and
+    ``topic_admin``.
 
     ``numbers`` are those of its assignments: no other reader of the same process has them.
     """
@@ -68,8 +70,13 @@ class LogClient:
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)
         self._admin = TopicAdmin(bootstrap, runtime)
+        self._bursts = Bursts(endpoint, runtime)
+        self._wide = WideRequests(endpoint, runtime)
+        self._sweeps = Sweeps(endpoint, runtime, self._numbers)
 
     async def close(self) -> None:
+        for part in (self._bursts, self._wide, self._sweeps):
+            await part.close()
         for producer in self._producers.values():
             await producer.close()
         await self._consumer.close()
@@ -84,6 +91,12 @@ class LogClient:
             match operation.f:
                 case "send":
                     return await self._send(operation.key, operation.argument)
+                case "burst":
+                    return await self._bursts.invoke(operation.key, operation.argument)
+                case "wide":
+                    return await self._wide.invoke(operation.key, operation.argument)
+                case "sweep":
+                    return await self._sweeps.invoke(operation.argument)
                 case "poll":
                     return await self._poll(operation.key, operation.argument)
                 case "glance":
@@ -95,7 +108,8 @@ class LogClient:
                     return await self._look_up(operation.key, operation.argument["age"])
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
-        raise ValueError(f"a log knows {SEND}, {POLL}, {GLANCE}, {END} and {LOOK_UP}, not {operation.f!r}")
+        known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, END, LOOK_UP))
+        raise ValueError(f"a log knows {known}, not {operation.f!r}")
 
     def _producer(self, packed: Packing, acks: int) -> Producer:
         codec, message_format = packed
@@ -198,4 +212,10 @@ class LogClient:
     def effects(cls, completed: Completed) -> Sequence[Effect]:
         if completed.operation.f in ADMIN:
             return topic_admin.effects(completed)
+        if completed.operation.f in _OTHERS:
+            return _OTHERS[completed.operation.f](completed)
         return log_operations.effects(completed, cls.records)
+
+
+_OTHERS: Final = {BURST: burst_client.effects, WIDE: wide_requests.effects, SWEEP: sweeps.effects}
+"""What reads the operations that the log's own module does not know."""

@@ -172,13 +172,14 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
 
 def _observations(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
+    until = completed.operation.argument.get("until") if completed.operation.phase is Phase.DRAIN else None
     for poll in () if result is None else result.get("polls", [result]):
-        yield from _observed(completed, poll)
+        yield from observed(_key(completed), poll, until)
 
 
-def _observed(completed: Completed, result: Mapping[str, Any]) -> Iterator[Effect]:
-    """Of one poll."""
-    key, node, assignment = _key(completed), result.get("node"), result["assignment"]
+def observed(key: str, result: Mapping[str, Any], until: int | None = None) -> Iterator[Effect]:
+    """The rows of one poll; ``until``: the sentinel's offset."""
+    node, assignment = result.get("node"), result["assignment"]
 
     def row(kind: str, position: int, **more: Any) -> Effect:
         return Effect(kind=kind, key=key, position=position, assignment=assignment, node=node, **more)
@@ -191,9 +192,8 @@ def _observed(completed: Completed, result: Mapping[str, Any]) -> Iterator[Effec
     for offset, value, *more in result["records"]:
         yield row("observe", offset, value=value, **columns(more))
     yield row("observe-end", result["end"])
-    sentinel = completed.operation.argument.get("until")
-    if completed.operation.phase is Phase.DRAIN and sentinel is not None and result["end"] > sentinel:
-        yield row("drained", sentinel + 1)
+    if until is not None and result["end"] > until:
+        yield row("drained", until + 1)
 
 
 def columns(more: Sequence[Any]) -> dict[str, Any]:

@@ -9,12 +9,15 @@ from typing import Any, Final
 
 from assay.harness.core.generator import Context, Generator, mix, unfold
 from assay.harness.core.operation import Operation
+from assay.workloads.burst_client import BURST
 from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
+from assay.workloads.sweeps import SWEEP
+from assay.workloads.wide_requests import WIDE
 
 RANGE: Final = 100_000_000
 """Values of each generator; some are create times in milliseconds, all of them of January 1970."""
-STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED, GROWN, HASTY = (
-    RANGE * number for number in range(1, 10)
+STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED, GROWN, HASTY, HABITUAL, WIDELY, REWOUND, TOGETHER = (
+    RANGE * number for number in range(1, 14)
 )
 
 OLDEST: Final = 2_000
@@ -26,6 +29,10 @@ KEYS: Final = 6
 """Of messages, in a compacted partition."""
 CODECS: Final = (0, 1, 2, 3)
 HASTY_CODECS: Final = (0, 0, 0, 1)
+LARGE: Final = 30_000
+"""Bytes of a value: with three of them a request is larger than what a broker reads at once."""
+WIDEST: Final = 4
+"""Partitions in one request."""
 FORMATS: Final = (0, 1, 1)
 
 
@@ -81,6 +88,70 @@ def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
         }
 
     return sends(keys, HASTY, shape)
+
+
+def sets(keys: Sequence[str]) -> Generator:
+    """Compressed sets of some messages each."""
+    return sends(keys, TOGETHER, lambda context: {"codec": context.choose(CODECS[1:], salt=17)}, longest=8)
+
+
+def habitual(keys: Sequence[str], habits: Sequence[str]) -> Generator:
+    """Bursts by asynchronous producers of these habits."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = 3 + context.below(8, salt=61)
+        argument = {
+            "values": list(range(following, following + count)),
+            "habit": context.choose(habits, salt=62),
+            "padding": context.choose((0, 0, 0, 20, 300, LARGE), salt=63),
+            "then": context.choose(("wait", "wait", "wait", "flush", "close"), salt=64),
+        }
+        return Operation(BURST, context.choose(keys, salt=65), argument), following + count
+
+    return unfold(step, HABITUAL)
+
+
+def wide(keys: Sequence[str]) -> Generator:
+    """Produce requests for several partitions, some parts of which must be rejected."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        parts: list[dict[str, Any]] = []
+        first = context.below(len(keys), salt=71)
+        for rank in range(1 + context.below(min(WIDEST, len(keys)), salt=72)):
+            count = 1 + context.below(3, salt=80 + rank)
+            part = {"key": keys[(first + rank) % len(keys)], "values": list(range(following, following + count))}
+            following += count
+            parts.append(part | {"damaged": not context.below(8, salt=90 + rank)})
+        argument = {
+            "parts": parts,
+            "acks": context.choose((-1, -1, -1, -1, 1, 2), salt=73),
+            "codec": context.choose(CODECS, salt=74),
+            "version": context.below(3, salt=75),
+            "strange": not context.below(4, salt=76),
+        }
+        return Operation(WIDE, parts[0]["key"], argument), following
+
+    return unfold(step, WIDELY)
+
+
+def sweeps(keys: Sequence[str]) -> Generator:
+    """Reads of several partitions in one request, for ever."""
+
+    def step(state: None, context: Context) -> tuple[Operation, None]:
+        first, count = context.below(len(keys), salt=31), 1 + context.below(len(keys), salt=32)
+        chosen = [keys[(first + rank) % len(keys)] for rank in range(count)]
+        back = {key: context.below(30, salt=40 + rank) for rank, key in enumerate(chosen)}
+        argument = {
+            "keys": chosen,
+            "back": {key: far for key, far in back.items() if far % 3 == 1},
+            "version": context.choose((0, 1, 2, 3, 3, 3), salt=33),
+            "max_bytes": context.choose((1, 60, 500, 1 << 20), salt=34),
+            "min_bytes": context.choose((1, 1, 200), salt=35),
+            "wait": context.choose((0.0, 0.05, 0.3), salt=36),
+        }
+        return Operation(SWEEP, chosen[0], argument), None
+
+    return unfold(step, None)
 
 
 def ledger(keys: Sequence[str]) -> Generator:

@@ -1,6 +1,7 @@
 """The mixes of the broker's workloads: ``--workload-mix`` chooses among them, docs/mixes.md says what each is for."""
 
 from dataclasses import replace
+from random import Random
 from typing import Final
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from assay.checkers.contract import Contract
 from assay.cluster.system import System
 from assay.harness.core.generator import Source, phases, stagger
-from assay.harness.run.settings import Settings
+from assay.harness.run.settings import Settings, derive
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 from assay.system_under_test.deployment import Broker, FirstTopic
@@ -16,6 +17,7 @@ from assay.workloads import mixed_traffic, topic_changes
 from assay.workloads.log_client import FETCH_BYTES, KEEPS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import glance
+from assay.workloads.send_habits import HABITS
 from assay.workloads.topic_growth import Growth
 from assay.workloads.topic_lives import TopicLives
 
@@ -182,6 +184,24 @@ TAILS: Final = WorkloadMix(
 )
 
 
+def _habits(system: System, settings: Settings) -> Shares:
+    """A third of all habits in each run: a client of one of them has many connections."""
+    habits = Random(derive(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
+    keys = system.keys()
+    return [
+        (25, mixed_traffic.habitual(keys, habits)),
+        (10, mixed_traffic.wide(keys)),
+        (25, mixed_traffic.sweeps(keys)),
+    ]
+
+
+HABITUAL: Final = WorkloadMix(
+    "habits",
+    "producers of other settings and what they say of each message, requests about many partitions, old versions",
+    adds=_habits,
+)
+
+
 def _with_crowd(system: System) -> System:
     broker = _broker(system)
     for topic in CROWD:
@@ -222,7 +242,8 @@ GROWTH: Final = WorkloadMix(
 )
 
 LOG_MIXES: Final = (
-    BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, GROWTH, CLINGING
+    BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, GROWTH, CLINGING,
+    HABITUAL,
 )  # fmt: skip
 """For workloads whose clients do what is done to a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)

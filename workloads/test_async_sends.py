@@ -18,7 +18,8 @@ from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import promised
-from assay.workloads.burst_client import BurstClient, bursts
+from assay.workloads.burst_client import bursts
+from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import end, poll
 from assay.workloads.mixes import LOG_MIXES
@@ -31,7 +32,7 @@ CONTRACT = promised(
 )
 
 
-@experiment(system=SYSTEM, client=BurstClient, contract=CONTRACT, mixes=LOG_MIXES)
+@experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_async_sends(settings: Settings) -> Generator:
     """What was acknowledged is there, once, and in the order in which each client sent it."""
     keys = SYSTEM.keys()

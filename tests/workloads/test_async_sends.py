@@ -16,7 +16,7 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.workloads import burst_client, test_async_sends
-from assay.workloads.burst_client import BURST, LONGEST, SHORTEST, BurstClient, bursts
+from assay.workloads.burst_client import BURST, LONGEST, SHORTEST, bursts
 
 from helpers.attempts import played
 
@@ -40,7 +40,7 @@ def effects(outcome: Outcome, result: Any) -> list[tuple[Any, ...]]:
     operation = Operation(BURST, "orders-0", [5, 6, 7])
     ret = None if outcome is Outcome.INFO else 20
     completed = Completed(41, 3, "w3", operation, Completion(outcome, result), 10, ret)
-    return [(row.kind, row.value, row.position, row.node, row.outcome) for row in BurstClient.effects(completed)]
+    return [(row.kind, row.value, row.position, row.node, row.outcome) for row in burst_client.effects(completed)]
 
 
 def test_each_set_has_an_outcome_of_its_own() -> None:

@@ -1,0 +1,93 @@
+"""What a producer says of one message, by its callbacks and its accounts, against the outcome that it gave for it.
+
+How a workload records itself: besides the ``append`` row of each message (the first of its value in the operation; more
+rows say that it may have been appended again),
+
+- ``reported``: someone was informed of the message's outcome. ``name`` says by whom (a callback, an account), with
+  ``outcome`` and ``position`` as they were said.
+- ``unreported``: he, who is owed it, was not, although the operation ended with a result.
+
+Each is owed one report, and it must be the outcome. No other process can have changed anything in between: a client
+library speaks of its own knowledge.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, value_of
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by
+
+_OUTCOMES: Final = {"ok": "appended", "fail": "certainly not appended", "info": "of unknown fate"}
+_ITS_OWN: Final = "r.op = f.op and r.key = f.key and r.value = f.value"
+
+
+def _said(outcome: str, position: int | None) -> str:
+    return _OUTCOMES[outcome] + ("" if position is None else f" at offset {position}")
+
+
+def _contradicted(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"value {row['value']} of {row['key']}, sent by {evidence.who(row['op'])} at {evidence.called(row['op'])}, was "
+        f"{_said(row['outcome'], row['position'])} by its outcome, but {row['name']} "
+    )
+    if row["times"] == 0:
+        claim += "was not informed of it at all."
+    elif row["times"] > 1:
+        claim += f"was informed {row['times']} times."
+    else:
+        claim += f"said that it was {_said(row['reported'], row['reported_position'])}."
+    return Explanation(capital(claim), (row["op"],), about=(value_of(row["key"], row["value"]),))
+
+
+CONTRADICTED_OUTCOME: Final = Check(
+    anomaly="contradicted-outcome",
+    meaning="a producer said two things of what became of one message",
+    views=(
+        View(
+            "reports_made",
+            """
+            select op, key, value, name, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
+                min(outcome) as reported, max(outcome) as reported_last, min(position) as reported_position,
+                max(coalesce(position, -1)) as highest, min(coalesce(position, -1)) as lowest
+            from effects where kind in ('reported', 'unreported') and value is not null and name is not null
+            group by op, key, value, name
+            """,
+            keep=True,
+        ),
+        View(
+            "reports_first_rows",
+            """
+            select e.op as op, e.key as key, e.value as value, min(e.sub) as sub
+            from effects e join (select op from reports_made group by op) r on e.op = r.op
+            where e.kind = 'append' and e.value is not null group by e.op, e.key, e.value
+            """,
+        ),
+        View(
+            "found_contradicted_outcome",
+            f"""
+            select r.op as op, r.key as key, r.value as value, r.name as name, r.times as times,
+                e.outcome as outcome, e.position as position, r.reported as reported,
+                r.reported_position as reported_position
+            from reports_made r join reports_first_rows f on {_ITS_OWN}
+                join effects e on e.op = f.op and e.sub = f.sub
+            where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome
+                or r.lowest <> coalesce(e.position, -1) or r.highest <> coalesce(e.position, -1)
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, op, op as own_op, value, name, times, outcome, position, reported, reported_position
+        from {first_rows("found_contradicted_outcome", "key, op, value, name")} f
+        {order_by("key, op, value, name")}
+        """,
+    examined="select count(*) as examined from reports_made",
+    explain=_contradicted,
+    optional=True,
+)
+
+REPORTED: Final = Family(
+    "reported",
+    checks=(CONTRADICTED_OUTCOME,),
+    applies="select count(*) as examined from effects where kind in ('reported', 'unreported')",
+)

@@ -1,0 +1,57 @@
+"""The habits of those who send: settings of a producer that are apart from the usual ones.
+
+What a habit makes of an outcome: one that repeats what is unknown may append a message once for each try; one that
+waits for no replica, or for no answer at all, knows nothing of what becomes of a message, whatever it is answered.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from assay.system_under_test.client.config import AsyncProducerConfig
+
+SEND_SECONDS: Final = 4.0
+"""Below the usual time limit of an operation (5 s)."""
+SINGLE: Final = "single"
+"""A message set for each message; none waits for company."""
+
+HABITS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        SINGLE: {"linger": 0.0, "batch_size": 1},
+        "together": {"linger": 0.03, "batch_count": 3, "batch_size": 1 << 20},
+        "large-sets": {"linger": 0.06, "batch_size": 1 << 20, "codec": 1},
+        "small-sets": {"linger": 0.02, "batch_size": 200, "codec": 3},
+        "old": {"linger": 0.03, "message_format": 0, "codec": 2},
+        "narrow": {"linger": 0.0, "batch_count": 1, "queue_size": 2, "enqueue_timeout": 0.0},
+        "patient": {"linger": 0.01, "queue_size": 4, "enqueue_timeout": 0.1, "timeout": 0.8},
+        "insistent": {"linger": 0.0, "repeat_unknown": True, "request_timeout": 0.4, "retries": 4, "timeout": 1.6},
+        "insistent-sets": {
+            "linger": 0.03,
+            "codec": 1,
+            "repeat_unknown": True,
+            "request_timeout": 0.3,
+            "retries": 6,
+            "timeout": 1.2,
+        },
+        "one-try": {"linger": 0.0, "retries": 0},
+        "leader-only": {"linger": 0.01, "acks": 1},
+        "unheard": {"linger": 0.01, "acks": 0},
+    }
+)
+"""By name: what differs from ``AsyncProducerConfig``, and ``timeout`` from ``SEND_SECONDS``. Those that repeat, and so
+may fail in the end, are through with it before the shortest time limit of an operation that is drawn (2 s)."""
+
+
+def config(habit: str) -> AsyncProducerConfig:
+    return AsyncProducerConfig(**({"timeout": SEND_SECONDS} | dict(HABITS[habit])))
+
+
+def most_tries(habit: str) -> int:
+    """How often a message may be appended."""
+    settings = config(habit)
+    return 1 + settings.retries if settings.repeat_unknown else 1
+
+
+def waits_for_all(habit: str) -> bool:
+    """Whether an acknowledgement means that the message stays."""
+    return config(habit).acks == -1

@@ -1,0 +1,95 @@
+"""Reads of many partitions in one request, by brokers' oldest and newest versions of it, now and then from somewhere
+behind where the reader stood: in the middle of a compressed set as often as not.
+
+``sweep``: the argument is ``{"keys": which, "back": {key: by how many offsets}, "version", "max_bytes", "min_bytes",
+"wait": seconds}``; the result is ``{"reads": [...]}``, each as that of a poll with its ``key``. The places are the
+reader's own; it has nothing to do with the polls of its client.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Outcome
+from assay.system_under_test.client.consumer import EARLIEST, Fetched, SimpleConsumer
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.workloads.log_messages import seen
+from assay.workloads.log_names import error_name, node_name, split
+from assay.workloads.log_operations import observed
+
+SWEEP: Final = "sweep"
+SWEEP_SECONDS: Final = 2.0
+LARGEST: Final = 2**63 - 1
+"""A damaged record may claim any offset, and positions are 64 bits wide."""
+
+
+class Sweeps:
+    """Those of one client. ``numbers`` are those of its assignments."""
+
+    def __init__(self, endpoint: Endpoint, runtime: Any, numbers: Iterator[int]) -> None:
+        self._bootstrap = list(endpoint.all)
+        self._runtime = runtime
+        self._numbers = numbers
+        self._consumers: dict[int, SimpleConsumer] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+        """Position and assignment."""
+        self._starts: dict[str, int] = {}
+
+    async def close(self) -> None:
+        for consumer in self._consumers.values():
+            await consumer.close()
+
+    async def invoke(self, argument: Mapping[str, Any]) -> Completion:
+        """Raises ``ReadFailed``."""
+        version = argument["version"]
+        if version not in self._consumers:
+            self._consumers[version] = SimpleConsumer(
+                self._bootstrap, runtime=self._runtime, timeout=SWEEP_SECONDS, fetch_version=version, check_crcs=False
+            )
+        consumer = self._consumers[version]
+        sought = [key for key in argument["keys"] if key not in self._places or key in argument["back"]]
+        for key in sought:
+            await self._seek(consumer, key, argument["back"].get(key, 0))
+        begins = {key: self._places[key] for key in argument["keys"]}
+        found = await consumer.multi_fetch(
+            {split(key): position for key, (position, _) in begins.items()},
+            argument["max_bytes"],
+            max_wait=argument["wait"],
+            min_bytes=argument["min_bytes"],
+        )
+        reads = []
+        for key, (begin, assignment) in begins.items():
+            fetched = found[split(key)]
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                del self._places[key]
+            if fetched.error is ErrorCode.NONE:
+                reads.append(self._read(key, begin, assignment, fetched, key in sought))
+        if not reads:
+            return Completion(Outcome.FAIL, error=error_name(next(iter(found.values())).error))
+        return Completion(Outcome.OK, {"reads": reads})
+
+    async def _seek(self, consumer: SimpleConsumer, key: str, back: int) -> None:
+        """Behind where it stood; to the log's start where it is not known, or no longer."""
+        if key not in self._places:
+            self._starts[key] = await consumer.offsets(*split(key), EARLIEST)
+        position = self._places[key][0] if key in self._places else self._starts[key]
+        self._places[key] = max(self._starts[key], position - back), next(self._numbers)
+
+    def _read(self, key: str, begin: int, assignment: int, fetched: Fetched, sought: bool) -> dict[str, Any]:
+        end = min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin
+        self._places[key] = end, assignment
+        return {
+            "key": key,
+            "begin": begin,
+            "records": [seen(message) for message in fetched.messages],
+            "end": end,
+            "assignment": assignment,
+            "node": node_name(fetched.node),
+            "sought": sought,
+        }
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """Those of a poll, for each partition that was read."""
+    reads = (completed.completion.result or {}).get("reads", ())
+    return [row for read in reads for row in observed(read["key"], read)]

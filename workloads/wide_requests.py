@@ -1,0 +1,134 @@
+"""Requests about many partitions at once, as no producer here makes them but those of others do: each partition has an
+outcome of its own, whatever becomes of its neighbours.
+
+``wide``: one Produce request to the leader of ``key``. The argument is ``{"parts": [{"key", "values", "padding"?,
+"damaged"?}, ...], "acks", "codec", "version", "strange"}``. Some of the parts are led elsewhere, so that this broker
+must reject them. ``damaged``: a byte of the set is not what its checksum says. ``strange``: between them are partitions
+that do not exist, and the topic of the groups' offsets, to which no one may send. The result is ``{"parts":
+[{"outcome", "offset", "node", "error"}, ...]}``.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Outcome
+from assay.system_under_test.client import errors
+from assay.system_under_test.client.connection import CallError, NotSent
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.metadata import Metadata
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.protocol import produce as messages
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.records import message_set
+from assay.workloads.log_messages import records, size, values
+from assay.workloads.log_names import described, error_name, node_name, split
+from assay.workloads.send_habits import SEND_SECONDS
+
+WIDE: Final = "wide"
+ANSWER_SECONDS: Final = 2.5
+"""Within ``SEND_SECONDS``, with a look for the leader before."""
+BROKER_MILLISECONDS: Final = 2000
+STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
+FROM_THE_END: Final = 3
+"""Where a damaged byte is: in the value of the last message."""
+
+Part = Mapping[str, Any]
+
+
+class WideRequests:
+    """Those of one client."""
+
+    def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
+        self._runtime = runtime
+        self._pool = Pool("assay-wide")
+        self._metadata = Metadata(list(endpoint.all), self._pool, runtime.random)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def invoke(self, key: str, argument: Mapping[str, Any]) -> Completion:
+        loop = asyncio.get_running_loop()
+        parts: Sequence[Part] = argument["parts"]
+        deadline = loop.time() + SEND_SECONDS
+        try:
+            leader = await self._metadata.leader(*split(key), loop.time() + SEND_SECONDS - ANSWER_SECONDS)
+            connection = await self._pool.get(leader.address, deadline - loop.time())
+            left = min(ANSWER_SECONDS, deadline - loop.time())
+            response = await connection.call(self._request(argument), argument["version"], left)
+        except ReadFailed as error:
+            return Completion(Outcome.FAIL, error=described(error))
+        except CallError as error:
+            self._metadata.forget(*split(key))
+            outcome = Outcome.FAIL if isinstance(error, NotSent) else Outcome.INFO
+            return Completion(outcome, error=f"{type(error).__name__}: {error}")
+        found = {(topic.topic, one.partition): one for topic in response.topics for one in topic.partitions}
+        known = [_judged(found.get(split(part["key"])), node_name(leader.id)) for part in parts]
+        if any(one["error"] == error_name(ErrorCode.NOT_LEADER_FOR_PARTITION) for one in known):
+            self._metadata.forget(*split(key))
+        outcomes = {one["outcome"] for one in known}
+        whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
+        error_seen = next((one["error"] for one in known if one["error"]), None)
+        return Completion(whole, {"parts": known}, error=None if whole is Outcome.OK else error_seen)
+
+    def _request(self, argument: Mapping[str, Any]) -> messages.ProduceRequest:
+        stamp = int(self._runtime.wall_clock() * 1000)
+        version = min(1, argument["version"] // 2)
+        topics: dict[str, list[messages.ProducePartition]] = {}
+
+        def add(topic: str, partition: int, data: bytes) -> None:
+            topics.setdefault(topic, []).append(messages.ProducePartition(partition=partition, records=data))
+
+        for part in argument["parts"]:
+            sent = [(key, value, stamp) for key, value in records(part)]
+            data = message_set.pack(sent, version, argument["codec"])
+            if part.get("damaged"):
+                data = data[:-FROM_THE_END] + bytes([data[-FROM_THE_END] ^ 1]) + data[1 - FROM_THE_END :]
+            add(*split(part["key"]), data)
+            if argument["strange"]:
+                for topic, partition in STRANGE:
+                    if not any(one.partition == partition for one in topics.get(topic, ())):
+                        add(topic, partition, message_set.pack([(None, b"strange", stamp)], version, 0))
+        return messages.ProduceRequest(
+            acks=argument["acks"],
+            timeout_ms=BROKER_MILLISECONDS,
+            topics=[messages.ProduceTopic(topic=topic, partitions=found) for topic, found in topics.items()],
+        )
+
+
+def _judged(answer: messages.ProducePartitionResponse | None, node: str) -> dict[str, Any]:
+    code = ErrorCode.UNKNOWN if answer is None else ErrorCode.of(answer.error_code)
+    known = errors.outcome(code, errors.PRODUCE_NOT_DONE)
+    if answer is not None and known is errors.Outcome.DONE:
+        return {"outcome": Outcome.OK, "offset": answer.base_offset, "node": node, "error": None}
+    outcome = Outcome.FAIL if known is errors.Outcome.NOT_DONE else Outcome.INFO
+    return {"outcome": outcome, "offset": None, "node": None, "error": error_name(code)}
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """A row for each value of each part."""
+    argument, completion = completed.operation.argument, completed.completion
+    nothing = {"outcome": completion.outcome, "offset": None, "node": None, "error": completion.error}
+    parts: Sequence[Part] = argument["parts"]
+    known = (completion.result or {}).get("parts") or [nothing] * len(parts)
+    packed = argument["codec"], min(1, argument["version"] // 2)
+    rows = []
+    for part, one in zip(parts, known, strict=True):
+        outcome = Outcome(one["outcome"])
+        stays = outcome is not Outcome.OK or argument["acks"] == -1
+        for rank, (value, record) in enumerate(zip(values(part), records(part), strict=True)):
+            rows.append(
+                Effect(
+                    "append",
+                    part["key"],
+                    position=one["offset"] + rank if stays and one["offset"] is not None else None,
+                    value=value,
+                    request=completed.index,
+                    node=one["node"],
+                    size=size(record, packed),
+                    outcome=outcome if stays else Outcome.INFO,
+                    error=one["error"],
+                )
+            )
+    return rows
