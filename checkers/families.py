@@ -16,9 +16,8 @@ from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
 from assay.checkers.log.epochs import REPLICATION
-from assay.checkers.log.family import LOG, STATEMENTS
+from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
-from assay.checkers.log.reports import REPORTED
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS

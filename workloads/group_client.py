@@ -112,8 +112,11 @@ class Member:
 
     async def commit(self, number: int, behind: int) -> None:
         """So many records behind what was read. Raises ``CommitFailed``."""
-        offsets = {one: self._behind(hold, behind) for one, hold in self._holds.items()} if behind else None
-        await self._consumer.commit(str(number), offsets=offsets)
+        if behind:
+            offsets = {one: self._behind(hold, behind) for one, hold in self._holds.items()}
+            await self._consumer.commit(str(number), offsets=offsets)
+        else:
+            await self._consumer.commit(str(number))
 
     def rewind(self, back: int) -> list[list[Any]]:
         """Has it read these many records of each partition again; where each goes on, and under which number."""

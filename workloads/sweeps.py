@@ -18,7 +18,7 @@ from assay.workloads.log_names import error_name, node_name, split
 from assay.workloads.log_operations import observed
 
 SWEEP: Final = "sweep"
-SWEEP_SECONDS: Final = 2.0
+SWEEP_SECONDS: Final = 1.6
 LARGEST: Final = 2**63 - 1
 """A damaged record may claim any offset, and positions are 64 bits wide."""
 

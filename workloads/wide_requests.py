@@ -24,12 +24,12 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.records import message_set
 from assay.workloads.log_messages import records, size, values
 from assay.workloads.log_names import described, error_name, node_name, split
-from assay.workloads.send_habits import SEND_SECONDS
+from assay.workloads.send_habits import SHORT_SECONDS
 
 WIDE: Final = "wide"
-ANSWER_SECONDS: Final = 2.5
-"""Within ``SEND_SECONDS``, with a look for the leader before."""
-BROKER_MILLISECONDS: Final = 2000
+ANSWER_SECONDS: Final = 1.2
+"""Within ``SHORT_SECONDS``, with a look for the leader before."""
+BROKER_MILLISECONDS: Final = 1000
 STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
 FROM_THE_END: Final = 3
 """Where a damaged byte is: in the value of the last message."""
@@ -51,9 +51,9 @@ class WideRequests:
     async def invoke(self, key: str, argument: Mapping[str, Any]) -> Completion:
         loop = asyncio.get_running_loop()
         parts: Sequence[Part] = argument["parts"]
-        deadline = loop.time() + SEND_SECONDS
+        deadline = loop.time() + SHORT_SECONDS
         try:
-            leader = await self._metadata.leader(*split(key), loop.time() + SEND_SECONDS - ANSWER_SECONDS)
+            leader = await self._metadata.leader(*split(key), loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
             connection = await self._pool.get(leader.address, deadline - loop.time())
             left = min(ANSWER_SECONDS, deadline - loop.time())
             response = await connection.call(self._request(argument), argument["version"], left)

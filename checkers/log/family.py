@@ -43,7 +43,7 @@ from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
 from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
 from assay.checkers.log.polls import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
-from assay.checkers.log.reports import REPORTED
+from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, REPORTS
 from assay.checkers.log.stuck import STUCK_READER
 from assay.checkers.log.times import TIME_LOOK_UP
@@ -90,6 +90,9 @@ STATEMENTS: Final = Family(
     applies=LOG.applies,
 )
 """It reads the views of ``LOG``, and comes after it."""
+
+REPORTED: Final = Family(name="reported", checks=(CONTRADICTED_OUTCOME,), applies=LOG.applies)
+"""What a producer says of its messages besides their outcomes; most say nothing."""
 
 LOG_ANOMALIES: Final = (*LOG.anomalies, *STATEMENTS.anomalies, *REPORTED.anomalies)
 """Everything that these checks can report, in the order of the definitions."""

@@ -13,7 +13,7 @@ library speaks of its own knowledge.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, value_of
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, value_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -84,10 +84,4 @@ CONTRADICTED_OUTCOME: Final = Check(
     examined="select count(*) as examined from reports_made",
     explain=_contradicted,
     optional=True,
-)
-
-REPORTED: Final = Family(
-    "reported",
-    checks=(CONTRADICTED_OUTCOME,),
-    applies="select count(*) as examined from effects where kind in ('reported', 'unreported')",
 )

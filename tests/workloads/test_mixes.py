@@ -12,12 +12,16 @@ import pytest
 
 from assay.checkers.verdict import Verdict
 from assay.harness.core.history import HistoryReader
+from assay.harness.run import command_line
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.workloads import test_group, test_log, test_migration, test_offsets
+from assay.workloads.burst_client import LONGEST
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, coordinated_by
-from assay.workloads.mixed_traffic import HASTY, STAMPED, TOMBSTONES
+from assay.workloads.group_operations import WORKERS
+from assay.workloads.mixed_traffic import HASTY, STAMPED, TOGETHER, TOMBSTONES
 from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
 
 from helpers.attempts import played
 
@@ -150,6 +154,48 @@ def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_pat
     chains = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "observe-begin"}
     sought = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "seek"}
     assert chains - sought, "begun by a process that had sought nothing"
+
+
+def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "habits", time_limit=8.0)
+    ops, rows = table(attempt, "ops"), table(attempt)
+    bursts = [json.loads(row["argument"]) for row in ops if row["f"] == "burst" and row["outcome"] == "ok"]
+    assert len({one["habit"] for one in bursts}) == 4
+    assert {one["then"] for one in bursts} == {"wait", "flush", "close"}
+    informed = {row["name"] for row in rows if row["kind"] == "reported"}
+    assert informed >= {"done", "stages"}
+    assert not any(row["kind"] == "unreported" for row in rows)
+    parts = [
+        one["error"]
+        for row in ops
+        if row["f"] == "wide" and row["result"]
+        for one in json.loads(row["result"])["parts"]
+    ]
+    assert {None, "corrupt-message", "not-leader-for-partition", "invalid-required-acks"} <= set(parts)
+    sweeps = [json.loads(row["argument"]) for row in ops if row["f"] == "sweep" and row["outcome"] == "ok"]
+    assert {one["version"] for one in sweeps} == {0, 1, 2, 3}
+
+
+def test_what_a_producer_has_given_up_is_known_before_its_operation_ends() -> None:
+    assert config(SINGLE).timeout == SEND_SECONDS
+    for habit in sorted(HABITS.keys() - {SINGLE}):
+        settings = config(habit)
+        waiting = LONGEST * (settings.enqueue_timeout or 0.0)
+        assert waiting + settings.timeout < float(command_line.defaults(["mix"]).operation_timeout)
+
+
+def test_members_read_again_and_go_on_within_compressed_sets(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "rewinds", test_group.test_group, time_limit=8.0)
+    rows = table(attempt)
+    sets: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        if row["kind"] == "append" and row["outcome"] == "ok" and row["value"] >= TOGETHER:
+            sets.setdefault((row["key"], row["op"]), []).append(row["position"])
+    within = {(key, place) for (key, _), places in sets.items() for place in sorted(places)[1:]}
+    begun = {(row["key"], row["position"]) for row in rows if row["kind"] == "seek" and row["group"] == WORKERS}
+    assert within & begun
+    committed = {(row["key"].partition("/")[2], row["position"]) for row in rows if row["kind"] == "fetched"}
+    assert within & committed, "and a member began where another had committed it"
 
 
 def test_members_stay_while_their_coordinator_changes_and_one_dies(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.engine import DuckDB
-from assay.checkers.log.reports import CONTRADICTED_OUTCOME, REPORTED
+from assay.checkers.log.family import REPORTED
+from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.source import register_history
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.workloads import burst_client
