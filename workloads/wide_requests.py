@@ -19,9 +19,9 @@ from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.producer import pack
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.records import message_set
 from assay.workloads.log_messages import records, size, values
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.send_habits import SHORT_SECONDS
@@ -82,14 +82,14 @@ class WideRequests:
 
         for part in argument["parts"]:
             sent = [(key, value, stamp) for key, value in records(part)]
-            data = message_set.pack(sent, version, argument["codec"])
+            data = pack(sent, version, argument["codec"])
             if part.get("damaged"):
                 data = data[:-FROM_THE_END] + bytes([data[-FROM_THE_END] ^ 1]) + data[1 - FROM_THE_END :]
             add(*split(part["key"]), data)
             if argument["strange"]:
                 for topic, partition in STRANGE:
                     if not any(one.partition == partition for one in topics.get(topic, ())):
-                        add(topic, partition, message_set.pack([(None, b"strange", stamp)], version, 0))
+                        add(topic, partition, pack([(None, b"strange", stamp)], version, 0))
         return messages.ProduceRequest(
             acks=argument["acks"],
             timeout_ms=BROKER_MILLISECONDS,

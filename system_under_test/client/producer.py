@@ -28,7 +28,10 @@ KeyValue = tuple[bytes | None, bytes | None]
 ENTRY_OVERHEAD = 34
 """Bytes of a message of format 1 besides its key and value."""
 
-__all__ = ["KeyValue", "Producer", "SendResult"]
+pack = message_set.pack
+"""Makes a message set, for those who write their own requests."""
+
+__all__ = ["KeyValue", "Producer", "SendResult", "pack"]
 
 
 class Producer:

@@ -22,7 +22,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
-from assay.checkers.log.family import LOG, STATEMENTS
+from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
@@ -104,7 +104,18 @@ INSTANCE = {
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
 
 HELD = (GENERATIONS[1], HOLDING, FENCING)
-APART = (UNFLUSHED, STATEMENTS, *OBJECT_FAMILIES, EMPTINESS, HOLDING, SETTLING, FENCING, REST, *TRANSACTION_FAMILIES)
+APART = (
+    UNFLUSHED,
+    STATEMENTS,
+    REPORTED,
+    *OBJECT_FAMILIES,
+    EMPTINESS,
+    HOLDING,
+    SETTLING,
+    FENCING,
+    REST,
+    *TRANSACTION_FAMILIES,
+)
 """Families that are compared on histories of their own; a query costs Spark much, however few rows it reads."""
 TOGETHER = tuple(family for family in FAMILIES if family not in APART)
 

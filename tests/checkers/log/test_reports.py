@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine import DuckDB
-from assay.checkers.log.family import REPORTED
+from assay.checkers.engine import DuckDB, Engine
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.source import register_history
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
@@ -24,52 +24,70 @@ REFUSED = ("append", "fail", None, None)
 IN_DOUBT = ("append", "info", None, None)
 
 
-def found(folder: Path, *said: tuple[str, str, int | None, str | None]) -> list[str]:
-    """What is found when one operation leaves these rows of value 7: kind, outcome, position, name."""
-    rows: list[Row] = [
-        effect(3, rank, kind, "orders-0", S, 2 * S, value=7, process=1, outcome=outcome, position=position, name=name)
+Said = Sequence[tuple[str, str, int | None, str | None]]
+"""Rows of value 7: kind, outcome, position, name."""
+
+
+def rows(op: int, said: Said) -> list[Row]:
+    call = (2 * op + 1) * S
+    return [
+        effect(op, rank, kind, "orders-0", call, call + S, value=7, process=op, outcome=outcome, position=position,
+               name=name)
         for rank, (kind, outcome, position, name) in enumerate(said)
-    ]
+    ]  # fmt: skip
+
+
+def claims(engine: Engine, folder: Path) -> list[str]:
+    register_history(engine, folder)
+    build(engine, CONTRADICTED_OUTCOME.views)
+    return [finding.claim for finding in findings(engine, CONTRADICTED_OUTCOME)]
+
+
+def found(folder: Path, said: Said) -> list[str]:
+    """What is found when one operation leaves these rows."""
     with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
-        assert engine.rows(REPORTED.applies)[0]["examined"]
-        build(engine, CONTRADICTED_OUTCOME.views)
-        return [finding.claim for finding in findings(engine, CONTRADICTED_OUTCOME)]
+        return claims(engine, write(folder / "history", rows(3, said)))
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        (APPENDED, ("reported", "ok", 4, "done")),
-        (REFUSED, ("reported", "fail", None, "done"), ("reported", "fail", None, "account")),
-        (IN_DOUBT, ("reported", "info", None, "done"), ("reported", "info", None, "stages")),
-        (APPENDED, IN_DOUBT, IN_DOUBT, ("reported", "ok", 4, "done")),
-    ],
-    ids=["appended", "refused", "in-doubt", "perhaps-appended-again"],
-)
-def test_reports_that_are_the_outcome_are_right(
-    tmp_path: Path, said: Sequence[tuple[str, str, int | None, str | None]]
-) -> None:
-    assert found(tmp_path, *said) == []
+RIGHT: list[Said] = [
+    (APPENDED, ("reported", "ok", 4, "done")),
+    (REFUSED, ("reported", "fail", None, "done"), ("reported", "fail", None, "account")),
+    (IN_DOUBT, ("reported", "info", None, "done"), ("reported", "info", None, "stages")),
+    (APPENDED, IN_DOUBT, IN_DOUBT, ("reported", "ok", 4, "done")),
+]
+WRONG: list[tuple[Said, str]] = [
+    ((APPENDED, ("reported", "fail", None, "done")), "done said that it was certainly not appended"),
+    ((APPENDED, ("reported", "ok", 5, "stages")), "stages said that it was appended at offset 5"),
+    ((REFUSED, ("reported", "info", None, "account")), "account said that it was of unknown fate"),
+    ((APPENDED, ("unreported", "ok", None, "done")), "done was not informed of it at all"),
+    ((APPENDED, ("reported", "ok", 4, "done"), ("reported", "ok", 4, "done")), "done was informed 2 times"),
+    ((APPENDED, IN_DOUBT, ("reported", "info", None, "done")), "done said that it was of unknown fate"),
+]
+
+
+@pytest.mark.parametrize("said", RIGHT, ids=["appended", "refused", "in-doubt", "perhaps-appended-again"])
+def test_reports_that_are_the_outcome_are_right(tmp_path: Path, said: Said) -> None:
+    assert found(tmp_path, said) == []
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
-    [
-        ((APPENDED, ("reported", "fail", None, "done")), "done said that it was certainly not appended"),
-        ((APPENDED, ("reported", "ok", 5, "stages")), "stages said that it was appended at offset 5"),
-        ((REFUSED, ("reported", "info", None, "account")), "account said that it was of unknown fate"),
-        ((APPENDED, ("unreported", "ok", None, "done")), "done was not informed of it at all"),
-        ((APPENDED, ("reported", "ok", 4, "done"), ("reported", "ok", 4, "done")), "done was informed 2 times"),
-        ((APPENDED, IN_DOUBT, ("reported", "info", None, "done")), "done said that it was of unknown fate"),
-    ],
+    WRONG,
     ids=["failed", "elsewhere", "unsure", "silence", "twice", "as-its-repetition"],
 )
-def test_a_report_that_is_not_the_outcome_is_found(
-    tmp_path: Path, said: Sequence[tuple[str, str, int | None, str | None]], words: str
-) -> None:
-    (claim,) = found(tmp_path, *said)
+def test_a_report_that_is_not_the_outcome_is_found(tmp_path: Path, said: Said, words: str) -> None:
+    (claim,) = found(tmp_path, said)
     assert words in claim
+
+
+@pytest.mark.spark
+def test_both_engines_say_the_same_of_all_cases(tmp_path: Path, application: Any) -> None:
+    cases = [*RIGHT, *(said for said, _ in WRONG)]
+    folder = write(tmp_path / "history", [row for op, said in enumerate(cases) for row in rows(op, said)])
+    with application.engine(effects=len(cases)) as spark, DuckDB() as duck:
+        by_spark, by_duck = (claims(engine, folder) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert len(by_duck) == len(WRONG)
 
 
 def test_a_burst_says_who_was_informed_of_what_and_who_was_not() -> None:
