@@ -34,6 +34,7 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
 from assay.nemesis.move import MoveReplicas
 from assay.nemesis.one_way import OneWay
+from assay.nemesis.outage import Outage, OutagePowerLoss
 from assay.nemesis.partition import Partition
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
@@ -73,7 +74,8 @@ class Combination:
 
 
 class Catalogue(Mapping[str, Fault]):
-    """Faults by name, sorted. ``apart``: names that ``all`` leaves out, since another fault includes them.
+    """Faults by name, sorted. ``apart``: names that ``all`` leaves out, since another fault includes them, or
+    no one is served meanwhile.
 
     Raises :class:`FaultNameError` when two faults have one name, or a name cannot be written on the command line; and
     :class:`FaultError` when one lacks something.
@@ -98,7 +100,7 @@ class Catalogue(Mapping[str, Fault]):
     def standard(cls, *more: Fault) -> Catalogue:
         """The faults that come with the project, and ``more``."""
         apart = [f"partition-{shape}" for shape in Shape] + [f"connection-{line}" for line in Line]
-        return cls((*standard_faults(), *more), apart=apart)
+        return cls((*standard_faults(), *more), apart=[*apart, Outage.name, OutagePowerLoss.name])
 
     def __getitem__(self, name: str) -> Fault:
         return self._faults[name]
@@ -172,6 +174,8 @@ def standard_faults() -> tuple[Fault, ...]:
         KillConsumer(),
         MoveReplicas(),
         OneWay(),
+        Outage(),
+        OutagePowerLoss(),
         Partition(),
         *(Partition(shape) for shape in Shape),
         PowerLoss(),

@@ -10,7 +10,8 @@ another fault once the process stands.
 Now and then an episode is a relay instead: leaders struck one after the other (:mod:`assay.nemesis.relay`).
 
 What loses data that were not on disk yet hits one and the same server all through a run: more than a minority's disks
-no replicated log promises to do without. Where the contract expects it (``may_stall``), it now and then hits all.
+no replicated log promises to do without. Where the contract expects it (``may_stall``), it now and then hits all, or
+all go down in turn, and the last of them may lose its power (:mod:`assay.nemesis.outage`).
 
 Same arguments, same schedule.
 """
@@ -29,9 +30,10 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
 from assay.nemesis.links import LINKS, spared
 from assay.nemesis.move import MoveReplicas
+from assay.nemesis.outage import Outage, OutagePowerLoss
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.relay import relay
-from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
+from assay.nemesis.schedule import FIRST_AT, Parameter, Schedule, ScheduleError, Step
 from assay.nemesis.shape import Shape
 from assay.nemesis.target import ONE, Kind, Target, named
 
@@ -66,14 +68,19 @@ OUTLASTS: Final = 1.0
 RELAYS: Final = 0.35
 """How often an episode is a relay (:mod:`assay.nemesis.relay`)."""
 BLACKOUTS: Final = 0.2
-"""How often, where all servers may lose their power at once, an episode is that and nothing else."""
+"""How often, where a fault may strike all servers, an episode is that and nothing else."""
 DARK: Final = (0.3, 1.5)
-"""Seconds that it lasts."""
+"""Seconds that a loss of power lasts."""
+DOWN: Final = (2.0, 3.5)
+"""Seconds from the first server that goes to the first that is back."""
+RETURN: Final = 7.0
+"""Seconds until all are."""
 CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 PAIR: Final = f"partition-{Shape.LEADER_AND_FOLLOWER}"
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
 """During these a connection to ZooKeeper has nothing to be lost."""
+OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
 HOLD, KILL, MOVE = Hold.name, Kill.name, MoveReplicas.name
 
 
@@ -105,18 +112,34 @@ def draw_mix(
         kind = rng.random()
         if kind < RELAYS:
             steps += relay(rng, faults, catalogue, census, at, time_limit - CALM, events) or episode.steps()
-        elif kind > 1 - BLACKOUTS and PowerLoss.name in everywhere and PowerLoss.name in faults:
-            everyone, dark = Target(Kind.ALL), round(rng.uniform(*DARK), 3)
-            steps.append(Step(round(at, 3), PowerLoss.name, everyone, dark, {}, rng.getrandbits(32)))
+        elif kind > 1 - BLACKOUTS and (of_all := _of_all(rng, faults, everywhere, at, time_limit, victim)):
+            steps.append(of_all)
         else:
             steps += episode.steps()
-        at = max(at + interval * rng.uniform(*APART), max(step.until for step in steps) + CALM)
+        returned = max(step.until + (RETURN if step.fault in OUTAGES else 0.0) for step in steps)
+        at = max(at + interval * rng.uniform(*APART), returned + CALM)
     if not steps:
         raise ScheduleError(
             f"a fault from {FIRST_AT:g} s lasting {interval * LONGEST:g} s is not healed before {time_limit:g} s: "
             "raise --time-limit or lower --nemesis-interval"
         )
     return Schedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def _of_all(
+    rng: random.Random, faults: Collection[str], everywhere: Collection[str], at: float, time_limit: float, last: Target
+) -> Step | None:
+    """A fault that strikes all servers; None where none may, or time is short."""
+    possible = {PowerLoss.name: DARK}
+    if at + DOWN[1] + RETURN <= time_limit - CALM:
+        possible |= dict.fromkeys(OUTAGES, DOWN)
+    names = [name for name in possible if name in everywhere and name in faults]
+    if not names:
+        return None
+    name = rng.choice(names)
+    parameters: dict[str, Parameter] = {"last": last.names[0]} if name == OutagePowerLoss.name else {}
+    duration = round(rng.uniform(*possible[name]), 3)
+    return Step(round(at, 3), name, Target(Kind.ALL), duration, parameters, rng.getrandbits(32))
 
 
 def weight(name: str) -> float:
@@ -126,11 +149,11 @@ def weight(name: str) -> float:
 
 def mixable(catalogue: Catalogue) -> tuple[str, ...]:
     """What the mix draws from: everything, but for what another one of it includes."""
-    return tuple(sorted({*WEIGHTS, *catalogue.all} & set(catalogue) - {"restart-rolling"}))
+    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling"}))
 
 
 def _kinds(rng: random.Random, faults: Sequence[str], catalogue: Catalogue, census: Census) -> list[str]:
-    left = [name for name in faults if _drawable(catalogue[name], census)]
+    left = [name for name in faults if name not in OUTAGES and _drawable(catalogue[name], census)]
     wanted = rng.randint(*KINDS)
     kinds: list[str] = []
     while left and len(kinds) < wanted:

@@ -86,7 +86,7 @@ class RollingRestart(Restart):
                 await _terminate(injection, node)
                 await node.start()
                 _seen(injection, node)["started"] = await status(node)
-                await _serves(injection.context.system, node)
+                await serves(injection.context.system, node)
 
         injection.background = asyncio.get_running_loop().create_task(roll(), name=f"rolling restart {injection.id}")
 
@@ -110,8 +110,8 @@ async def _terminate(injection: Injection, node: Node) -> None:
     seen["ended"] = await status(node)
 
 
-async def _serves(system: System, node: Node) -> None:
-    """Raises ``NodeError`` when it does not within ``READY_WITHIN``."""
+async def serves(system: System, node: Node) -> None:
+    """Waits until it does. Raises ``NodeError`` when it does not within ``READY_WITHIN``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + READY_WITHIN
     while loop.time() < deadline:

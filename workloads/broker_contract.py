@@ -1,12 +1,15 @@
 """What the broker promises of every log, on top of what a workload forbids."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from assay.checkers.contract import Contract
 
-GROUPS_STALL: Final = ("power-loss", "power-loss-in-fsync", "partition-leader-and-follower")
+OUTAGES: Final = ("outage", "outage-power-loss")
+"""All servers are down for some seconds: no one serves, and that is the purpose."""
+GROUPS_STALL: Final = (*OUTAGES, "power-loss", "power-loss-in-fsync", "partition-leader-and-follower")
 """Faults that leave groups, and who waits for new records, nothing to succeed with until they are healed.
 
 Where all servers lose power no one serves until it is back. Where two of three hear nothing of ZooKeeper or of the
@@ -15,6 +18,7 @@ those that it leads. Both are the purpose of these faults.
 """
 
 
-def promised(contract: Contract) -> Contract:
-    """The same contract with linearizable log ends and dense offsets."""
-    return msgspec.structs.replace(contract, linearizable_ends=True, dense_offsets=True)
+def promised(contract: Contract, outages: Sequence[str] = OUTAGES) -> Contract:
+    """The same contract with linearizable log ends and dense offsets, also over these outages."""
+    may_stall = tuple(dict.fromkeys((*contract.may_stall, *outages)))
+    return msgspec.structs.replace(contract, linearizable_ends=True, dense_offsets=True, may_stall=may_stall)

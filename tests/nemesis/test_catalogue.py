@@ -23,6 +23,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "partition-follower-from-leader", "partition-links", "power-loss", "power-loss-in-fsync", "restart",
         "restart-rolling", "slow-fsync", "slow-network", "stop",
         "stop-consumer", "truncate-tail", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
+        "outage", "outage-power-loss",
     }  # fmt: skip
 
 

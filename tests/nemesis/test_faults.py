@@ -26,6 +26,8 @@ TARGETS = {
     "zookeeper-kill": parse("zookeeper"),
     "zookeeper-pause": parse("zookeepers"),
     "restart-rolling": Target(Kind.ALL),
+    "outage": Target(Kind.ALL),
+    "outage-power-loss": Target(Kind.ALL),
 }
 PARAMETERS: dict[str, dict[str, Parameter]] = {
     "slow-fsync": {"seconds": 0.2},

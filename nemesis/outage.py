@@ -1,0 +1,119 @@
+"""Outage: all servers go down one after the other, and come back one after the other, in orders of their own.
+
+Who is left alone, and dies last, is the only one that is sure to have everything; who comes back first may be another,
+and may be stopped once more before the others are there. What each notes of its end, and what is noted of it elsewhere,
+decides who may go on: the rules of the last replica standing (KIP-966) are about nothing else.
+
+``outage``             each is killed, or ended as an operator does it, at random
+``outage-power-loss``  the one that the parameter ``last`` names goes last, as a rule, and loses its power
+
+Proof: that of the kill, for each.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from typing import cast
+
+from assay.cluster.node import Cluster, Node, NodeError, Powered, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.fault import Census, Injection, on_each
+from assay.nemesis.impact import Impact
+from assay.nemesis.kill import Kill
+from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.process import draw_target, status
+from assay.nemesis.restart import serves
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Kind, Target
+
+PAUSES = (0.05, 0.3, 0.8)
+"""Seconds between two that go, or come back."""
+KILLED = 0.4
+"""How often one of those before the last is killed, which the others notice only when its session has expired."""
+SHUFFLED = 0.4
+"""How often they do not come back in the order in which they went, the last one first."""
+AGAIN = 0.6
+"""How often the first that is back is stopped cleanly once more."""
+ALONE = (0.3, 1.5)
+"""Seconds that it has by itself, then."""
+
+
+class Outage(Kill):
+    """See the module."""
+
+    name = "outage"
+    description = "all servers go down, killed or ended cleanly, and come back, one after the other in any order"
+    impact = Impact(ends_process=True, gradual=True)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target if target is not None else Target(Kind.ALL))
+
+    async def inject(self, injection: Injection) -> None:
+        rng, order = random.Random(injection.seed), self._order(injection)
+
+        async def take(node: Node) -> None:
+            seen = injection.evidence.setdefault(node.name, {})
+            seen["before"] = await status(node)
+            if node is order[-1]:
+                await self.end(injection, node)
+            elif rng.random() < KILLED:
+                await node.kill()
+            else:
+                await node.terminate()
+            seen["killed"] = await status(node)
+            if node is not order[-1]:
+                await asyncio.sleep(rng.choice(PAUSES))
+
+        await on_each(order, take)
+
+    async def _served(self, injection: Injection, node: Node) -> None:
+        """Not for ever: alone it may have nothing to serve with."""
+        with contextlib.suppress(NodeError):
+            await serves(injection.context.system, node)
+
+    def _order(self, injection: Injection) -> Sequence[Node]:
+        """In which they go; the same each time it is asked."""
+        return random.Random(injection.seed).sample(injection.targets, len(injection.targets))
+
+    async def heal(self, injection: Injection) -> None:
+        rng, order = random.Random(injection.seed + 1), list(self._order(injection))[::-1]
+        if rng.random() < SHUFFLED:
+            rng.shuffle(order)
+        again = rng.random() < AGAIN
+        first = order[0]
+        if again and (await first.process()).state is ProcessState.DEAD:
+            await first.start()
+            await self._served(injection, first)
+            await first.terminate()
+            await first.start()
+            await self._served(injection, first)
+            await asyncio.sleep(rng.uniform(*ALONE))
+
+        async def start(node: Node) -> None:
+            if (await node.process()).state is ProcessState.DEAD:
+                await node.start()
+            injection.evidence.setdefault(node.name, {})["after"] = await status(node)
+            await asyncio.sleep(rng.choice(PAUSES))
+
+        await on_each(order, start)
+
+
+class OutagePowerLoss(Outage):
+    """See the module."""
+
+    name = "outage-power-loss"
+    description = "all servers go down and come back one after the other, and one of them, the last, loses its power"
+    impact = Impact(ends_process=True, gradual=True, loses_unsynced=True)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await PowerLoss().probe(cluster, system)
+
+    def _order(self, injection: Injection) -> Sequence[Node]:
+        """Who loses its power goes last."""
+        last = injection.step.parameters.get("last", injection.names[-1])
+        return sorted(super()._order(injection), key=lambda node: node.name == last)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        lost = dict(await cast(Powered, node).power_loss())
+        injection.evidence[node.name]["lost_bytes"] = sum(lost.values())
