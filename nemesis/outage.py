@@ -29,8 +29,10 @@ from assay.nemesis.target import Kind, Target
 
 PAUSES = (0.05, 0.3, 0.8)
 """Seconds between two that go, or come back."""
+SUDDEN = 0.5
+"""How often they are all killed, before any other can notice, which it does when a session has expired."""
 KILLED = 0.4
-"""How often one of those before the last is killed, which the others notice only when its session has expired."""
+"""How often one of those before the last is killed otherwise."""
 SHUFFLED = 0.4
 """How often they do not come back in the order in which they went, the last one first."""
 AGAIN = 0.6
@@ -51,19 +53,20 @@ class Outage(Kill):
 
     async def inject(self, injection: Injection) -> None:
         rng, order = random.Random(injection.seed), self._order(injection)
+        sudden = rng.random() < SUDDEN
 
         async def take(node: Node) -> None:
             seen = injection.evidence.setdefault(node.name, {})
             seen["before"] = await status(node)
             if node is order[-1]:
                 await self.end(injection, node)
-            elif rng.random() < KILLED:
+            elif sudden or rng.random() < KILLED:
                 await node.kill()
             else:
                 await node.terminate()
             seen["killed"] = await status(node)
             if node is not order[-1]:
-                await asyncio.sleep(rng.choice(PAUSES))
+                await asyncio.sleep(PAUSES[0] if sudden else rng.choice(PAUSES))
 
         await on_each(order, take)
 
