@@ -268,8 +268,9 @@ class Broker:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + REJOIN_TIMEOUT
         brokers = {node.index: node for node in cluster.nodes if node.role == BROKER}
+        keys = [key for topic in self._topics for key in topic.partition_keys]
         while True:
-            states = {key: await self._state(brokers, key) for key in self.keys()}
+            states = {key: await self._state(brokers, key) for key in keys}
             if loop.time() > deadline or all(len(in_sync) == self.replication for in_sync, _, _ in states.values()):
                 break
             await asyncio.sleep(0.2)

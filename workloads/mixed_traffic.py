@@ -27,6 +27,8 @@ LOOKED_BACK: Final = 16_000
 """Milliseconds, from a time that no message has yet."""
 KEYS: Final = 6
 """Of messages, in a compacted partition."""
+BRIEF: Final = 6
+"""So many values make keys of their own, which are used no more soon after: their last value has to stay for good."""
 CODECS: Final = (0, 1, 2, 3)
 HASTY_CODECS: Final = (0, 0, 0, 1)
 LARGE: Final = 30_000
@@ -44,6 +46,9 @@ def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, 
         argument = {"values": list(range(following, following + count))} | shape(context)
         if "keys" in argument:
             argument["keys"] = [f"k{context.below(argument['keys'], salt=30 + rank)}" for rank in range(count)]
+        elif "brief" in argument:
+            now = following // argument.pop("brief")
+            argument["keys"] = [f"b{now - context.below(3, salt=30 + rank)}" for rank in range(count)]
         return Operation(SEND, context.choose(keys, salt=2), argument), following + count
 
     return unfold(step, first)
@@ -155,14 +160,15 @@ def sweeps(keys: Sequence[str]) -> Generator:
 
 
 def ledger(keys: Sequence[str]) -> Generator:
-    """Traffic on compacted partitions: few keys again and again, tombstones, readers, looks into the middle."""
+    """Traffic on compacted partitions: few keys again and again, keys that are soon done with, tombstones, readers."""
     return mix(
         sends(keys, KEYED, lambda context: {"keys": KEYS}),
+        sends(keys, KEYED + RANGE // 2, lambda context: {"brief": BRIEF}),
         sends(keys, TOMBSTONES, lambda context: {"keys": KEYS, "tombstones": True}, longest=1),
         poll(keys),
         glance(keys),
         end(keys),
-        weights=(10, 2, 8, 2, 1),
+        weights=(6, 6, 2, 8, 2, 1),
     )
 
 

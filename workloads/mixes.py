@@ -29,7 +29,7 @@ LEDGER: Final = FirstTopic(
     (
         ("cleanup.policy", "compact"),
         ("min.cleanable.dirty.ratio", "0.01"),
-        ("segment.bytes", "400"),
+        ("segment.bytes", "250"),
         ("file.delete.delay.ms", "100"),
     ),
 )

@@ -9,6 +9,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, View
 from assay.checkers.engine import Row
+from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.sql import first_rows, order_by
 
 
@@ -76,6 +77,6 @@ REPLICA_HOLE: Final = Check(
 
 HOLES: Final = Family(
     name=REPLICA_HOLE.anomaly,
-    checks=(REPLICA_HOLE,),
+    checks=(REPLICA_HOLE, LOST_LAST_VALUE),
     applies="select count(*) as examined from replicas where high_watermark is not null",
 )

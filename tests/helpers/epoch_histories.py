@@ -181,3 +181,43 @@ def holes(rows: list[Row]) -> set[tuple[Any, ...]]:
         if missing:
             found.add((last["key"], last["node"], min(missing), len(missing)))
     return found
+
+
+def keyed(op: int, value: int, position: int | None, message_key: str, key: str = "t-0", **given: Any) -> Row:
+    """A send with a key, of which the outcome is not known where it has no position."""
+    known: Row = {"outcome": "info"} if position is None else {"position": position}
+    ret = None if position is None else op * S + 1
+    return effect(op, 0, "append", key, op * S, ret, value=value, message_key=message_key, process=op, **known, **given)
+
+
+def compacted_disks(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[Row]]:
+    """Twelve sends of four keys, some of them tombstones, and what three replicas have left of them."""
+    sends = []
+    for value in range(12):
+        tombstone = {"timestamp": value} if rng.random() < 0.03 else {}
+        known = value if rng.random() < 0.9 else None
+        sends.append(keyed(first_op + value, value, known, f"k{rng.randrange(4)}", key, **tombstone))
+    rows = []
+    for node in ("n1", "n2", "n3"):
+        in_isr, mark = rng.random() < 0.9, rng.choice((12, 12, 10))
+        for send in sends:
+            later = any(o["message_key"] == send["message_key"] and o["value"] > send["value"] for o in sends)
+            if rng.random() < (0.5 if later else 0.97):
+                place = send["value"]
+                rows.append(record(node, place, 0, 0, key=key, in_isr=in_isr, below_hw=place < mark))
+        rows.append(log_end(node, 12, None, mark, key=key, in_isr=in_isr))
+    return sends, rows
+
+
+def lost_last(sends: list[Row], rows: list[Row]) -> set[tuple[Any, ...]]:
+    """(key, node, offset) of each last value that a member lacks and another has."""
+    mortal = {send["message_key"] for send in sends if send["timestamp"] == send["value"]}
+    names = {send["value"]: send["message_key"] for send in sends}
+    held = [row for row in rows if row["below_hw"] and row["in_isr"] and names[row["value"]] not in mortal]
+    members = {row["node"] for row in rows if row.get("high_watermark") is not None and row["in_isr"]}
+    last: dict[str, int] = {}
+    for row in held:
+        name = names[row["value"]]
+        last[name] = max(row["position"], last.get(name, -1))
+    having = {(row["node"], row["position"]) for row in held}
+    return {(rows[0]["key"], node, at) for at in last.values() for node in members if (node, at) not in having}

@@ -34,7 +34,7 @@ from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 
 from helpers.commit_histories import Members
-from helpers.epoch_histories import disks, terms
+from helpers.epoch_histories import compacted_disks, disks, terms
 from helpers.fencing_histories import lease_history, violations
 from helpers.group_histories import group_history, owned_twice, zombies
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
@@ -80,6 +80,7 @@ INSTANCE = {
     "member-completeness": ("epoch", "position"),
     "epoch-history-divergence": ("epoch",),
     "replica-hole": ("node", "position", "missing"),
+    "lost-last-value": ("node", "position"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "epoch", "begun"),
     "commit-mismatch": ("value", "position"),
@@ -251,9 +252,12 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     rows += [row for _, ends in terms_of for row in ends]
     stored = [row for n in range(50) for row in disks(f"d-{n}", random.Random(f"engines/d/{n}"))]
     told = [row for events, _ in terms_of for row in events]
+    keyed = [compacted_disks(f"k-{n}", random.Random(f"engines/k/{n}"), 2 * 10**7 + n * 100) for n in range(50)]
+    rows += [row for sends, _ in keyed for row in sends]
+    stored += [row for _, left in keyed for row in left]
     folder = write(tmp_path / "history", rows, events=[*node_events(), *told], replicas=[*replicas(), *stored])
     compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
-    contract = Contract(linearizable_ends=True, compacted=compacted)
+    contract = Contract(linearizable_ends=True, compacted=(*compacted, *(f"k-{n}" for n in range(50))))
     with application.engine(effects=len(rows)) as spark:
         by_spark = answers(spark, folder, contract)
     with DuckDB() as duck:

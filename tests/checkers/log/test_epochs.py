@@ -11,6 +11,7 @@ import pytest
 from assay.checkers.check import Check, build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
+from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.log.epochs import EPOCH_HISTORY_DIVERGENCE, LEADER_COMPLETENESS, REPLICATION
 from assay.checkers.log.holes import REPLICA_HOLE
 from assay.checkers.log.joining import MEMBER_COMPLETENESS
@@ -20,6 +21,7 @@ from assay.checkers.verdict import Finding
 from helpers.epoch_histories import (
     ack,
     began,
+    compacted_disks,
     disks,
     divergent,
     end,
@@ -27,7 +29,9 @@ from helpers.epoch_histories import (
     holes,
     incomplete,
     joined,
+    keyed,
     log_end,
+    lost_last,
     mark,
     premature,
     record,
@@ -132,6 +136,15 @@ def deletion(topic: str, outcome: str) -> Row:
     return effect(1, 0, "topic-delete", topic, 1, None if outcome == "info" else 2, outcome=outcome)
 
 
+def compacted(*sends: Row, n1: range | tuple[int, ...], n2: range | tuple[int, ...], **given: Any) -> dict[str, Any]:
+    """What is left of a compacted log: on n1 these values, each at the offset of its number, on n2 those."""
+    held = {"n1": n1, "n2": n2}
+    disk = [record(node, at, 0, 0, **(given if node == "n2" else {})) for node in held for at in held[node]]
+    ends = [log_end(node, 9, None, 9, in_isr=given.get("in_isr", True) or node == "n1") for node in held]
+    return {"effects": list(sends), "replicas": disk + ends, "contract": Contract(compacted=("t-0",))}
+
+
+OF_A = (keyed(1, 1, 1, "a"), keyed(2, 2, 2, "a"), keyed(3, 3, None, "a"), keyed(4, 4, 4, "b"))
 HALF = {2: 4, 0: 0}
 HAVE: dict[str, tuple[str, dict[str, Any]]] = {
     "a deletion that was rejected": (
@@ -169,6 +182,8 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
         "damaged-log",
         {"events": [damaged(7)], "faults": [injected("corrupt", damages_files=True) | {"phase": "intended"}]},
     ),
+    "compacted for the sake of a value that is no more": ("lost-last-value", compacted(*OF_A, n1=(2, 4), n2=(4,))),
+    "an earlier value left": ("lost-last-value", compacted(*OF_A, n1=(2, 4), n2=(1, 4))),
     "an empty log": (
         "replica-hole", {"replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8)]},
     ),
@@ -232,6 +247,10 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
     "not in the in-sync set": {
         "replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, 0, 8, in_isr=False)],
     },
+    "compacted as far as the last value": compacted(*OF_A, n1=(1, 2, 4), n2=(2, 4)),
+    "the later value is there after all": compacted(*OF_A, n1=(2, 3, 4), n2=(3, 4)),
+    "a tombstone": compacted(*OF_A, keyed(5, 5, 5, "a", timestamp=5), n1=(2, 4), n2=(4,)),
+    "out of the in-sync set, and compacted": compacted(*OF_A, n1=(2, 4), n2=(4,), in_isr=False),
     "compacted on the disk": {
         "replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, None, 8)],
     },
@@ -259,27 +278,30 @@ def test_more_than_a_power_loss_may_take_is_found(tmp_path: Path) -> None:
 def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     logs = [terms(f"t-{n}", random.Random(f"terms/{n}"), n * 100) for n in range(COUNT)]
     stored = [disks(f"d-{n}", random.Random(f"disks/{n}")) for n in range(COUNT)]
+    keyed_logs = [compacted_disks(f"c-{n}", random.Random(f"compacted/{n}"), 10**6 + n * 100) for n in range(COUNT)]
     by_force: dict[Check, list[set[tuple[Any, ...]]]] = {
         LEADER_COMPLETENESS: [incomplete(*one) for one in logs],
         MEMBER_COMPLETENESS: [premature(*one) for one in logs],
         EPOCH_HISTORY_DIVERGENCE: [divergent(one) for one in stored],
         REPLICA_HOLE: [holes(one) for one in stored],
+        LOST_LAST_VALUE: [lost_last(*one) for one in keyed_logs],
     }
     columns = {
         LEADER_COMPLETENESS: "key epoch",
         MEMBER_COMPLETENESS: "key epoch position",
         EPOCH_HISTORY_DIVERGENCE: "key epoch",
         REPLICA_HOLE: "key node position missing",
+        LOST_LAST_VALUE: "key node position",
     }
     folder = write(
         tmp_path / "history",
-        [row for _, answers in logs for row in answers],
+        [row for _, answers in logs for row in answers] + [row for sends, _ in keyed_logs for row in sends],
         events=[row for events, _ in logs for row in events],
-        replicas=[row for rows in stored for row in rows],
+        replicas=[row for rows in (*stored, *(left for _, left in keyed_logs)) for row in rows],
     )
     with DuckDB() as engine:
         register_history(engine, folder)
-        register_contract(engine, Contract())
+        register_contract(engine, Contract(compacted=tuple(f"c-{n}" for n in range(COUNT))))
         for check, expected in by_force.items():
             build(engine, check.views)
             rows = engine.rows(f"select * from {check.found}")

@@ -1,0 +1,88 @@
+"""Compaction keeps the last value of each key, on every replica that counts.
+
+Read off the data set ``replicas``, for the topics that the contract calls compacted: what a member of the in-sync set
+holds below the high watermark. A record's key is that with which its value was sent. Keys of which a tombstone was ever
+sent are left out, since each replica lets go of those in its own time. A compaction that also heeds what is not
+committed yet takes a value for the sake of one that a later cut takes.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by
+
+
+def _lost(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']}, a member of the in-sync set, lacks value {row['value']} at offset {row['position']} of "
+        f"{row['key']}, the last one of the message key {row['message_key']}, which {row['witness']} has; it was sent "
+        f"by {evidence.who(row['send_op'])}."
+    )
+    return Explanation(capital(claim), (row["send_op"],))
+
+
+LOST_LAST_VALUE: Final = Check(
+    anomaly="lost-last-value",
+    meaning="a replica in the in-sync set lacks the last value of a key of a compacted topic",
+    views=(
+        View(
+            "compacted_sends",
+            """
+            select e.key as key, e.message_key as message_key, e.value as value, min(e.op) as op,
+                max(case when e.timestamp = e.value then 1 else 0 end) as tombstone
+            from effects e join log_compacted c on c.key = e.key
+            where e.kind = 'append' and e.message_key is not null and e.value is not null
+            group by e.key, e.message_key, e.value
+            """,
+            keep=True,
+        ),
+        View(
+            "compacted_records",
+            """
+            select r.key as key, r.node as node, r.position as position, r.value as value, s.op as op,
+                s.message_key as message_key
+            from replicas r join compacted_sends s on s.key = r.key and s.value = r.value
+                left join (
+                    select key, message_key from compacted_sends where tombstone = 1 group by key, message_key) t
+                on t.key = s.key and t.message_key = s.message_key
+            where r.below_hw and r.in_isr and r.high_watermark is null and t.key is null
+            """,
+            keep=True,
+        ),
+        View(
+            "compacted_last",
+            """
+            select r.key as key, r.message_key as message_key, r.position as position, min(r.node) as witness,
+                min(r.value) as value, min(r.op) as op
+            from compacted_records r join (
+                select key, message_key, max(position) as position from compacted_records
+                group by key, message_key) l
+                on l.key = r.key and l.message_key = r.message_key and l.position = r.position
+            group by r.key, r.message_key, r.position
+            """,
+            keep=True,
+        ),
+        View(
+            "found_lost_last_value",
+            """
+            select l.key as key, m.node as node, l.message_key as message_key, l.position as position,
+                l.value as value, l.witness as witness, l.op as send_op
+            from compacted_last l
+                join (
+                    select key, node from replicas where in_isr and high_watermark is not null group by key, node) m
+                on m.key = l.key
+                left join compacted_records r on r.key = l.key and r.node = m.node and r.position = l.position
+            where r.key is null
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select * from {first_rows("found_lost_last_value", "key, position, node")} f
+        {order_by("f.key, f.position, f.node")}
+        """,
+    examined="select count(*) as examined from compacted_last",
+    explain=_lost,
+    optional=True,  # most workloads have no compacted topic
+)
