@@ -2,11 +2,13 @@
 
 The argument of a ``burst`` is a list of values, one message each, or ``{"values", ...}`` with any of
 
-===========  =================================================================================================
-``habit``    the settings of the producer (``assay.workloads.send_habits``); by default a set for each message
-``padding``  to how many bytes each value is filled up
-``then``     ``flush`` or ``close``: what is called as soon as all are on their way; else each is waited for
-===========  =================================================================================================
+===============  =============================================================================================
+``habit``        the settings of the producer (``assay.workloads.send_habits``); by default a set for each message
+``padding``      to how many bytes each value is filled up
+``then``         ``flush`` or ``close``: what is called as soon as all are on their way; else each is waited for
+``message_key``  of all of them; the producer chooses the partition, and the operation's is the one that must be chosen
+``each``         so many values go out by one call of ``Producer.send``, all or none, and all calls at once
+===============  =============================================================================================
 
 The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, by whom, outcome, offset],
 ...]}``: what the future of each message said, one for each value (offset, node and error are null where there is none);
@@ -20,9 +22,11 @@ them is acknowledged, ``fail`` where all certainly failed; each message has an o
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Context, Generator, unfold
@@ -32,6 +36,7 @@ from assay.system_under_test.client.callbacks import Callbacks, Envelope
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
 from assay.system_under_test.client.ledger import Account
+from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads.log_messages import records, size, values
 from assay.workloads.log_names import described, node_name, split
@@ -42,12 +47,14 @@ SHORTEST: Final = 4
 LONGEST: Final = 10
 PACE: Final = 0.01
 """Seconds between two messages of a burst: shorter than the producer waits before it sends one again."""
+MOST_CALLS: Final = 100
 CLOSING_SECONDS: Final = 0.05
 """That a producer which is closed waits for outcomes: some come in time, others do not."""
 
 OWED: Final = ("done", "stages")
 """Who is informed of each message's outcome; accounts have those alone that were not appended."""
 
+P = TypeVar("P", AsyncProducer, Producer)
 Report = list[Any]
 """A value, who says it, the outcome, the offset."""
 
@@ -92,23 +99,27 @@ class Bursts:
         self._endpoint = endpoint
         self._runtime = runtime
         self._producers: dict[str, tuple[AsyncProducer, Stages]] = {}
+        self._plain: dict[str, Producer] = {}
 
     async def close(self) -> None:
         for producer, _ in self._producers.values():
             await producer.close(0.0)
+        for plain in self._plain.values():
+            await plain.close()
+
+    def _made(self, kind: Callable[..., P], habit: str, **more: Any) -> P:
+        traits = client_traits(self._endpoint.defects)
+        return kind(list(self._endpoint.all), config(habit), runtime=self._runtime, traits=traits, **more)
 
     async def invoke(self, key: str, argument: Any) -> Completion:
         habit = _habit(argument)
+        if isinstance(argument, Mapping) and "each" in argument:
+            if habit not in self._plain:
+                self._plain[habit] = self._made(Producer, habit)
+            return _completion(await _sets(self._plain[habit], key, argument))
         if habit not in self._producers:
             stages = Stages()
-            producer = AsyncProducer(
-                list(self._endpoint.all),
-                config(habit),
-                runtime=self._runtime,
-                callbacks=stages,
-                traits=client_traits(self._endpoint.defects),
-            )
-            self._producers[habit] = producer, stages
+            self._producers[habit] = self._made(AsyncProducer, habit, callbacks=stages), stages
         producer, stages = self._producers[habit]
         reports: list[Report] = []
         stages.reports = reports
@@ -120,25 +131,43 @@ class Bursts:
             del self._producers[habit]
             stages.account(await producer.close(CLOSING_SECONDS))
         sets = [_known(found) for found in await asyncio.gather(*futures, return_exceptions=True)]
-        outcomes = {one["outcome"] for one in sets}
-        whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
-        error = next((one["error"] for one in sets if one["error"]), None)
-        result = {"sets": sets} | ({"reports": reports} if isinstance(argument, Mapping) else {})
-        return Completion(whole, result, error=None if whole is Outcome.OK else error)
+        return _completion(sets, **({"reports": reports} if isinstance(argument, Mapping) else {}))
+
+
+def _completion(sets: Sequence[Mapping[str, Any]], **more: Any) -> Completion:
+    outcomes = {one["outcome"] for one in sets}
+    whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
+    error = next((one["error"] for one in sets if one["error"]), None)
+    return Completion(whole, {"sets": sets, **more}, error=None if whole is Outcome.OK else error)
+
+
+async def _sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What became of each message; those of one call have one outcome."""
+    topic, partition = split(key)
+    sent, each = records(argument), argument["each"]
+    calls = [producer.send(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
+    known = [_known(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
+    return [_shifted(known[rank // each], rank % each) for rank in range(len(sent))]
+
+
+def _shifted(one: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
+    return {**one, "offset": None if one["offset"] is None or one["offset"] < 0 else one["offset"] + rank}
 
 
 async def _sent(
     producer: AsyncProducer, stages: Stages, key: str, argument: Any
 ) -> Sequence[asyncio.Future[SendResult]]:
     """The outcomes to come; of those for which there was no room it is known already."""
-    topic, partition = split(key)
+    topic, index = split(key)
+    message_key = argument.get("message_key") if isinstance(argument, Mapping) else None
+    place = {"partition": index} if message_key is None else {"key": message_key.encode()}
     futures: list[asyncio.Future[SendResult]] = []
     for _, value in records(argument):
         if futures:
             await asyncio.sleep(PACE)
         try:
             done = partial(stages.note, "done")
-            futures.append(await producer.send(topic, value, partition=partition, on_done=done))
+            futures.append(await producer.send(topic, value, on_done=done, **place))
         except SendFailed as error:
             refused: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
@@ -160,7 +189,9 @@ def _appends(completed: Completed) -> Iterator[Effect]:
     settings, result = config(habit), completed.completion.result
     packed = settings.codec, settings.message_format
     sets = [_UNKNOWN] * len(values(argument)) if result is None else result["sets"]
-    for value, record, one in zip(values(argument), records(argument), sets, strict=True):
+    named = argument if isinstance(argument, Mapping) else {}
+    each = named.get("each")
+    for rank, (value, record, one) in enumerate(zip(values(argument), records(argument), sets, strict=True)):
         outcome = Outcome(one["outcome"])
         stays = outcome is not Outcome.OK or waits_for_all(habit)
         row = Effect(
@@ -168,7 +199,9 @@ def _appends(completed: Completed) -> Iterator[Effect]:
             operation.key,
             position=one["offset"] if stays else None,
             value=value,
-            size=size(record, packed),
+            request=None if each is None else _request(completed.index, rank // each),
+            message_key=named.get("message_key"),
+            size=size(record, packed) + len(named.get("message_key", "")),
             node=one["node"],
             outcome=outcome if stays else Outcome.INFO,
             error=one["error"],
@@ -176,7 +209,7 @@ def _appends(completed: Completed) -> Iterator[Effect]:
         yield row
         if outcome is not Outcome.FAIL:
             for _ in range(most_tries(habit) - 1):
-                yield Effect("append", operation.key, value=value, size=row.size, outcome=Outcome.INFO)
+                yield msgspec.structs.replace(row, position=None, request=None, node=None, outcome=Outcome.INFO)
 
 
 def _reports(completed: Completed) -> Iterator[Effect]:
@@ -199,6 +232,11 @@ def _reports(completed: Completed) -> Iterator[Effect]:
         )
     for value, source in owed:
         yield Effect("unreported", key, value=value, name=source)
+
+
+def _request(index: int, call: int) -> int:
+    """A number of its own for each set of a burst: those of other requests are operations' numbers."""
+    return -1 - (index * MOST_CALLS + call)
 
 
 _UNKNOWN: Final = {"outcome": Outcome.INFO, "offset": None, "node": None, "error": "timeout"}

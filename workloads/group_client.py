@@ -87,8 +87,8 @@ class Member:
             found = [record for record in received if (record.topic, record.partition) == partition]
             begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
             if (start := self._resets.pop(partition, None)) is not None:
-                hold.chain, begin = next(self._numbers), start
-                reads.append({"key": _key(partition), "reset": start, "assignment": hold.chain})
+                reads.append({"key": _key(partition), "reset": start, "from": begin, "assignment": next(self._numbers)})
+                hold.chain, begin = reads[-1]["assignment"], start
             reads.append(
                 {
                     "key": _key(partition),

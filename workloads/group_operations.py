@@ -15,8 +15,8 @@ f             argument                            result
 
 A **poll** joins the group first, if the member has to, and then asks once for what is new in each partition owned.
 ``reads`` has ``{"key", "begin", "records", "end", "assignment"}`` of each (records as a log's polls have them), and
-before it ``{"key", "reset": offset, "assignment"}`` where the place to read from was gone, with the number that reads
-have from then on. ``until`` has each sentinel's offset, in the drain.
+before it ``{"key", "reset": offset, "from", "assignment"}`` where the place to read from was gone, with the number that
+reads have from then on. ``until`` has each sentinel's offset, in the drain.
 
 ``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
 "generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
@@ -156,6 +156,7 @@ def _reads(completed: Completed) -> Iterator[Effect]:
     for read in (completed.completion.result or {}).get("reads", ()):
         key, assignment = read["key"], read["assignment"]
         if "reset" in read:
+            yield log_operations.refused(key, read["from"], group)
             yield Effect("start", key, position=read["reset"], group=group)  # members begin at the earliest
             yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
             continue

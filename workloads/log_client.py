@@ -28,7 +28,7 @@ from assay.workloads.log_messages import ALL, PLAIN, Packing, Record, acks, crea
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
 from assay.workloads.send_habits import SEND_SECONDS
-from assay.workloads.sweeps import LARGEST, SWEEP, Sweeps
+from assay.workloads.sweeps import LARGEST, LIST, SWEEP, Sweeps
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
 from assay.workloads.wide_requests import WIDE, WideRequests
 
@@ -97,6 +97,8 @@ class LogClient:
                     return await self._wide.invoke(operation.key, operation.argument)
                 case "sweep":
                     return await self._sweeps.invoke(operation.argument)
+                case "list":
+                    return await self._sweeps.listed(operation.key, operation.argument["count"])
                 case "poll":
                     return await self._poll(operation.key, operation.argument)
                 case "glance":
@@ -108,7 +110,7 @@ class LogClient:
                     return await self._look_up(operation.key, operation.argument["age"])
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
-        known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, END, LOOK_UP))
+        known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, END, LIST, LOOK_UP))
         raise ValueError(f"a log knows {known}, not {operation.f!r}")
 
     def _producer(self, packed: Packing, acks: int) -> Producer:
@@ -152,7 +154,7 @@ class LogClient:
         if fetched.error is not ErrorCode.NONE:
             # Out of range above all: the reader starts again, as a consumer with auto.offset.reset would.
             del self._positions[key]
-            return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {begin}")
+            return _refused(fetched.error, begin)
         result = self._seen(begin, fetched, self._assignments[key])
         self._positions[key] = result["end"]
         if sought:
@@ -172,7 +174,7 @@ class LogClient:
             size, wait = (GLANCE_BYTES, LONGEST_WAIT) if steps == 1 else (STEP_BYTES, 0.0)
             fetched = await self._consumer.fetch(topic, partition, offset, size, max_wait=wait)
             if fetched.error is not ErrorCode.NONE:
-                return Completion(Outcome.FAIL, error=f"{error_name(fetched.error)}: at offset {offset}")
+                return _refused(fetched.error, offset)
             polls.append(self._seen(offset, fetched, next(self._numbers)) | {"sought": True})
         for poll in polls[:1]:
             poll["start"] = first
@@ -215,6 +217,11 @@ class LogClient:
         if completed.operation.f in _OTHERS:
             return _OTHERS[completed.operation.f](completed)
         return log_operations.effects(completed, cls.records)
+
+
+def _refused(error: ErrorCode, position: int) -> Completion:
+    result = {"refused": position} if error is ErrorCode.OFFSET_OUT_OF_RANGE else None
+    return Completion(Outcome.FAIL, result, error=f"{error_name(error)}: at offset {position}")
 
 
 _OTHERS: Final = {BURST: burst_client.effects, WIDE: wide_requests.effects, SWEEP: sweeps.effects}

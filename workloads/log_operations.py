@@ -140,7 +140,7 @@ def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Re
             return list(_appends(completed, records(completed.operation.argument, default)))
         case "poll" | "glance":
             return list(_observations(completed))
-        case "end":
+        case "end" | "list":
             return list(_ends(completed))
         case "look-up":
             return list(_look_ups(completed))
@@ -172,9 +172,17 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
 
 def _observations(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
+    if result is not None and "refused" in result:
+        yield refused(_key(completed), result["refused"])
+        return
     until = completed.operation.argument.get("until") if completed.operation.phase is Phase.DRAIN else None
     for poll in () if result is None else result.get("polls", [result]):
         yield from observed(_key(completed), poll, until)
+
+
+def refused(key: str, position: int, group: str | None = None) -> Effect:
+    """The answer itself is certain, whatever became of the operation."""
+    return Effect("out-of-range", key, position=position, group=group, outcome=Outcome.OK)
 
 
 def observed(key: str, result: Mapping[str, Any], until: int | None = None) -> Iterator[Effect]:

@@ -11,7 +11,7 @@ from assay.harness.core.generator import Context, Generator, mix, unfold
 from assay.harness.core.operation import Operation
 from assay.workloads.burst_client import BURST
 from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
-from assay.workloads.sweeps import SWEEP
+from assay.workloads.sweeps import LIST, SWEEP
 from assay.workloads.wide_requests import WIDE
 
 RANGE: Final = 100_000_000
@@ -33,7 +33,12 @@ CODECS: Final = (0, 1, 2, 3)
 HASTY_CODECS: Final = (0, 0, 0, 1)
 LARGE: Final = 30_000
 """Bytes of a value: with three of them a request is larger than what a broker reads at once."""
-WIDEST: Final = 4
+JAVA_HASHES: Final = {
+    "a": 584102524, "ab": 316155434, "abc": 479470107, "abcd": 823834100, "order": 1818166172, "orders": 1117641372,
+    "1234567": 1542273222, "customer": 1227902208, "customers": 1783848922,
+}  # fmt: skip
+"""What Java's producer makes of these keys: the rest by the number of partitions is where a message goes."""
+WIDEST: Final = 6
 """Partitions in one request."""
 FORMATS: Final = (0, 1, 1)
 
@@ -100,18 +105,25 @@ def sets(keys: Sequence[str]) -> Generator:
     return sends(keys, TOGETHER, lambda context: {"codec": context.choose(CODECS[1:], salt=17)}, longest=8)
 
 
-def habitual(keys: Sequence[str], habits: Sequence[str]) -> Generator:
-    """Bursts by asynchronous producers of these habits."""
+def habitual(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
+    """Bursts by producers of these habits. ``settled``: ``keys`` are all partitions that the topic will ever have."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 3 + context.below(8, salt=61)
-        argument = {
+        argument: dict[str, Any] = {
             "values": list(range(following, following + count)),
             "habit": context.choose(habits, salt=62),
             "padding": context.choose((0, 0, 0, 20, 300, LARGE), salt=63),
-            "then": context.choose(("wait", "wait", "wait", "flush", "close"), salt=64),
         }
-        return Operation(BURST, context.choose(keys, salt=65), argument), following + count
+        key, way = context.choose(keys, salt=65), context.below(4, salt=66)
+        if way == 0:
+            argument["each"] = 1 + context.below(3, salt=67)
+        else:
+            argument["then"] = context.choose(("wait", "wait", "wait", "flush", "close"), salt=64)
+        if way == 1 and settled:
+            argument["message_key"] = context.choose(tuple(JAVA_HASHES), salt=68)
+            key = keys[JAVA_HASHES[argument["message_key"]] % len(keys)]
+        return Operation(BURST, key, argument), following + count
 
     return unfold(step, HABITUAL)
 
@@ -122,9 +134,12 @@ def wide(keys: Sequence[str]) -> Generator:
     def step(following: int, context: Context) -> tuple[Operation, int]:
         parts: list[dict[str, Any]] = []
         first = context.below(len(keys), salt=71)
-        for rank in range(1 + context.below(min(WIDEST, len(keys)), salt=72)):
+        for rank in range(min(WIDEST, len(keys))):
             count = 1 + context.below(3, salt=80 + rank)
-            part = {"key": keys[(first + rank) % len(keys)], "values": list(range(following, following + count))}
+            part: dict[str, Any] = {
+                "key": keys[(first + rank) % len(keys)],
+                "values": list(range(following, following + count)),
+            }
             following += count
             parts.append(part | {"damaged": not context.below(8, salt=90 + rank)})
         argument = {
@@ -133,6 +148,7 @@ def wide(keys: Sequence[str]) -> Generator:
             "codec": context.choose(CODECS, salt=74),
             "version": context.below(3, salt=75),
             "strange": not context.below(4, salt=76),
+            "astray": not context.below(3, salt=77),
         }
         return Operation(WIDE, parts[0]["key"], argument), following
 
@@ -154,6 +170,8 @@ def sweeps(keys: Sequence[str]) -> Generator:
             "min_bytes": context.choose((1, 1, 200), salt=35),
             "wait": context.choose((0.0, 0.05, 0.3), salt=36),
         }
+        if not context.below(6, salt=37):
+            return Operation(LIST, chosen[0], {"count": 1 + context.below(4, salt=38)}), None
         return Operation(SWEEP, chosen[0], argument), None
 
     return unfold(step, None)

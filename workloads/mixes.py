@@ -189,8 +189,8 @@ def _habits(system: System, settings: Settings) -> Shares:
     habits = Random(derive(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
     keys = system.keys()
     return [
-        (25, mixed_traffic.habitual(keys, habits)),
-        (10, mixed_traffic.wide(keys)),
+        (25, mixed_traffic.habitual(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
+        (15, mixed_traffic.wide(keys)),
         (25, mixed_traffic.sweeps(keys)),
     ]
 

@@ -3,7 +3,11 @@ behind where the reader stood: in the middle of a compressed set as often as not
 
 ``sweep``: the argument is ``{"keys": which, "back": {key: by how many offsets}, "version", "max_bytes", "min_bytes",
 "wait": seconds}``; the result is ``{"reads": [...]}``, each as that of a poll with its ``key``. The places are the
-reader's own; it has nothing to do with the polls of its client.
+reader's own; it has nothing to do with the polls of its client. ``refusals``: places of which it was said that they are
+not in the log.
+
+``list``: where segments begin and where the log ends, as the oldest version of the request has it. The argument is
+``{"count"}``; the result is that of an ``end``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +15,16 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Outcome
-from assay.system_under_test.client.consumer import EARLIEST, Fetched, SimpleConsumer
+from assay.system_under_test.client.consumer import EARLIEST, LATEST, Fetched, SimpleConsumer
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads.log_messages import seen
 from assay.workloads.log_names import error_name, node_name, split
-from assay.workloads.log_operations import observed
+from assay.workloads.log_operations import observed, refused
 
 SWEEP: Final = "sweep"
+LIST: Final = "list"
+NEWEST: Final = 3
+"""Version of the request to read."""
 SWEEP_SECONDS: Final = 1.6
 LARGEST: Final = 2**63 - 1
 """A damaged record may claim any offset, and positions are 64 bits wide."""
@@ -41,12 +48,7 @@ class Sweeps:
 
     async def invoke(self, argument: Mapping[str, Any]) -> Completion:
         """Raises ``ReadFailed``."""
-        version = argument["version"]
-        if version not in self._consumers:
-            self._consumers[version] = SimpleConsumer(
-                self._bootstrap, runtime=self._runtime, timeout=SWEEP_SECONDS, fetch_version=version, check_crcs=False
-            )
-        consumer = self._consumers[version]
+        consumer = self._consumer(argument["version"])
         sought = [key for key in argument["keys"] if key not in self._places or key in argument["back"]]
         for key in sought:
             await self._seek(consumer, key, argument["back"].get(key, 0))
@@ -57,16 +59,31 @@ class Sweeps:
             max_wait=argument["wait"],
             min_bytes=argument["min_bytes"],
         )
-        reads = []
+        reads: list[dict[str, Any]] = []
+        refusals: list[list[Any]] = []
         for key, (begin, assignment) in begins.items():
             fetched = found[split(key)]
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 del self._places[key]
+                refusals.append([key, begin])
             if fetched.error is ErrorCode.NONE:
                 reads.append(self._read(key, begin, assignment, fetched, key in sought))
         if not reads:
-            return Completion(Outcome.FAIL, error=error_name(next(iter(found.values())).error))
-        return Completion(Outcome.OK, {"reads": reads})
+            problem = error_name(next(iter(found.values())).error)
+            return Completion(Outcome.FAIL, {"refusals": refusals}, error=problem)
+        return Completion(Outcome.OK, {"reads": reads, "refusals": refusals})
+
+    async def listed(self, key: str, count: int) -> Completion:
+        """Raises ``ReadFailed``."""
+        found = await self._consumer(NEWEST).offsets_before(*split(key), LATEST, count)
+        return Completion(Outcome.OK, {"offset": found[0]}) if found else Completion(Outcome.FAIL, error="empty")
+
+    def _consumer(self, version: int) -> SimpleConsumer:
+        if version not in self._consumers:
+            self._consumers[version] = SimpleConsumer(
+                self._bootstrap, runtime=self._runtime, timeout=SWEEP_SECONDS, fetch_version=version, check_crcs=False
+            )
+        return self._consumers[version]
 
     async def _seek(self, consumer: SimpleConsumer, key: str, back: int) -> None:
         """Behind where it stood; to the log's start where it is not known, or no longer."""
@@ -91,5 +108,6 @@ class Sweeps:
 
 def effects(completed: Completed) -> Sequence[Effect]:
     """Those of a poll, for each partition that was read."""
-    reads = (completed.completion.result or {}).get("reads", ())
-    return [row for read in reads for row in observed(read["key"], read)]
+    result = completed.completion.result or {}
+    rows = [row for read in result.get("reads", ()) for row in observed(read["key"], read)]
+    return rows + [refused(key, position) for key, position in result.get("refusals", ())]

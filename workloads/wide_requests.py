@@ -2,10 +2,10 @@
 outcome of its own, whatever becomes of its neighbours.
 
 ``wide``: one Produce request to the leader of ``key``. The argument is ``{"parts": [{"key", "values", "padding"?,
-"damaged"?}, ...], "acks", "codec", "version", "strange"}``. Some of the parts are led elsewhere, so that this broker
-must reject them. ``damaged``: a byte of the set is not what its checksum says. ``strange``: between them are partitions
-that do not exist, and the topic of the groups' offsets, to which no one may send. The result is ``{"parts":
-[{"outcome", "offset", "node", "error"}, ...]}``.
+"damaged"?}, ...], "astray", "acks", "codec", "version", "strange"}``. Parts that are led elsewhere are not sent, but
+for the first of them where ``astray`` says so, which the broker must reject. ``damaged``: a byte of the set is not what
+its checksum says. ``strange``: between them are partitions that do not exist, and the topic of the groups' offsets, to
+which no one may send. The result is ``{"parts": [{"outcome", "offset", "node", "error"}, ...]}``.
 """
 
 import asyncio
@@ -55,8 +55,9 @@ class WideRequests:
         try:
             leader = await self._metadata.leader(*split(key), loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
             connection = await self._pool.get(leader.address, deadline - loop.time())
+            sent = self._sent(parts, leader.id, argument["astray"])
             left = min(ANSWER_SECONDS, deadline - loop.time())
-            response = await connection.call(self._request(argument), argument["version"], left)
+            response = await connection.call(self._request(argument, sent), argument["version"], left)
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         except CallError as error:
@@ -64,15 +65,25 @@ class WideRequests:
             outcome = Outcome.FAIL if isinstance(error, NotSent) else Outcome.INFO
             return Completion(outcome, error=f"{type(error).__name__}: {error}")
         found = {(topic.topic, one.partition): one for topic in response.topics for one in topic.partitions}
-        known = [_judged(found.get(split(part["key"])), node_name(leader.id)) for part in parts]
+        known = [
+            _judged(found.get(split(part["key"])), node_name(leader.id)) if part in sent else _NOT_SENT
+            for part in parts
+        ]
         if any(one["error"] == error_name(ErrorCode.NOT_LEADER_FOR_PARTITION) for one in known):
             self._metadata.forget(*split(key))
         outcomes = {one["outcome"] for one in known}
         whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
-        error_seen = next((one["error"] for one in known if one["error"]), None)
-        return Completion(whole, {"parts": known}, error=None if whole is Outcome.OK else error_seen)
+        problem = next((one["error"] for one in known if one["error"]), None)
+        return Completion(whole, {"parts": known}, error=None if whole is Outcome.OK else problem)
 
-    def _request(self, argument: Mapping[str, Any]) -> messages.ProduceRequest:
+    def _sent(self, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
+        """Those that this broker leads, and at most one that it does not lead."""
+        leaders = [self._metadata.cached(*split(part["key"])) for part in parts]
+        elsewhere = [part for part, node in zip(parts, leaders, strict=True) if node is None or node.id != broker]
+        left_out = elsewhere[1:] if astray else elsewhere
+        return [part for part in parts if part not in left_out]
+
+    def _request(self, argument: Mapping[str, Any], parts: Sequence[Part]) -> messages.ProduceRequest:
         stamp = int(self._runtime.wall_clock() * 1000)
         version = min(1, argument["version"] // 2)
         topics: dict[str, list[messages.ProducePartition]] = {}
@@ -80,7 +91,7 @@ class WideRequests:
         def add(topic: str, partition: int, data: bytes) -> None:
             topics.setdefault(topic, []).append(messages.ProducePartition(partition=partition, records=data))
 
-        for part in argument["parts"]:
+        for part in parts:
             sent = [(key, value, stamp) for key, value in records(part)]
             data = pack(sent, version, argument["codec"])
             if part.get("damaged"):
@@ -95,6 +106,9 @@ class WideRequests:
             timeout_ms=BROKER_MILLISECONDS,
             topics=[messages.ProduceTopic(topic=topic, partitions=found) for topic, found in topics.items()],
         )
+
+
+_NOT_SENT: Final = {"outcome": Outcome.FAIL, "offset": None, "node": None, "error": "not-sent"}
 
 
 def _judged(answer: messages.ProducePartitionResponse | None, node: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ The family ``statements`` holds what clients said of a log against each other. I
 
 - ``look-up``: ``timestamp`` the time asked for, ``position`` the answer (null: there is none), with the meaning that
   it has in version 1 of ListOffsets.
+- ``out-of-range``: a fetch at ``position`` was answered that it is not in the log.
 - ``setting``: ``key`` the topic, ``name`` retention.ms or retention.bytes, ``value`` (-1: no limit; null: the default).
 - ``topic-create``: ``key`` the topic, with its incarnation.
 
@@ -43,6 +44,7 @@ from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
 from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
 from assay.checkers.log.polls import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
+from assay.checkers.log.refusals import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, REPORTS
 from assay.checkers.log.stuck import STUCK_READER
@@ -86,6 +88,7 @@ STATEMENTS: Final = Family(
         TIME_LOOK_UP,
         RESURRECTED,
         STUCK_READER,
+        FALSE_OUT_OF_RANGE,
     ),
     applies=LOG.applies,
 )

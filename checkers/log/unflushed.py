@@ -88,21 +88,24 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     """The last records known before the moment, and what became of each.
 
     ``gone``: it certainly is. ``hidden``: a log end at or below it was reported, so it may have gone, though reported
-    ends may just lag behind. ``found``: the highest offset at which its value was shown afterwards.
+    ends may just lag behind. ``found``: the highest offset at which its value was shown afterwards. What was
+    acknowledged in an operation that spans the moment may have been so before it, as one message of several, and be
+    gone; if it is there, it may have been sent afterwards, and proves nothing.
     """
     taken = "".join(
         f" and not (key = {literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
     )
     return f"""
         with known as (
-            select key, value, position from effects
+            select key, value, position, min(case when ret < {moment} then 0 else 1 end) as late from effects
             where kind in ('append', 'observe') and outcome = 'ok' and value is not null and position is not null
-                and ret < {moment}{taken}
+                and (ret < {moment}{taken} or (kind = 'append' and call < {moment}))
             group by key, value, position),
         tail as (
-            select k.key as key, k.value as value, k.position as position
-            from known k join (select key, max(position) as last from known group by key) e
-                on k.key = e.key and k.position > e.last - {unflushed}),
+            select k.key as key, k.value as value, k.position as position, k.late as late
+            from known k join (
+                select key, coalesce(max(case when late = 0 then position end), min(position)) as last
+                from known group by key) e on k.key = e.key and k.position > e.last - {unflushed}),
         shown as (
             select key, value, position from effects
             where kind = 'observe' and call >= {moment} and value is not null group by key, value, position),
@@ -130,7 +133,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
         ended as (
             select key, min(position) as least from effects
             where kind = 'end' and outcome = 'ok' and call >= {moment} group by key)
-        select t.key as key, t.position as position, l.position as found,
+        select t.key as key, t.position as position, case when t.late = 0 then l.position end as found,
             case when s.key is null and (r.key is not null or p.key is not null or t.position >= d.settled)
                 then 1 else 0 end as gone,
             case when s.key is null and t.position >= n.least then 1 else 0 end as hidden

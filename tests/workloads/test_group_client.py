@@ -167,12 +167,12 @@ def test_who_began_again_elsewhere_did_not_read_between_but_who_went_on_did(monk
         ],
     )
     assert back.result["reads"] == [
-        {"key": "orders-0", "reset": 2, "assignment": 2},
+        {"key": "orders-0", "reset": 2, "from": 10, "assignment": 2},
         {"key": "orders-0", "begin": 2, "records": [[2, 4, None, None]], "end": 3, "assignment": 2},
     ]
     assert on.result["reads"] == [{"key": "orders-0", "begin": 3, "records": [], "end": 9, "assignment": 2}]
     assert far.result["reads"] == [
-        {"key": "orders-0", "reset": 50, "assignment": 3},
+        {"key": "orders-0", "reset": 50, "from": 9, "assignment": 3},
         {"key": "orders-0", "begin": 50, "records": [], "end": 50, "assignment": 3},
     ]
     hold = {"kind": "lost", "key": "orders-0", "generation": 3, "owner": "m", "assignment": 1}

@@ -89,9 +89,13 @@ def test_what_was_read_lies_between_begin_and_end() -> None:
 
 
 def test_a_place_that_is_gone_is_no_poll() -> None:
-    read = {"key": "orders-0", "reset": 0, "assignment": 9}
+    read = {"key": "orders-0", "reset": 0, "from": 4, "assignment": 9}
     found = rows(POLL, Outcome.OK, {"ownership": [], "reads": [read]})
-    assert [(row.kind, row.position, row.assignment) for row in found] == [("start", 0, None), ("reset", 0, 9)]
+    assert [(row.kind, row.position, row.assignment) for row in found] == [
+        ("out-of-range", 4, None),
+        ("start", 0, None),
+        ("reset", 0, 9),
+    ]
 
 
 def test_only_the_drain_past_its_sentinel_has_drained() -> None:

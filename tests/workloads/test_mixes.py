@@ -161,7 +161,8 @@ def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
     ops, rows = table(attempt, "ops"), table(attempt)
     bursts = [json.loads(row["argument"]) for row in ops if row["f"] == "burst" and row["outcome"] == "ok"]
     assert len({one["habit"] for one in bursts}) == 4
-    assert {one["then"] for one in bursts} == {"wait", "flush", "close"}
+    assert {one.get("then") for one in bursts} == {None, "wait", "flush", "close"}
+    assert any("message_key" in one for one in bursts)
     informed = {row["name"] for row in rows if row["kind"] == "reported"}
     assert informed >= {"done", "stages"}
     assert not any(row["kind"] == "unreported" for row in rows)

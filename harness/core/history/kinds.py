@@ -9,7 +9,7 @@ from typing import Final
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "log": (
         "append", "observe-begin", "observe", "observe-end", "seek", "reset", "end", "start", "look-up", "drained",
-        "reported", "unreported",
+        "reported", "unreported", "out-of-range",
     ),
     "admin": (
         "topic-create", "topic-delete", "partitions-add", "setting", "move", "topic-seen", "setting-seen",

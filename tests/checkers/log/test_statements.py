@@ -670,6 +670,62 @@ def each_topic_has_its_own_values(book: Pages) -> None:
         row["key"] = "orders#2-0"
 
 
+# -- false-out-of-range ------------------------------------------------------------------------------------------------
+
+
+@case("false-out-of-range")
+def sent_away_from_what_was_acknowledged(book: Pages) -> None:
+    book.send([1], 4, (0, 10))
+    book.add("out-of-range", (20, 30), 4)
+
+
+@case("false-out-of-range")
+def sent_away_from_right_behind_what_was_read(book: Pages) -> None:
+    book.send([1, 2], None, (0, None), outcome="info")
+    book.poll(0, [(0, 1), (1, 2)], 2, (10, 20))
+    book.add("out-of-range", (30, 40), 2)
+
+
+@case("false-out-of-range")
+def sent_away_from_the_end_that_was_reported(book: Pages) -> None:
+    book.add("start", (0, 1), 0)
+    book.add("end", (2, 10), 0)
+    book.add("out-of-range", (20, 30), 0)
+
+
+@case()
+def sent_away_from_above_all_that_was_known(book: Pages) -> None:
+    book.send([1], 4, (0, 10))
+    book.add("end", (11, 15), 5)
+    book.add("out-of-range", (20, 30), 6)
+
+
+@case()
+def sent_away_before_it_was_acknowledged(book: Pages) -> None:
+    book.send([1], 4, (0, 25))
+    book.add("out-of-range", (20, 30), 4)
+
+
+@case(contract=replace(PROMISED, retention_ms=HOUR))
+def sent_away_from_a_log_whose_start_has_moved(book: Pages) -> None:
+    book.dated([1], 4, (0, 10))
+    book.add("out-of-range", (2 * HOUR, 2 * HOUR + 5), 4)
+    book.add("start", (2 * HOUR + 10, 2 * HOUR + 12), 5)
+
+
+@case()
+def sent_away_from_a_topic_that_was_deleted(book: Pages) -> None:
+    book.send([1], 4, (0, 10))
+    book.about("topic-delete", "orders", (12, 15))
+    book.add("out-of-range", (20, 30), 4)
+
+
+@case(contract=replace(PROMISED, unflushed=39))
+def sent_away_where_a_loss_of_power_may_cut(book: Pages) -> None:
+    book.send([1], 4, (0, 10))
+    book.add("out-of-range", (20, 30), 4)
+
+
 # -- stuck-reader ------------------------------------------------------------------------------------------------------
 
 

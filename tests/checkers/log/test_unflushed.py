@@ -44,6 +44,29 @@ def test_each_of_two_losses_may_take_its_tail(tmp_path: Path, again: int) -> Non
     assert judged.anomalies == {UNFLUSHED_LOSS: 4 if again else 2}
 
 
+def spanning(log: Log) -> Log:
+    """A record whose operation began before the loss that follows, and ended long after it."""
+    log.book.send([700], len(log.values), (log.now - 1, log.now + 1_050), process=7)
+    log.values.append(700)
+    return log
+
+
+def test_what_an_operation_that_spans_the_loss_acknowledged_may_go(tmp_path: Path) -> None:
+    """As one message of several, it may have been acknowledged before."""
+    judged = spanning(Log().run(20)).power_loss([1, 2]).run(10).judged(tmp_path, CONTRACT)
+    assert (judged.verdict, judged.anomalies.keys()) == (Verdict.PASS, {UNFLUSHED_LOSS})
+
+
+def test_what_such_an_operation_wrote_after_the_loss_is_no_proof_against_the_cut(tmp_path: Path) -> None:
+    log = Log().run(20)
+    begun = log.now - 1
+    log.power_loss([1, 2])
+    log.book.send([700], len(log.values), (begun, log.now - 50), process=7)
+    log.values.append(700)
+    judged = log.run(10).judged(tmp_path, CONTRACT)
+    assert (judged.verdict, judged.anomalies.keys()) == (Verdict.PASS, {UNFLUSHED_LOSS})
+
+
 @pytest.mark.parametrize(
     ("why", "make"),
     [
