@@ -165,7 +165,8 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
             epoch=result.get("epoch"),
             node=result.get("node"),
             message_key=text(record[0]),
-            timestamp=result.get("timestamp"),
+            # a tombstone's is its number, also where the client did not live to say so
+            timestamp=value if record[1] is None else result.get("timestamp"),
             size=size(record, packing(argument)),
         )
 

@@ -179,9 +179,13 @@ def sweeps(keys: Sequence[str]) -> Generator:
 
 def ledger(keys: Sequence[str]) -> Generator:
     """Traffic on compacted partitions: few keys again and again, keys that are soon done with, tombstones, readers."""
+
+    def packed(context: Context) -> dict[str, Any]:
+        return {"codec": context.choose(CODECS, salt=19), "format": context.choose(FORMATS, salt=20)}
+
     return mix(
-        sends(keys, KEYED, lambda context: {"keys": KEYS}),
-        sends(keys, KEYED + RANGE // 2, lambda context: {"brief": BRIEF}),
+        sends(keys, KEYED, lambda context: {"keys": KEYS} | packed(context)),
+        sends(keys, KEYED + RANGE // 2, lambda context: {"brief": BRIEF} | packed(context)),
         sends(keys, TOMBSTONES, lambda context: {"keys": KEYS, "tombstones": True}, longest=1),
         poll(keys),
         glance(keys),

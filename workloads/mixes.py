@@ -136,6 +136,14 @@ def _compaction(system: System, settings: Settings) -> Shares:
     return [(80, mixed_traffic.ledger(LEDGER.partition_keys))]
 
 
+def _audit(system: System, settings: Settings) -> Source:
+    keys = LEDGER.partition_keys
+    return phases(
+        topic_changes.turns(keys, settings.nodes, _broker(system).replication),
+        drain(keys, seconds=DRAIN_SECONDS, keyed=True),
+    )
+
+
 def _compacted(contract: Contract, system: System) -> Contract:
     return msgspec.structs.replace(contract, compacted=(*contract.compacted, *LEDGER.partition_keys))
 
@@ -144,7 +152,7 @@ COMPACTION: Final = WorkloadMix(
     "compaction",
     "a compacted topic next to the workload's: keys again and again, tombstones, and a cleaner that hardly rests",
     adds=_compaction,
-    closes=lambda system, settings: drain(LEDGER.partition_keys, seconds=DRAIN_SECONDS, keyed=True),
+    closes=_audit,
     settings={"log.cleaner.backoff.ms": ("50", "300"), "delete.retention.ms": ("300", "86400000")},
     system=_with_ledger,
     contract=_compacted,

@@ -143,3 +143,11 @@ def test_each_step_of_a_walk_is_a_poll_of_its_own() -> None:
         ("start", 3, 1), ("seek", 7, 1), ("observe-begin", 7, 1), ("observe", 7, 1), ("observe-end", 8, 1),
         ("seek", 8, 2), ("observe-begin", 8, 2), ("observe-end", 8, 2),
     ]  # fmt: skip
+
+
+def test_a_tombstone_has_its_number_as_its_time_also_where_no_client_says_so() -> None:
+    argument = {"values": [500], "keys": ["k"], "tombstones": True}
+    rows = effects(completed(Operation("send", "ledger-0", argument), Outcome.INFO))
+    assert [(row.value, row.timestamp) for row in rows] == [(500, 500)]
+    rows = effects(completed(Operation("send", "ledger-0", {"values": [500], "keys": ["k"]}), Outcome.INFO))
+    assert [(row.value, row.timestamp) for row in rows] == [(500, None)]

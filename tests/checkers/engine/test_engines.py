@@ -81,6 +81,7 @@ INSTANCE = {
     "epoch-history-divergence": ("epoch",),
     "replica-hole": ("node", "position", "missing"),
     "lost-last-value": ("node", "position"),
+    "damaged-log": ("node", "position"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "epoch", "begun"),
     "commit-mismatch": ("value", "position"),
@@ -201,7 +202,7 @@ def node_events() -> list[Row]:
         {
             "time": seq, "node": f"n{rng.randint(1, 3)}", "incarnation": rng.randint(1, 2), "seq": seq, "detail": "{}",
             "event": rng.choice(("first-append-in-epoch", "became-controller", "request-obeyed", "written",
-                                "group-generation")),
+                                "group-generation", "log-damaged")),
             "key": f"k-{rng.randint(0, 40)}", "epoch": rng.randint(0, 9), "controller_epoch": rng.randint(0, 40),
             "zxid": seq if rng.random() < 0.3 else None, "position": rng.randint(0, 9),
         }
