@@ -67,8 +67,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     deletion_deadline: float | None = None
     """Seconds in which a topic that is deleted is gone everywhere; None: ``recovery_deadline``."""
     retention_deadline: float | None = None
-    """Seconds that a segment which is due may stay, after the interval at which it is looked for; None:
-    ``recovery_deadline``."""
+    """Seconds that a segment which is due may stay, after the interval at which it is looked for, or an offset that may
+    be forgotten; None: ``recovery_deadline``."""
     group_deadline: float | None = None
     """Seconds in which a group whose members poll has read every partition to its end; None: half of
     ``recovery_deadline``, since the drain does not wait for longer than that."""

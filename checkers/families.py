@@ -12,6 +12,7 @@ from typing import Final
 from assay.checkers.check import Family
 from assay.checkers.contract import NO_RECOVERY
 from assay.checkers.coverage import NO_RECOVERY_MEANING
+from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
@@ -42,6 +43,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *OWNERSHIP,
     *GROUPS,
     OFFSETS,
+    EXPIRY,
     REFUSALS,
     REPLICAS,
     *REPLICATION,

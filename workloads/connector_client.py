@@ -77,6 +77,8 @@ class Member:
             zookeeper=",".join(endpoint.zookeeper),
             bootstrap=endpoint.all,
             group=group,
+            # Members share partitions in the order of their ids: of those by default the latest comer is the last.
+            consumer_id=f"{runtime.random.getrandbits(64):016x}",
             session_timeout=SESSION_SECONDS,
             connection_timeout=CALL_SECONDS,
             offsets_storage=storage,
@@ -177,6 +179,8 @@ class Member:
         }
         if change.kind is ChangeKind.ACQUIRED:
             note |= {"begin": change.offset, "offset": change.offset, "number": None}
+        else:
+            note["end"] = change.offset
         self._notes.append(note)
 
 
@@ -234,6 +238,7 @@ class ConnectorClient:
                 return Completion(Outcome.OK)
             return Completion(Outcome.OK, {"reads": await member.poll()})
         except ReadFailed as error:
+            await asyncio.sleep(POLL_SECONDS)  # or it would fail again at once, thousands of times
             return Completion(Outcome.FAIL, error=described(error))
         except ConnectionError as error:
             del self._members[group]  # it never found ZooKeeper
@@ -286,7 +291,7 @@ class ConnectorClient:
 def _owned(result: dict[str, Any], group: str) -> list[Effect]:
     """A commit may find that something was acquired, or lost."""
     return [
-        Effect(note["kind"], note["key"], owner=note["owner"], group=group, assignment=note["assignment"],
-               outcome=Outcome.OK)
+        Effect(note["kind"], note["key"], position=note.get("end"), owner=note["owner"], group=group,
+               assignment=note["assignment"], outcome=Outcome.OK)
         for note in result.get("ownership", ())
     ]  # fmt: skip

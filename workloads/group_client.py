@@ -37,7 +37,9 @@ operation's time (5 s) unless all three go wrong."""
 DREAMY_SECONDS: Final = 0.5
 """One that wakes works on for so long before its first heartbeat shows that it was taken for dead."""
 POLL_SECONDS: Final = 0.1
-"""Short, for a member has other things to do than to wait at the end of its partitions."""
+"""Short, for a member has other things to do than to wait at the end of its partitions. One that has failed rests for
+as long, or it would fail again at once, thousands of times.
+"""
 
 
 @dataclass
@@ -212,6 +214,7 @@ class GroupClient:
         try:
             reads = await member.poll()
         except (JoinFailed, ReadFailed) as error:
+            await asyncio.sleep(POLL_SECONDS)
             return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=described(error))
         return Completion(Outcome.OK, {"ownership": member.ownership(), "reads": reads})
 

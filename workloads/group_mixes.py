@@ -8,10 +8,12 @@ from assay.harness.core.generator import Context, Generator, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
-from assay.workloads import mixed_traffic, topic_changes
+from assay.system_under_test.deployment import Broker
+from assay.workloads import brief_groups, mixed_traffic, topic_changes
+from assay.workloads.brief_groups import BRIEF
 from assay.workloads.group_operations import COMMIT, DIE, REWIND, WORKERS, commit, poll
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
-from assay.workloads.offsets_client import GUISES, MEMBERS, STRANGER, TOOLS
+from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 8
@@ -106,5 +108,26 @@ STRANGERS: Final = WorkloadMix(
     adds=lambda system, settings: [(20, strangers(list(system.keys())))],
 )
 
+
+def _brief(system: System, settings: Settings) -> Shares:
+    assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
+    kept = brief_groups.traffic(list(system.keys())[:2], system.offsets_retention_ms)
+    shifts = topic_changes.handovers([coordinated_by(group) for group in BRIEF], settings.nodes)
+    return [(100, kept), (EAGER, stagger(1.0, shifts))]
+
+
+EXPIRY: Final = WorkloadMix(
+    "expiry",
+    "groups that come and go, whose offsets are kept for a moment only, while their coordinators change",
+    adds=_brief,
+    closes=lambda system, settings: brief_groups.farewell(list(system.keys())[:2]),
+    settings={
+        "offsets.retention.ms": ("500", "1200"),
+        "offsets.retention.check.interval.ms": ("100", "400", "1000", "2500"),
+    },
+    # Of those whose members may all be away for a moment, nothing is to go.
+    client={RETENTION: (TOOLS_RETENTION,)},
+)
+
 GROUP_MIXES: Final = (NEIGHBOURS, REWINDS)
-OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS)
+OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, EXPIRY)

@@ -21,7 +21,8 @@ reads have from then on. ``until`` has each sentinel's offset, in the drain.
 ``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
 "generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
 ``number`` is what the group had committed), ``key`` and those after ``assignment`` null for a generation in which it
-owns nothing; ``lost`` and ``release`` with the same columns up to ``assignment``. A hold, from an acquire on, has an
+owns nothing; ``lost`` and ``release`` with the same columns up to ``assignment``, and ``end``, where the hold ended, if
+that is known. A hold, from an acquire on, has an
 assignment number of its own. An answer that failed reports ownership, too.
 
 A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
@@ -130,6 +131,7 @@ def _ownership(completed: Completed) -> Iterator[Effect]:
         yield Effect(
             note["kind"],
             key,
+            position=note.get("end"),
             epoch=note["generation"],
             owner=note["owner"],
             group=group,

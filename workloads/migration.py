@@ -3,7 +3,11 @@
 In each step every worker's member in turn takes on the step's mode, with a poll. One worker at a time rolls; the others
 poll and commit in the mode that they are in. The next step begins only when no member is left in another mode than this
 one's, and every partition is held by a member in it: that is what an operator has to see to, for while both stores are
-written only those who write both may have owned a partition last.
+written only those who write both may have owned a partition last. Now and then the operator thinks better of it
+half-way, and rolls back: members are in the same two modes as before.
+
+Few workers have a member: as many as there are partitions at first, so that each holds something, a step takes seconds
+only, and partitions pass between members of both modes. The others send.
 """
 
 from __future__ import annotations
@@ -31,8 +35,11 @@ from assay.workloads.log_operations import POLL
 
 GROUP: Final = "migrants"
 STEPS: Final = tuple(MODES)
-LEAVE_ONE_IN: Final = 40
+LEAVE_ONE_IN: Final = 20
 COMMIT_ONE_IN: Final = 3
+REPENT_ONE_IN: Final = 60
+"""Of the operations while members are rolled."""
+MEMBERS: Final = 4
 LAST_POLLS: Final = 15
 """Of each worker: they take some 0.2 s each, and a rebalance is over by then."""
 
@@ -45,22 +52,30 @@ class Rolled(msgspec.Struct, frozen=True):
 
 
 class Migration(Generator, frozen=True):
-    """``holders``: per partition the holds reported and not given up, as (process, assignment) -> step."""
+    """``holders``: per partition the holds reported and not given up, as (process, assignment) -> step; ``before``: the
+    step that members come from.
+    """
 
     keys: tuple[str, ...]
     step: int = 0
+    before: int = 0
     members: Mapping[int, Rolled] = {}
     holders: Mapping[str, Mapping[tuple[int, int], int]] = {}
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
+        context = context.restrict(sum(1 << worker for worker in list(bits(context.workers))[:MEMBERS]))
         if not context.free:
             return PENDING, self
-        step = self.step + self._finished(context)
+        step, before = self.step, self.before
+        if self._finished(context):
+            step, before = step + 1, step
+        elif not context.below(REPENT_ONE_IN, salt=3):
+            step, before = before, step
         worker = context.pick()
         known = self.members.get(worker)
         if known is None or known.process != context.processes[worker]:
             known = Rolled(context.processes[worker])
-        following = self._with(step=step, members={**self.members, worker: known})
+        following = self._with(step=step, before=before, members={**self.members, worker: known})
         target = step if known.step is None or self._may_roll(context, worker, step) else known.step
         argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
         if target == known.step and not context.below(COMMIT_ONE_IN, salt=1):
@@ -114,12 +129,14 @@ class Migration(Generator, frozen=True):
         self,
         *,
         step: int | None = None,
+        before: int | None = None,
         members: Mapping[int, Rolled] | None = None,
         holders: Mapping[str, Mapping[tuple[int, int], int]] | None = None,
     ) -> Migration:
         return Migration(
             self.keys,
             self.step if step is None else step,
+            self.before if before is None else before,
             self.members if members is None else members,
             self.holders if holders is None else holders,
         )

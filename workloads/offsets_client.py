@@ -17,7 +17,7 @@ f             argument                  result
 offsets may repeat. A member that has to join again does so before it commits, in the same operation, so that the group
 is not kept waiting; if that fails the commit certainly did not happen. A stranger commits as no one at all
 (``no-one``), as a member that there is not (``unknown``), or in the group ``tools`` as a member of the other
-(``neighbour``). Besides these there are an administrator's operations.
+(``neighbour``). Besides these there are an administrator's operations, and those of ``assay.workloads.brief_groups``.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,8 @@ from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
-from assay.workloads import topic_admin
+from assay.workloads import brief_groups, topic_admin
+from assay.workloads.brief_groups import BriefGroups
 from assay.workloads.log_names import described, split
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
 
@@ -49,6 +50,8 @@ REBALANCE_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
 """Two of them, to join and to commit, fit into an operation's time (5 s). Longer than a session and a rebalance, so
 that a join is answered while the coordinator waits for members that have given up."""
+RETENTION: Final = "retention"
+"""Among the client's options: for how many seconds the group ``members`` has its offsets kept; else the brokers say."""
 TOOLS_RETENTION: Final = 24 * 3600.0
 """Seconds: a group without members would be forgotten where brokers are set to keep offsets for a moment only."""
 
@@ -73,15 +76,20 @@ class OffsetsClient:
                 ),
                 runtime=runtime,
             )
-            for group, topics, retention in ((MEMBERS, ("orders",), None), (TOOLS, (), TOOLS_RETENTION))
+            for group, topics, retention in (
+                (MEMBERS, ("orders",), endpoint.options.get(RETENTION)),
+                (TOOLS, (), TOOLS_RETENTION),
+            )
         }
         config = MemberConfig(timeout=CALL_SECONDS, retention=TOOLS_RETENTION)
         self._outsiders = {group: Membership(bootstrap, group, (), config, runtime=runtime) for group in self._groups}
+        self._brief = BriefGroups(endpoint, runtime)
         self._admin = TopicAdmin(bootstrap, runtime)
 
     async def close(self) -> None:
         for membership in (*self._groups.values(), *self._outsiders.values()):
             await membership.close()
+        await self._brief.close()
         await self._admin.close()
 
     async def invoke(self, operation: Operation) -> Completion:
@@ -103,6 +111,8 @@ class OffsetsClient:
                     return await self._intrude(operation)
                 case "fetch":
                     return await self._fetch(operation)
+                case f if f in brief_groups.OPERATIONS:
+                    return await self._brief.invoke(operation)
         except JoinFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         except ReadFailed as error:
@@ -178,6 +188,8 @@ class OffsetsClient:
         operation, result = completed.operation, completed.completion.result or {}
         if operation.f in ADMIN:
             return topic_admin.effects(completed)
+        if operation.f in brief_groups.OPERATIONS:
+            return brief_groups.effects(completed)
         rows: list[Effect] = []
         entered = result if operation.f == ENTER else result.get("entered")
         if entered and completed.ret is not None:  # it was in, also if the commit failed

@@ -6,8 +6,8 @@ that has none), ``owner`` the member's or consumer's id:
 - ``acquire``: a member was given the partition ``key``, one row each; ``key`` is the group's name where it was given
   none. ``assignment``: a number unique for each process, key and hold.
 - ``release``: it gave the partition up by itself; ``lost``: it was informed, or noticed by itself, that it owns it no
-  more. Columns as in the hold's ``acquire``. Every operation reports what its process acquired, gave up or lost since
-  the one before.
+  more. Columns as in the hold's ``acquire``, and the ``position`` at which the hold ended, where that is known. Every
+  operation reports what its process acquired, gave up or lost since the one before.
 - ``idle``: an operation had no such change of the group to report; ``key`` is the group's name. Without it, it is not
   known whether a member that owns nothing goes on to own nothing, and then no partition is an orphan for certain.
 - polls as in ``log.family``, with the hold's ``assignment``, and ``group``.
@@ -30,6 +30,7 @@ from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
+from assay.checkers.groups.parting import PARTINGS
 from assay.checkers.groups.settling import UNSETTLED_GROUP
 from assay.checkers.refusals import REFUSALS
 
@@ -66,10 +67,15 @@ HOLDING: Final = _family(
 FENCING: Final = _family(FENCING_VIOLATION, "effects where kind = 'guarded' and epoch is not null")
 SETTLING: Final = _family(UNSETTLED_GROUP, "effects e where e.phase = 'drain' and e.group is not null")
 
-GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, SETTLING)
+GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, PARTINGS, SETTLING)
 
 GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
 """What can go wrong with a group that has generations."""
 
-CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly, *BEYOND.anomalies)
+CONSUMER_ANOMALIES: Final = (
+    DOUBLE_OWNERSHIP.anomaly,
+    ORPHANED_PARTITION.anomaly,
+    *BEYOND.anomalies,
+    *PARTINGS.anomalies,
+)
 """What can go wrong with a group whose members' holds are recorded, generations or not."""

@@ -33,8 +33,10 @@ from assay.checkers.validate import validate
 from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 
-from helpers.commit_histories import Members
+from helpers.commit_histories import Members, poll
+from helpers.commit_histories import row as member
 from helpers.epoch_histories import compacted_disks, disks, terms
+from helpers.expiry_histories import keep, kept_history, look
 from helpers.fencing_histories import lease_history, violations
 from helpers.group_histories import group_history, owned_twice, zombies
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
@@ -86,6 +88,10 @@ INSTANCE = {
     "double-ownership": ("group_name", "epoch", "begun"),
     "commit-mismatch": ("value", "position"),
     "commit-beyond-log": ("why", "commit_op", "other_op"),
+    "early-expiry": ("look_op",),
+    "revived-offset": ("look_op",),
+    "overdue-offset": ("look_op",),
+    "read-after-release": ("parting_op", "read_op", "reached"),
     "refused-but-done": ("value", "asked_op"),
     "orphaned-partition": ("group_name", "since", "until"),
     "fencing-violation": ("place",),
@@ -105,6 +111,7 @@ INSTANCE = {
 }
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
 
+PARTED = [member(0, "release", 3, (2, 3), key="parted-0"), *poll(1, 3, 5, (4, 5), key="parted-0")]
 HELD = (GENERATIONS[1], HOLDING, FENCING)
 APART = (
     UNFLUSHED,
@@ -220,6 +227,23 @@ def members() -> list[list[Row]]:
     return [Members(f"m{n}", random.Random(f"engines/m/{n}"), first + n * 1000).run(24) for n in range(50)]
 
 
+def kept() -> list[list[Row]]:
+    """Offsets that are kept for a time; one that stays for ever, and a hold that goes on after its end."""
+    first = (LOGS + REGISTERS + SOME_GROUPS + 100) * 1000
+    last = first + 90_000
+    return [
+        [keep(last, 1, 1, (0, 1), key="kept/over"), look(last + 1, 1, (40, 41), key="kept/over", phase="drain")],
+        [
+            part | {"op": last + 2 + part["op"], "process": 9_000, "key": "parted-0", "group": "parted"}
+            for part in PARTED
+        ],
+        *(
+            kept_history(f"kept/o-{n}", random.Random(f"engines/k/{n}"), first + n * 100, broken=n % 2 == 0)
+            for n in range(40)
+        ),
+    ]
+
+
 def moved_on() -> list[Row]:
     """Offsets of a group that mostly move forward."""
     rng, op = random.Random(14), (LOGS + REGISTERS + SOME_GROUPS) * 1000
@@ -246,7 +270,7 @@ def absurd() -> list[Row]:
 @pytest.mark.spark
 def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Application) -> None:
     some_logs, some_registers, some_groups = logs(), registers(), groups()
-    some = (*some_logs, *some_registers, *some_groups, *members(), moved_on(), absurd())
+    some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), moved_on(), absurd())
     rows = [row for history in some for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]

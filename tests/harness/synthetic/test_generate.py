@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from assay.checkers.contract import Contract
 from assay.checkers.families import FAMILIES
 from assay.checkers.groups.commits import COMMITS
+from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.groups.parting import PARTINGS
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
@@ -129,7 +131,7 @@ def within(planted: Planted, finding: Any) -> bool:
     return finding.time is None or bool(planted.time <= finding.time <= planted.until)
 
 
-UNPLANTED = (*COMMITS, *REPLICATION, EMPTINESS, REFUSALS, REST, SETTLING, STATEMENTS)
+UNPLANTED = (*COMMITS, *REPLICATION, EMPTINESS, EXPIRY, PARTINGS, REFUSALS, REST, SETTLING, STATEMENTS)
 """What needs more than generated histories have."""
 
 

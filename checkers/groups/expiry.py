@@ -1,0 +1,201 @@
+"""Offsets that are kept for a time: there until it is over, gone soon after, and never back.
+
+How a workload records itself in ``effects`` (``key`` names group and partition, ``group`` the group):
+
+- ``keep``: a commit, with its unique number as ``value``, and ``timestamp``: for how many milliseconds it is to be kept
+  while the group has no members. Of a member's also ``epoch`` and ``owner``.
+- ``kept``: a look; ``value`` is the number of what was found, null where there was nothing.
+
+A commit *stays* until its time is over, counted from its call; a member's also until the call of the last commit that
+was accepted of the same member in the same generation: as long as it was one, the group had a member. A commit of
+unknown outcome may count at any time after its call, and a refused one never.
+
+``early-expiry``: a look found nothing, though the last commit before it, and all that may have come after that one,
+had to stay until it returned. ``revived-offset``: a look found a commit again after another look had found nothing, or
+after a later commit: both of them begun once the first was in place. ``overdue-offset``: a look at the end found
+something by the contract's retention deadline after the last commit of the key had to stay, the group's last commit,
+and the last heal. The coordinators' wall clocks count: a contract tolerates what a wrong one does.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, seconds
+from assay.checkers.engine import Row
+from assay.checkers.rest.looks import QUIET
+from assay.checkers.sql import RETURNED, first_rows, order_by
+
+SLACK: Final = 2_000_000
+"""Nanoseconds: times in the offsets topic are whole milliseconds."""
+
+KEEPS: Final = View(
+    "expiry_keeps",
+    f"""
+    select e.key as key, e.group as group_name, e.value as value, e.op as op, e.call as call, {RETURNED} as ret,
+        greatest(e.call + 1000000 * e.timestamp, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end)
+        as stays
+    from effects e left join (
+        select e.group as group_name, e.epoch as epoch, e.owner as owner, max(e.call) as last_call from effects e
+        where e.kind = 'keep' and e.outcome = 'ok' and e.epoch is not null and e.owner is not null
+        group by e.group, e.epoch, e.owner) g on e.group = g.group_name and e.epoch = g.epoch and e.owner = g.owner
+    where e.kind = 'keep' and e.outcome <> 'fail' and e.timestamp is not null
+    """,
+    keep=True,
+)
+
+LOOKS: Final = View(
+    "expiry_looks",
+    f"""
+    select e.key as key, e.group as group_name, e.value as value, e.op as op, e.call as call, {RETURNED} as ret,
+        case when e.phase = 'drain' then 1 else 0 end as at_end
+    from effects e where e.kind = 'kept' and e.outcome = 'ok'
+    """,
+    keep=True,
+)
+
+KNOWN: Final = View(
+    "expiry_known",
+    """
+    select k.key as key, k.value as value, min(k.op) as op, min(k.call) as call,
+        least(min(k.ret), coalesce(min(l.ret), min(k.ret))) as ret
+    from expiry_keeps k left join expiry_looks l on k.key = l.key and k.value = l.value group by k.key, k.value
+    """,
+    keep=True,
+)
+"""By when a commit was in place: when it was acknowledged, or first seen."""
+
+
+def _early(row: Row, evidence: Evidence) -> Explanation:
+    look, keep = row["look_op"], row["keep_op"]
+    claim = (
+        f"{evidence.who(look)} found nothing of {row['key']} by {evidence.returned(look)}, although "
+        f"{evidence.who(keep)} had committed by {evidence.returned(keep)} what had to stay until "
+        f"{seconds(row['stays'])} at least, and nothing that may go earlier came after it."
+    )
+    return Explanation(claim, (look, keep))
+
+
+EARLY_EXPIRY: Final = Check(
+    anomaly="early-expiry",
+    meaning="an offset was gone before its time was over",
+    views=(
+        KEEPS,
+        LOOKS,
+        KNOWN,
+        View(
+            "found_early_expiry",
+            f"""
+            select l.key as key, l.op as look_op, l.since as since, min(x.stays) as stays
+            from (
+                select l.key as key, l.op as op, l.ret as ret, max(k.call) as since
+                from expiry_looks l join expiry_keeps k on k.key = l.key and k.ret < l.call
+                where l.value is null group by l.key, l.op, l.ret) l
+                join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
+            group by l.key, l.op, l.since, l.ret having min(x.stays) > l.ret + {SLACK}
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.look_op as look_op, f.stays as stays, min(k.op) as keep_op
+        from {first_rows("found_early_expiry", "key, look_op")} f
+            join expiry_keeps k on k.key = f.key and k.call = f.since
+        group by f.key, f.look_op, f.stays {order_by("f.key, f.look_op")}
+        """,
+    examined="select count(*) as examined from expiry_looks",
+    explain=_early,
+)
+
+
+def _revived(row: Row, evidence: Evidence) -> Explanation:
+    look, other = row["look_op"], row["other_op"]
+    what = "found nothing" if row["nothing"] == 1 else "committed something else"
+    claim = (
+        f"{evidence.who(look)} found the commit {row['value']} of {row['key']}, called at {evidence.called(look)}, "
+        f"although {evidence.who(other)}, which called at {evidence.called(other)} when it had been there, {what} by "
+        f"{evidence.returned(other)}."
+    )
+    return Explanation(claim, (look, other, row["keep_op"]))
+
+
+REVIVED_OFFSET: Final = Check(
+    anomaly="revived-offset",
+    meaning="an offset that was gone, or replaced, was found again",
+    views=(
+        View(
+            "expiry_ends",
+            """
+            select key, op, call, ret, 1 as nothing from expiry_looks where value is null
+            union all
+            select key, op, call, ret, 0 from expiry_known
+            """,
+            keep=True,
+        ),
+        View(
+            "found_revived_offset",
+            """
+            select l.key as key, l.op as look_op, l.value as value, k.op as keep_op, min(e.ret) as gone
+            from expiry_looks l join expiry_known k on k.key = l.key and k.value = l.value
+                join expiry_ends e on e.key = l.key and e.call > k.ret and e.ret < l.call
+            group by l.key, l.op, l.value, k.op
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.look_op as look_op, f.value as value, f.keep_op as keep_op, min(e.op) as other_op,
+            min(e.nothing) as nothing
+        from {first_rows("found_revived_offset", "key, look_op")} f
+            join expiry_ends e on e.key = f.key and e.ret = f.gone
+        group by f.key, f.look_op, f.value, f.keep_op {order_by("f.key, f.look_op")}
+        """,
+    examined=EARLY_EXPIRY.examined,
+    explain=_revived,
+)
+
+
+def _overdue(row: Row, evidence: Evidence) -> Explanation:
+    look = row["look_op"]
+    claim = (
+        f"{evidence.who(look)} found the commit {row['value']} of {row['key']}, called at {evidence.called(look)}, "
+        f"although nothing had to stay there, and no fault was in force, since {seconds(row['since'])}; the contract's "
+        f"deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(capital(claim), (look,), 0, None, (row["since"],))
+
+
+OVERDUE_OFFSET: Final = Check(
+    anomaly="overdue-offset",
+    meaning="an offset was still there by the deadline after its time was over",
+    views=(
+        QUIET,
+        View(
+            "found_overdue_offset",
+            """
+            select l.key as key, l.op as look_op, l.value as value, greatest(k.since, g.since, q.since) as since,
+                d.retention_deadline as deadline
+            from expiry_looks l
+                join (select key, max(stays) as since from expiry_keeps group by key) k on k.key = l.key
+                join (select group_name, max(call) as since from expiry_keeps group by group_name) g
+                on g.group_name = l.group_name
+                cross join rest_quiet q cross join deadlines_declared d
+            where l.at_end = 1 and l.value is not null
+                and l.call > greatest(k.since, g.since, q.since) + d.retention_deadline
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select key, look_op, value, since, deadline from {first_rows("found_overdue_offset", "key, look_op")} f
+        {order_by("key, look_op")}
+        """,
+    examined="select count(*) as examined from expiry_looks where at_end = 1",
+    explain=_overdue,
+    optional=True,
+    needs_end=True,
+)
+
+EXPIRY: Final = Family(
+    name="expiry",
+    checks=(EARLY_EXPIRY, REVIVED_OFFSET, OVERDUE_OFFSET),
+    applies="select count(*) as examined from effects where kind in ('keep', 'kept')",
+)

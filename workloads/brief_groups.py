@@ -1,0 +1,183 @@
+"""Groups that come and go, with offsets that are kept for a moment only: operations, effects, and the mix of both.
+
+==========  ==============================================================  =====================================
+f           argument                                                        result
+==========  ==============================================================  =====================================
+``keep``    ``{"group", "number", "offsets": {key: offset}, "kept",         ``{"generation", "owner"}``, null for
+            "own", "member"}``                                              one that is no member
+``look``    ``{"group", "keys"}``                                           ``{"found": {key: number}}``, null
+                                                                            where there is nothing
+``part``    none                                                            none
+==========  ==============================================================  =====================================
+
+A ``keep`` commits all its offsets at once, as no one (which is rejected while there are members) or as a ``member``,
+which joins first if it has to, and stays until the client parts from all its groups. ``kept``: for how many
+milliseconds the offsets are to stay; with ``own`` the client says so, else it is what the brokers are set to, as for
+members always.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Context, Generator, each_process, phases, stagger, time_limit, unfold
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+from assay.system_under_test.client.config import MemberConfig
+from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
+from assay.workloads.log_names import described, split
+
+KEEP: Final = "keep"
+LOOK: Final = "look"
+PART: Final = "part"
+OPERATIONS: Final = (KEEP, LOOK, PART)
+
+BRIEF: Final = ("brief1", "brief2", "brief3")
+"""To the first no one ever belongs."""
+SHORT: Final = (300, 700, 1500, 2500)
+LONG: Final = 600_000
+LOOKS, PARTINGS = 50, 30
+"""Of a hundred operations."""
+OFFSETS: Final = 1_000
+SESSION_SECONDS: Final = 1.5
+CALL_SECONDS: Final = 2.0
+LOOKING_SECONDS: Final = 14.0
+"""At the end: longer than the contract's deadline, and until the last commit may be forgotten."""
+
+
+class BriefGroups:
+    """One client's part in these groups. Raises what the client library does."""
+
+    def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
+        self._bootstrap = list(endpoint.all)
+        self._runtime = runtime
+        self._outsiders: dict[tuple[str, int | None], Membership] = {}
+        self._members: dict[str, Membership] = {}
+
+    async def close(self) -> None:
+        for membership in (*self._outsiders.values(), *self._members.values()):
+            await membership.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        argument = operation.argument
+        match operation.f:
+            case "keep" if argument["member"]:
+                return await self._keep_as_member(argument)
+            case "keep":
+                outsider = self._outsider(argument["group"], argument["kept"] if argument["own"] else None)
+                return await self._keep(outsider, argument, None)
+            case "look":
+                return await self._look(argument)
+        return await self._part()
+
+    async def _part(self) -> Completion:
+        if not self._members:
+            return Completion(Outcome.FAIL, error="no-member")
+        for group, member in list(self._members.items()):
+            await member.leave()
+            await member.close()
+            del self._members[group]
+        return Completion(Outcome.OK)
+
+    async def _keep_as_member(self, argument: dict[str, Any]) -> Completion:
+        group = argument["group"]
+        if group not in self._members:
+            self._members[group] = self._membership(group, ("orders",), None)
+        member = self._members[group]
+        return await self._keep(member, argument, member.generation or await member.enter())
+
+    async def _keep(self, membership: Membership, argument: dict[str, Any], under: Generation | None) -> Completion:
+        said = {
+            "generation": None if under is None else under.number,
+            "owner": None if under is None else under.member_id,
+        }
+        positions = {
+            split(key): Position(offset, str(argument["number"])) for key, offset in argument["offsets"].items()
+        }
+        try:
+            await membership.commit(positions, under)
+        except CommitFailed as error:
+            known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
+            return Completion(known, said, error=described(error))
+        return Completion(Outcome.OK, said)
+
+    async def _look(self, argument: dict[str, Any]) -> Completion:
+        wanted = {split(key): key for key in argument["keys"]}
+        found = await self._outsider(argument["group"], None).committed(list(wanted))
+        numbers = {wanted[one]: None if at.offset < 0 else int(at.metadata) for one, at in found.items()}
+        return Completion(Outcome.OK, {"found": numbers})
+
+    def _outsider(self, group: str, kept: int | None) -> Membership:
+        if (group, kept) not in self._outsiders:
+            self._outsiders[group, kept] = self._membership(group, (), kept)
+        return self._outsiders[group, kept]
+
+    def _membership(self, group: str, topics: Sequence[str], kept: int | None) -> Membership:
+        config = MemberConfig(
+            session_timeout=SESSION_SECONDS,
+            rebalance_timeout=SESSION_SECONDS,
+            timeout=CALL_SECONDS,
+            retention=None if kept is None else kept / 1000,
+        )
+        return Membership(self._bootstrap, group, topics, config, runtime=self._runtime)
+
+
+def effects(completed: Completed) -> list[Effect]:
+    """As ``assay.checkers.groups.expiry`` has them."""
+    operation, result = completed.operation, completed.completion.result or {}
+    if operation.f == PART:
+        return []
+    argument = operation.argument
+    group = argument["group"]
+    if operation.f == LOOK:
+        found = result.get("found", {})
+        return [Effect("kept", f"{group}/{key}", value=number, group=group) for key, number in found.items()]
+    return [
+        Effect(
+            "keep",
+            f"{group}/{key}",
+            position=offset,
+            value=argument["number"],
+            epoch=result.get("generation"),
+            owner=result.get("owner"),
+            group=group,
+            timestamp=argument["kept"],
+        )
+        for key, offset in argument["offsets"].items()
+    ]
+
+
+def traffic(keys: Sequence[str], kept: int) -> Generator:
+    """Commits, looks, and members that part, for ever. ``kept``: for how long brokers keep what does not say."""
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        group, chance = context.choose(BRIEF, salt=61), context.below(100, salt=62)
+        if chance < LOOKS:
+            return Operation(LOOK, argument={"group": group, "keys": list(keys)}), number
+        if chance < LOOKS + PARTINGS:
+            return Operation(PART), number
+        member = group != BRIEF[0] and context.below(4, salt=63) == 0
+        own = not member and context.below(4, salt=64) > 0
+        some = [key for rank, key in enumerate(keys) if context.below(2, salt=70 + rank)] or keys[:1]
+        argument = {
+            "group": group,
+            "number": number,
+            "offsets": {key: context.below(OFFSETS, salt=65) for key in some},
+            "kept": context.choose((*SHORT, LONG), salt=66) if own else kept,
+            "own": own,
+            "member": member,
+        }
+        return Operation(KEEP, argument=argument), number + 1
+
+    return unfold(step, 1)
+
+
+def farewell(keys: Sequence[str]) -> Generator:
+    """All members part, and then it is looked at what stays."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        argument = {"group": BRIEF[turn % len(BRIEF)], "keys": list(keys)}
+        return Operation(LOOK, argument=argument, phase=Phase.DRAIN), turn + 1
+
+    looking = time_limit(LOOKING_SECONDS, stagger(0.3, unfold(step, 0)))
+    return phases(each_process(Operation(PART, phase=Phase.DRAIN)), looking)
