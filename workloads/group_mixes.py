@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
+from assay.checkers.contract import Contract
+from assay.checkers.groups import expiry
 from assay.cluster.system import System
 from assay.harness.core.generator import Context, Generator, stagger, unfold
 from assay.harness.core.operation import Operation
@@ -23,6 +27,8 @@ OFFSETS: Final = 1_000
 MOST_AGAIN: Final = 12
 """Records: a compressed set has up to eight."""
 EAGER: Final = 30
+EXPIRY_SECONDS: Final = 8.0
+"""In which an offset is gone that may go: several times the longest interval at which brokers look."""
 
 
 def coordinated_by(group: str) -> str:
@@ -116,6 +122,16 @@ def _brief(system: System, settings: Settings) -> Shares:
     return [(100, kept), (EAGER, stagger(1.0, shifts))]
 
 
+def _expiring(contract: Contract, system: System) -> Contract:
+    forbidden = (*(contract.forbidden or ()), *expiry.EXPIRY.anomalies)
+    return msgspec.structs.replace(contract, forbidden=forbidden, retention_deadline=EXPIRY_SECONDS).tolerate_under(
+        "early-expiry",
+        "overdue-offset",
+        faults=["clock"],
+        because="the time of an offset is that of its coordinators' wall clocks",
+    )
+
+
 EXPIRY: Final = WorkloadMix(
     "expiry",
     "groups that come and go, whose offsets are kept for a moment only, while their coordinators change",
@@ -125,6 +141,7 @@ EXPIRY: Final = WorkloadMix(
         "offsets.retention.ms": ("500", "1200"),
         "offsets.retention.check.interval.ms": ("100", "400", "1000", "2500"),
     },
+    contract=_expiring,
     # Of those whose members may all be away for a moment, nothing is to go.
     client={RETENTION: (TOOLS_RETENTION,)},
 )

@@ -9,10 +9,7 @@ of them commits on purpose as a member of the generation before. To another grou
 Of one partition hardly ever anything is committed, and it is asked for as often as the others.
 """
 
-import msgspec
-
 from assay.checkers.contract import forbid
-from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import GROUP_ANOMALIES
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.log.epochs import EVENT_ANOMALIES
@@ -39,15 +36,8 @@ CONTRACT = forbid(
     *OWNERSHIP_ANOMALIES,
     *EVENT_ANOMALIES,
     *LIVENESS_ANOMALIES,
-    *EXPIRY.anomalies,
     may_stall=GROUPS_STALL,
-).tolerate_under(
-    "early-expiry",
-    "overdue-offset",
-    faults=["clock"],
-    because="the time of an offset is that of its coordinators' wall clocks",
 )
-CONTRACT = msgspec.structs.replace(CONTRACT, retention_deadline=8.0)
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 
 

@@ -11,6 +11,8 @@ from assay.checkers.contract import forbid
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+from assay.checkers.groups.parting import PARTINGS
+from assay.checkers.log.epochs import COMPLETENESS
 from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
@@ -36,6 +38,7 @@ CONTRACT = promised(
         *EVENT_ANOMALIES,
         *OFFSETS.anomalies,
         *CONSUMER_ANOMALIES,
+        *PARTINGS.anomalies,
         *LIVENESS_ANOMALIES,
         *SETTLING.anomalies,  # members try again for ever
         # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at

@@ -76,6 +76,5 @@ CONSUMER_ANOMALIES: Final = (
     DOUBLE_OWNERSHIP.anomaly,
     ORPHANED_PARTITION.anomaly,
     *BEYOND.anomalies,
-    *PARTINGS.anomalies,
 )
 """What can go wrong with a group whose members' holds are recorded, generations or not."""
