@@ -12,7 +12,6 @@ from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.groups.parting import PARTINGS
-from assay.checkers.log.epochs import COMPLETENESS
 from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
