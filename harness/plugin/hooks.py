@@ -233,7 +233,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         test=request.node.nodeid,
         command=repeat_command(base, settings),
         progress=_progress(request.config),
-        reports=Reports.ALL if options.repeat == ONCE else Reports.FAILED,
+        reports=Reports(options.reports),
         engines=assay_engines,
         registry=registry_of(request.config),
     )

@@ -11,7 +11,7 @@ import pytest
 
 from assay.harness.run import command_line
 from assay.harness.run import settings as parsing
-from assay.harness.run.settings import CLUSTERS, ENGINES, KEEP, Budget, Settings, repeated_seed
+from assay.harness.run.settings import CLUSTERS, ENGINES, KEEP, ONCE, REPORTS, Budget, Settings, repeated_seed
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -72,6 +72,8 @@ def add_options(parser: pytest.Parser) -> None:
     add("--cluster", default=None, metavar="|".join(CLUSTERS),
         help="where to run: containers or the simulation (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
+    add("--reports", default=None, metavar="|".join(REPORTS),
+        help="of which runs a page is written (all; of tests that are repeated, those that fail)")  # fmt: skip
     add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")
     add("--engine", default=ENGINES[0], metavar="|".join(ENGINES),
         help="what judges the history (default: duckdb up to what this machine holds, else spark)")  # fmt: skip
@@ -107,6 +109,8 @@ class Options:
     engine: str
     spark_master: str | None
     explore: Budget | None
+    reports: str
+    """One of ``REPORTS``."""
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -127,6 +131,8 @@ def read_options(config: pytest.Config) -> Options:
     cluster, seed = optional("--cluster"), optional("--seed")
     nodes = parsing.parse_count("--nodes", text("--nodes"))
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
+    repeat = parsing.parse_budget("--repeat", text("--repeat"))
+    reports = chosen("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
     settings = Settings(
         seed=0,
         nemesis_interval=parsing.parse_seconds(
@@ -154,11 +160,12 @@ def read_options(config: pytest.Config) -> Options:
         nemesis=tuple(config.getoption("--nemesis")),
         workload_mix=tuple(config.getoption("--workload-mix")),
         seed=None if seed is None else parsing.parse_seed(seed),
-        repeat=parsing.parse_budget("--repeat", text("--repeat")),
+        repeat=repeat,
         cluster=None if cluster is None else parsing.parse_choice("--cluster", cluster, CLUSTERS),
         engine=parsing.parse_engine(text("--engine"), optional("--spark-master")),
         spark_master=optional("--spark-master"),
         explore=None if explore is None else parsing.parse_budget("--explore", explore),
+        reports=parsing.parse_choice("--reports", reports, REPORTS),
     )
 
 

@@ -20,6 +20,8 @@ SIM: Final = "sim"
 DOCKER: Final = "docker"
 CLUSTERS: Final = (DOCKER, SIM)
 KEEP: Final = ("never", "failed", "always")
+REPORTS: Final = ("all", "failed", "never")
+"""Of which runs a page is written: the values of ``Reports``."""
 ENGINES: Final = ("auto", "duckdb", "spark")
 """Of ``assay.checkers.engine``, which is not imported here: it loads DuckDB."""
 NONE: Final = "none"

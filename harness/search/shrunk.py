@@ -1,7 +1,7 @@
 """``assay shrink RUN``: makes the schedule of a stored failing run small by doing it again and again, with pytest.
 
 In the simulation a run is repeated with other seeds, on real nodes as it is: there no two runs are alike anyway. All
-runs that fail are kept, those that pass are not.
+runs that fail are kept, those that pass are not. The last that failed gets a page: it is what the result is like.
 """
 
 import shlex
@@ -25,11 +25,14 @@ from assay.harness.search.explore import seeded
 from assay.harness.search.shrink import OutOfTime, Rate, minimise
 from assay.harness.stored.replay import SCHEDULE, forbidden_found, latest
 from assay.nemesis.schedule import Record, ScheduleError, decode
+from assay.reports.page import render
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """``minimal``: nothing more could be left out, and the result failed again. ``command`` does it again."""
+    """``minimal``: nothing more could be left out, and the result failed again. ``command`` does it again;
+    ``report`` is the page of the last run that failed.
+    """
 
     example: Example
     before: Example
@@ -40,6 +43,7 @@ class Shrunk:
     minimal: bool
     schedule: Path
     command: str
+    report: Path
 
     def text(self) -> str:
         steps, before = len(self.example.schedule.steps), len(self.before.schedule.steps)
@@ -51,6 +55,7 @@ class Shrunk:
                 f"it failed {self.first} as it was, and fails {self.last} now",
                 f"schedule: {self.schedule}",
                 f"replay: {self.command}",
+                f"report: {self.report}",
             ]
         )
 
@@ -81,7 +86,9 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
     schedule = root / "found" / f"{first.name}-{'+'.join(sorted(wanted))}.json"
     schedule.parent.mkdir(parents=True, exist_ok=True)
     command = repeat_command(runner.test, small.settings(settings, schedule))
-    return Shrunk(small, example, wanted, rate, last, runner.runs, finished and last.failed > 0, schedule, command)
+    assert runner.failing is not None, "it failed as it was"
+    minimal, report = finished and last.failed > 0, render(runner.failing)
+    return Shrunk(small, example, wanted, rate, last, runner.runs, minimal, schedule, command, report)
 
 
 def _stored(run: Path) -> tuple[Settings, Example]:
@@ -109,6 +116,8 @@ class _Runner:
     note: Callable[[str], None]
     budget: float | None
     runs: int = 0
+    failing: Path | None = None
+    """The last run that failed."""
     _began: float = field(default_factory=time.monotonic)
 
     def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> Rate:
@@ -136,7 +145,7 @@ class _Runner:
         argv = shlex.split(repeat_command(self.test, example.settings(self.base, schedule)))[1:]
         before = latest(self.root)
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *argv, f"--store={self.root}"],
+            [sys.executable, "-m", "pytest", "-q", *argv, f"--store={self.root}", "--reports=never"],
             check=False, capture_output=True, text=True,
         )  # fmt: skip
         run = latest(self.root)
@@ -145,6 +154,8 @@ class _Runner:
                 f"pytest ended with {done.returncode} and left no run: {(done.stderr or done.stdout)[-2000:].strip()}"
             )
         failed = bool(forbidden_found(run) & self.wanted)
-        if not failed:
+        if failed:
+            self.failing = run
+        else:
             shutil.rmtree(run)
         return failed

@@ -76,6 +76,9 @@ def test_a_failing_run_is_made_small(toy_project: pytest.Pytester, capfd: pytest
     found = list(Path("runs/found").glob("*.json"))
     kept = [decode(path.read_bytes()) for path in found]
     assert [one.steps for one in kept if isinstance(one, Schedule)] == [()]
+    _, last = sorted(Path("runs").glob("*/2*/report.html"), key=lambda page: page.parent.name)
+    assert f"report: {last.absolute()}" in told
+    assert len(list(Path("runs").glob("*/2*/verdict.json"))) > 2
 
 
 def test_a_run_that_found_nothing_is_not_made_small(
