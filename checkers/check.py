@@ -117,6 +117,10 @@ class Check:
     """That it had no data is no reason for doubt: a workload need not do what it is about."""
     explained_by: tuple[str, ...] = ()
     """Anomalies that are the better name of the same cause, the best first, where a finding is about the same."""
+    seen_again: bool = False
+    """It is found once for each replica, or each later epoch: findings are one cause where the first thing that they
+    are about is the same.
+    """
     needs_end: bool = False
     """Proves nothing about a run that was interrupted, since it is about a deadline."""
 
@@ -184,6 +188,16 @@ def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
 def offset_of(key: str, offset: int | None) -> str:
     """What a finding is about: whatever is at one offset."""
     return f"offset {offset} of {key}"
+
+
+def offsets_of(key: str, first: int, last: int) -> tuple[str, ...]:
+    """What a finding is about: all of these offsets. Where they are several the first entry names them exactly, and of
+    those one by one a long list is cut.
+    """
+    if first == last:
+        return (offset_of(key, first),)
+    each = (offset_of(key, offset) for offset in range(first, min(last + 1, first + MOST_OPERATIONS)))
+    return (f"offsets {first} to {last} of {key}", *each)
 
 
 def value_of(key: str, value: int | None) -> str:

@@ -202,6 +202,7 @@ class _Judging:
                 sorted(self.findings, key=lambda finding: not contract.forbids(finding.anomaly)),
                 {check.anomaly: check.explained_by for family in self.families for check in family.checks},
                 contract.forbids,
+                {check.anomaly for family in self.families for check in family.checks if check.seen_again},
             ),
             examined=tuple(self.examined),
             unknown=unknown,

@@ -20,7 +20,7 @@ have taken so many.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, offset_of, offsets_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.damage import DAMAGE
 from assay.checkers.log.holes import HOLES
@@ -38,7 +38,9 @@ def _incomplete(row: Row, evidence: Evidence) -> Explanation:
         f"{row['node']} began to lead {row['key']} in epoch {row['epoch']} with a log that ends at offset "
         f"{row['position']}, although {known} in epoch {row['former']}."
     )
-    return Explanation(claim, (end,), 0, row["moment"])
+    mark = f"high watermark {row['before']} of {row['key']} in epoch {row['former']}"
+    about = (mark, *offsets_of(row["key"], row["position"], row["before"] - 1))
+    return Explanation(claim, (end,), 0, row["moment"], about=about)
 
 
 LEADER_COMPLETENESS: Final = Check(
@@ -160,6 +162,8 @@ LEADER_COMPLETENESS: Final = Check(
         """,
     examined="select count(*) as examined from epoch_levels where position is not null",
     explain=_incomplete,
+    explained_by=("inconsistent-offset", "lost-write", "vanished"),
+    seen_again=True,
 )
 
 
@@ -168,7 +172,8 @@ def _divergent(row: Row, _: Evidence) -> Explanation:
         f"epoch {row['epoch']} of {row['key']} begins at offset {row['low_start']} by the history of {row['low_node']} "
         f"and at offset {row['high_start']} by that of {row['high_node']}, after all replicas had rejoined."
     )
-    return Explanation(capital(claim), ())
+    first = min(row["low_start"], row["high_start"])
+    return Explanation(capital(claim), (), about=(offset_of(row["key"], first),))
 
 
 EPOCH_HISTORY_DIVERGENCE: Final = Check(
@@ -225,6 +230,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
     optional=True,  # where retention has taken the beginning of a log, no epoch's start may be left
     examined="select count(*) as examined from epoch_pairs",
     explain=_divergent,
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
 )
 
 COMPLETENESS: Final = Family(

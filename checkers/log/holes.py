@@ -7,7 +7,7 @@ A replica that does not say where it starts (a compacted log) is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, offsets_of
 from assay.checkers.engine import Row
 from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.sql import first_rows, order_by
@@ -21,7 +21,8 @@ def _hole(row: Row, _: Evidence) -> Explanation:
         f"{row['node']}, a member of the in-sync set, lacks {what} of {row['key']}, which {row['witness']} has, "
         f"between its log start {row['log_start']} and its high watermark {row['high_watermark']}."
     )
-    return Explanation(claim, ())
+    whole = row["missing"] == row["last"] - row["position"] + 1
+    return Explanation(claim, (), about=offsets_of(row["key"], row["position"], row["last"]) if whole else ())
 
 
 REPLICA_HOLE: Final = Check(
@@ -73,6 +74,8 @@ REPLICA_HOLE: Final = Check(
         """,
     examined="select count(*) as examined from hole_members",
     explain=_hole,
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
+    seen_again=True,
 )
 
 HOLES: Final = Family(

@@ -8,7 +8,7 @@ compacted ones, agree.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, offset_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -24,7 +24,7 @@ def _divergence(row: Row, _: Evidence) -> Explanation:
         f"offset {row['position']} of {row['key']} is {_record(row, 'low')} and {_record(row, 'high')}, below the high "
         "watermark of both, after all replicas had rejoined."
     )
-    return Explanation(capital(claim), ())
+    return Explanation(capital(claim), (), about=(offset_of(row["key"], row["position"]),))
 
 
 REPLICA_DIVERGENCE: Final = Check(
@@ -69,6 +69,7 @@ REPLICA_DIVERGENCE: Final = Check(
             select key, position from replicas_held group by key, position having count(*) > 1) as common
         """,
     explain=_divergence,
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
 )
 
 REPLICAS: Final = Family(

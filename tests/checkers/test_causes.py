@@ -11,8 +11,9 @@ from assay.checkers.verdict import Finding, Judgement
 from assay.reports.evidence import EvidenceLines
 from assay.reports.failure_text import Ending, describe
 
+from helpers.epoch_histories import began, mark, replica
 from helpers.judging import judge
-from helpers.log_histories import Book, write
+from helpers.log_histories import Book, Row, write
 
 DECLARED = {check.anomaly: check.explained_by for family in FAMILIES for check in family.checks}
 
@@ -28,8 +29,8 @@ def reused(*, other: int = 0) -> Book:
     return book
 
 
-def judged(folder: Path, book: Book, contract: Contract | None = None) -> Judgement:
-    return judge(write(folder, book.rows), contract or Contract())
+def judged(folder: Path, book: Book, contract: Contract | None = None, **others: list[Row]) -> Judgement:
+    return judge(write(folder, book.rows, **others), contract or Contract())
 
 
 def heads(judgement: Judgement) -> dict[str, str | None]:
@@ -123,3 +124,107 @@ def test_a_poll_that_began_too_low_is_one_finding(tmp_path: Path) -> None:
         if one.same_cause_as is not None
     }
     assert under == {"nonmonotonic-poll": "position-jump"}
+
+
+KEY = "orders-0"
+
+
+def held(**lacking: set[int]) -> list[Row]:
+    """Replicas of a log of four records, each without these offsets."""
+    rows = [row for node in ("n1", "n2", "n3") for row in replica(node, {0: 0}, 0, 4, key=KEY)]
+    return [
+        row
+        for row in rows
+        if row.get("high_watermark") is not None or row["position"] not in lacking.get(row["node"], ())
+    ]
+
+
+def lost_at(offset: int) -> Book:
+    book = Book()
+    book.send([0, 1, 2, 3], 0, (100, 110))
+    book.poll(0, [(place, place) for place in range(4) if place != offset], 4, (300, 310))
+    return book
+
+
+def shown(judgement: Judgement, *anomalies: str) -> list[tuple[str, str | None]]:
+    """In order: an anomaly, and the one beneath which it is shown."""
+    return [
+        (one.anomaly, None if one.same_cause_as is None else judgement.findings[one.same_cause_as].anomaly)
+        for one in judgement.findings
+        if one.anomaly in anomalies
+    ]
+
+
+def test_a_record_that_several_replicas_lack_is_one_finding(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, lost_at(4), replicas=held(n1={1, 2}, n2={1, 2}))
+    assert shown(judgement, "replica-hole") == [("replica-hole", None), ("replica-hole", "replica-hole")]
+    assert judgement.anomalies["replica-hole"] == 2, "they count as before"
+    text = describe(judgement, EvidenceLines(), Ending())
+    assert text.count("FAIL replica-hole") == 1
+    assert "also seen as replica-hole: n2" in text
+
+
+def test_what_one_replica_lacks_and_what_another_does_are_two(tmp_path: Path) -> None:
+    for name, second in (("apart", {3}), ("overlapping", {2, 3}), ("larger", {0, 1, 2})):
+        judgement = judged(tmp_path / name, lost_at(4), replicas=held(n1={1, 2}, n2=second))
+        assert shown(judgement, "replica-hole") == [("replica-hole", None)] * 2, name
+
+
+def test_holes_at_a_lost_record_are_beneath_it_and_those_elsewhere_are_not(tmp_path: Path) -> None:
+    same = judged(tmp_path / "same", lost_at(1), replicas=held(n1={1}, n2={1, 2}))
+    assert shown(same, "lost-write") == [("lost-write", None)]
+    assert shown(same, "replica-hole") == [("replica-hole", "lost-write")] * 2
+    other = judged(tmp_path / "other", lost_at(3), replicas=held(n1={1}, n2={1, 2}))
+    assert shown(other, "replica-hole") == [("replica-hole", None)] * 2
+    torn = judged(tmp_path / "torn", lost_at(1), replicas=held(n1={1, 3}))
+    assert shown(torn, "replica-hole") == [("replica-hole", None)], "what lies in between is there: two causes, perhaps"
+
+
+def replaced(node: str, offset: int) -> list[Row]:
+    """As ``held``, with another record on this node."""
+    return [
+        row | {"value": 77, "crc": 7} if (row["node"], row["position"]) == (node, offset) else row for row in held()
+    ]
+
+
+def test_replicas_that_differ_at_a_lost_record_are_beneath_it(tmp_path: Path) -> None:
+    same = judged(tmp_path / "same", lost_at(2), replicas=replaced("n2", 2))
+    assert shown(same, "replica-divergence") == [("replica-divergence", "lost-write")]
+    other = judged(tmp_path / "other", lost_at(2), replicas=replaced("n2", 1))
+    assert shown(other, "replica-divergence") == [("replica-divergence", None)]
+
+
+def led(*begins: Row) -> list[Row]:
+    """Offset 3 was announced as committed, and then others led, who have less."""
+    return [row | {"key": KEY} for row in (began(1, 3, 0, 0), mark(2, 3, 4), *begins)]
+
+
+def test_a_leader_that_lacks_a_record_is_seen_again_in_later_epochs_on_disks_and_by_clients(tmp_path: Path) -> None:
+    twice = led(began(3, 4, 2, 2, node="n2"), began(4, 5, 3, 2, node="n3"))
+    judgement = judged(tmp_path / "led", lost_at(4), events=twice, replicas=replaced("n2", 3))
+    one = "leader-completeness"
+    assert shown(judgement, one) == [(one, None), (one, one)]
+    assert shown(judgement, "replica-divergence") == [("replica-divergence", one)]
+    by_clients = judged(tmp_path / "clients", lost_at(3), events=twice, replicas=replaced("n2", 3))
+    assert {head for _, head in shown(by_clients, one, "replica-divergence")} == {"lost-write"}
+    elsewhere = judged(tmp_path / "elsewhere", lost_at(1), events=twice, replicas=replaced("n2", 1))
+    assert shown(elsewhere, one) == [(one, None), (one, one)]
+    assert shown(elsewhere, "replica-divergence") == [("replica-divergence", "lost-write")]
+
+
+def test_what_was_committed_again_and_lost_again_is_two(tmp_path: Path) -> None:
+    again = led(began(3, 4, 2, 2, node="n2"), mark(4, 4, 4), began(5, 5, 3, 2, node="n3"))
+    one = "leader-completeness"
+    assert shown(judged(tmp_path, lost_at(4), events=again), one) == [(one, None)] * 2
+
+
+def test_epochs_that_begin_at_different_offsets_are_beneath_the_record_that_differs_there(tmp_path: Path) -> None:
+    def disks(differing: int) -> list[Row]:
+        rows = [*replica("n1", {0: 0, 1: 2}, 0, 4, key=KEY), *replica("n2", {0: 0, 1: 3}, 0, 4, key=KEY)]
+        return [row | {"crc": 7} if (row["node"], row["position"]) == ("n2", differing) else row for row in rows]
+
+    name = "epoch-history-divergence"
+    same = judged(tmp_path / "same", lost_at(4), replicas=disks(2))
+    assert shown(same, name) == [(name, "replica-divergence")]
+    other = judged(tmp_path / "other", lost_at(4), replicas=disks(1))
+    assert shown(other, name) == [(name, None)]
