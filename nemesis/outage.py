@@ -4,7 +4,7 @@ Who is left alone, and dies last, is the only one that is sure to have everythin
 and may be stopped once more before the others are there. What each notes of its end, and what is noted of it elsewhere,
 decides who may go on: the rules of the last replica standing (KIP-966) are about nothing else.
 
-``outage``             each is killed, or ended as an operator does it, at random
+``outage``             some are ended as an operator does it, the others killed
 ``outage-power-loss``  the one that the parameter ``last`` names goes last, as a rule, and loses its power
 
 Proof: that of the kill, for each.
@@ -27,12 +27,12 @@ from assay.nemesis.restart import serves
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target
 
-PAUSES = (0.05, 0.3, 0.8)
+PAUSES = (0.05, 0.4, 0.9)
 """Seconds between two that go, or come back."""
-SUDDEN = 0.5
-"""How often they are all killed, before any other can notice, which it does when a session has expired."""
-KILLED = 0.4
-"""How often one of those before the last is killed otherwise."""
+CLEANLY = (0, 1, 1, 2)
+"""How many of the first are ended as an operator does it, so that the others go on without them for a while; the rest
+is killed. When that is all of them, they go within an instant.
+"""
 SHUFFLED = 0.4
 """How often they do not come back in the order in which they went, the last one first."""
 AGAIN = 0.6
@@ -53,20 +53,20 @@ class Outage(Kill):
 
     async def inject(self, injection: Injection) -> None:
         rng, order = random.Random(injection.seed), self._order(injection)
-        sudden = rng.random() < SUDDEN
+        cleanly = order[: min(rng.choice(CLEANLY), len(order) - 1)]
 
         async def take(node: Node) -> None:
             seen = injection.evidence.setdefault(node.name, {})
             seen["before"] = await status(node)
-            if node is order[-1]:
-                await self.end(injection, node)
-            elif sudden or rng.random() < KILLED:
-                await node.kill()
-            else:
+            if node in cleanly:
                 await node.terminate()
+            elif node is order[-1]:
+                await self.end(injection, node)
+            else:
+                await node.kill()
             seen["killed"] = await status(node)
             if node is not order[-1]:
-                await asyncio.sleep(PAUSES[0] if sudden else rng.choice(PAUSES))
+                await asyncio.sleep(rng.choice(PAUSES) if cleanly else PAUSES[0])
 
         await on_each(order, take)
 
