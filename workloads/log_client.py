@@ -28,7 +28,7 @@ from assay.workloads.log_messages import ALL, PLAIN, Packing, Record, acks, crea
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
 from assay.workloads.send_habits import SEND_SECONDS
-from assay.workloads.sweeps import LARGEST, LIST, SWEEP, Sweeps
+from assay.workloads.sweeps import LARGEST, LIST, SWEEP, WAIT, Sweeps
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
 from assay.workloads.wide_requests import WIDE, WideRequests
 
@@ -97,6 +97,8 @@ class LogClient:
                     return await self._wide.invoke(operation.key, operation.argument)
                 case "sweep":
                     return await self._sweeps.invoke(operation.argument)
+                case "wait":
+                    return await self._sweeps.waited(operation.key, operation.argument["wait"])
                 case "list":
                     return await self._sweeps.listed(operation.key, operation.argument["count"])
                 case "poll":
@@ -110,7 +112,7 @@ class LogClient:
                     return await self._look_up(operation.key, operation.argument["age"])
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
-        known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, END, LIST, LOOK_UP))
+        known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, WAIT, END, LIST, LOOK_UP))
         raise ValueError(f"a log knows {known}, not {operation.f!r}")
 
     def _producer(self, packed: Packing, acks: int) -> Producer:
@@ -224,5 +226,5 @@ def _refused(error: ErrorCode, position: int) -> Completion:
     return Completion(Outcome.FAIL, result, error=f"{error_name(error)}: at offset {position}")
 
 
-_OTHERS: Final = {BURST: burst_client.effects, WIDE: wide_requests.effects, SWEEP: sweeps.effects}
+_OTHERS: Final = {BURST: burst_client.effects, WIDE: wide_requests.effects, SWEEP: sweeps.effects, WAIT: sweeps.effects}
 """What reads the operations that the log's own module does not know."""

@@ -7,18 +7,31 @@ once in a run.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from assay.harness.core.generator import Context, Generator, mix, unfold
+from assay.harness.core.generator import Context, Generator, mix, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.workloads.burst_client import BURST
 from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
-from assay.workloads.sweeps import LIST, SWEEP
+from assay.workloads.sweeps import LIST, SWEEP, WAIT, WAIT_MS
 from assay.workloads.wide_requests import WIDE
 
 RANGE: Final = 100_000_000
 """Values of each generator; some are create times in milliseconds, all of them of January 1970."""
-STAMPED, PACKED, KEYED, TOMBSTONES, PASSING, FOREIGN, CROWDED, GROWN, HASTY, HABITUAL, WIDELY, REWOUND, TOGETHER = (
-    RANGE * number for number in range(1, 14)
-)
+(
+    STAMPED,
+    PACKED,
+    KEYED,
+    TOMBSTONES,
+    PASSING,
+    FOREIGN,
+    CROWDED,
+    GROWN,
+    HASTY,
+    HABITUAL,
+    WIDELY,
+    REWOUND,
+    TOGETHER,
+    AWAITED,
+) = (RANGE * number for number in range(1, 15))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -38,6 +51,8 @@ JAVA_HASHES: Final = {
     "1234567": 1542273222, "customer": 1227902208, "customers": 1783848922,
 }  # fmt: skip
 """What Java's producer makes of these keys: the rest by the number of partitions is where a message goes."""
+AWAITED_SECONDS: Final = 0.1
+"""Between two sends, on average: a partition has one within a wait, as often as not early in it."""
 WIDEST: Final = 6
 """Partitions in one request."""
 FORMATS: Final = (0, 1, 1)
@@ -175,6 +190,14 @@ def sweeps(keys: Sequence[str]) -> Generator:
         return Operation(SWEEP, chosen[0], argument), None
 
     return unfold(step, None)
+
+
+def waits(keys: Sequence[str]) -> Generator:
+    """Fetches that wait at the ends of partitions, and sends that end their waiting, for ever."""
+    wait = unfold(
+        lambda state, context: (Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}), state), None
+    )
+    return mix(wait, stagger(AWAITED_SECONDS, sends(keys, AWAITED, lambda context: {})), weights=(1, 1))
 
 
 def ledger(keys: Sequence[str]) -> Generator:

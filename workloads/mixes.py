@@ -8,7 +8,7 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.cluster.system import System
-from assay.harness.core.generator import Source, phases, stagger
+from assay.harness.core.generator import Source, phases, stagger, time_limit
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
@@ -40,6 +40,7 @@ DRAIN_SECONDS: Final = 30.0
 LATELY: Final = 300
 """Thousandths of a log, from its end."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
+WAITING_SECONDS: Final = 4.0
 EAGER: Final = 30
 """Weight of what keeps to a pace of its own."""
 
@@ -207,6 +208,7 @@ HABITUAL: Final = WorkloadMix(
     "habits",
     "producers of other settings and what they say of each message, requests about many partitions, old versions",
     adds=_habits,
+    closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.waits(system.keys())),
 )
 
 

@@ -6,10 +6,14 @@ behind where the reader stood: in the middle of a compressed set as often as not
 reader's own; it has nothing to do with the polls of its client. ``refusals``: places of which it was said that they are
 not in the log.
 
+``wait``: a fetch at the log's end that waits for a record; the argument is ``{"wait": milliseconds}``, and the result
+that of a poll, with ``slept``, how many milliseconds it was until the answer.
+
 ``list``: where segments begin and where the log ends, as the oldest version of the request has it. The argument is
 ``{"count"}``; the result is that of an ``end``.
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,6 +27,11 @@ from assay.workloads.log_operations import observed, refused
 
 SWEEP: Final = "sweep"
 LIST: Final = "list"
+WAIT: Final = "wait"
+WAIT_MS: Final = 1500
+"""Within the shortest time of an operation (2 s)."""
+PATIENT_SECONDS: Final = 3.2
+"""A consumer has its broker wait for no more than half of the time that it has itself."""
 NEWEST: Final = 3
 """Version of the request to read."""
 SWEEP_SECONDS: Final = 1.6
@@ -41,10 +50,12 @@ class Sweeps:
         self._places: dict[str, tuple[int, int]] = {}
         """Position and assignment."""
         self._starts: dict[str, int] = {}
+        self._patient: SimpleConsumer | None = None
 
     async def close(self) -> None:
-        for consumer in self._consumers.values():
-            await consumer.close()
+        for consumer in (*self._consumers.values(), self._patient):
+            if consumer is not None:
+                await consumer.close()
 
     async def invoke(self, argument: Mapping[str, Any]) -> Completion:
         """Raises ``ReadFailed``."""
@@ -78,6 +89,22 @@ class Sweeps:
         found = await self._consumer(NEWEST).offsets_before(*split(key), LATEST, count)
         return Completion(Outcome.OK, {"offset": found[0]}) if found else Completion(Outcome.FAIL, error="empty")
 
+    async def waited(self, key: str, milliseconds: int) -> Completion:
+        """Raises ``ReadFailed``."""
+        loop = asyncio.get_running_loop()
+        if self._patient is None:
+            self._patient = SimpleConsumer(
+                self._bootstrap, runtime=self._runtime, timeout=PATIENT_SECONDS, check_crcs=False
+            )
+        consumer = self._patient
+        begin = await consumer.offsets(*split(key), LATEST)
+        asked = loop.time()
+        fetched = await consumer.fetch(*split(key), begin, max_wait=milliseconds / 1000)
+        if fetched.error is not ErrorCode.NONE:
+            return Completion(Outcome.FAIL, error=error_name(fetched.error))
+        slept = round(1000 * (loop.time() - asked))
+        return Completion(Outcome.OK, _seen(begin, next(self._numbers), fetched, sought=True) | {"slept": slept})
+
     def _consumer(self, version: int) -> SimpleConsumer:
         if version not in self._consumers:
             self._consumers[version] = SimpleConsumer(
@@ -93,21 +120,38 @@ class Sweeps:
         self._places[key] = max(self._starts[key], position - back), next(self._numbers)
 
     def _read(self, key: str, begin: int, assignment: int, fetched: Fetched, sought: bool) -> dict[str, Any]:
-        end = min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin
-        self._places[key] = end, assignment
-        return {
-            "key": key,
-            "begin": begin,
-            "records": [seen(message) for message in fetched.messages],
-            "end": end,
-            "assignment": assignment,
-            "node": node_name(fetched.node),
-            "sought": sought,
-        }
+        read = _seen(begin, assignment, fetched, sought=sought)
+        self._places[key] = read["end"], assignment
+        return read | {"key": key}
+
+
+def _seen(begin: int, assignment: int, fetched: Fetched, *, sought: bool) -> dict[str, Any]:
+    return {
+        "begin": begin,
+        "records": [seen(message) for message in fetched.messages],
+        "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
+        "assignment": assignment,
+        "node": node_name(fetched.node),
+        "sought": sought,
+    }
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
     """Those of a poll, for each partition that was read."""
-    result = completed.completion.result or {}
+    result, key = completed.completion.result or {}, completed.operation.key
+    if completed.operation.f == WAIT:
+        assert key is not None
+        return [*observed(key, result), _waited(completed, result)] if result else []
     rows = [row for read in result.get("reads", ()) for row in observed(read["key"], read)]
     return rows + [refused(key, position) for key, position in result.get("refusals", ())]
+
+
+def _waited(completed: Completed, result: Mapping[str, Any]) -> Effect:
+    return Effect(
+        "waited",
+        str(completed.operation.key),
+        position=result["begin"],
+        value=result["slept"],
+        expected=completed.operation.argument["wait"],
+        name="records" if result["records"] else "nothing",
+    )

@@ -24,6 +24,7 @@ The family ``statements`` holds what clients said of a log against each other. I
 - ``look-up``: ``timestamp`` the time asked for, ``position`` the answer (null: there is none), with the meaning that
   it has in version 1 of ListOffsets.
 - ``out-of-range``: a fetch at ``position`` was answered that it is not in the log.
+- ``waited``: how long a fetch at the log's end waited; see ``waits``.
 - ``setting``: ``key`` the topic, ``name`` retention.ms or retention.bytes, ``value`` (-1: no limit; null: the default).
 - ``topic-create``: ``key`` the topic, with its incarnation.
 
@@ -50,6 +51,7 @@ from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_R
 from assay.checkers.log.stuck import STUCK_READER
 from assay.checkers.log.times import TIME_LOOK_UP
 from assay.checkers.log.views import LOG_VIEWS
+from assay.checkers.log.waits import UNTIMELY_ANSWER
 
 LOG: Final = Family(
     name="log",
@@ -89,6 +91,7 @@ STATEMENTS: Final = Family(
         RESURRECTED,
         STUCK_READER,
         FALSE_OUT_OF_RANGE,
+        UNTIMELY_ANSWER,
     ),
     applies=LOG.applies,
 )

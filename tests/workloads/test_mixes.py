@@ -173,6 +173,9 @@ def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
         for one in json.loads(row["result"])["parts"]
     ]
     assert {None, "corrupt-message", "not-leader-for-partition", "invalid-required-acks"} <= set(parts)
+    waits = [row for row in rows if row["kind"] == "waited"]
+    assert {row["name"] for row in waits} >= {"records"}
+    assert len(waits) > 10
     sweeps = [json.loads(row["argument"]) for row in ops if row["f"] == "sweep" and row["outcome"] == "ok"]
     assert {one["version"] for one in sweeps} == {0, 1, 2, 3}
 

@@ -9,7 +9,7 @@ from typing import Final
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "log": (
         "append", "observe-begin", "observe", "observe-end", "seek", "reset", "end", "start", "look-up", "drained",
-        "reported", "unreported", "out-of-range",
+        "reported", "unreported", "out-of-range", "waited",
     ),
     "admin": (
         "topic-create", "topic-delete", "partitions-add", "setting", "move", "topic-seen", "setting-seen",

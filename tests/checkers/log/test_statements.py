@@ -726,6 +726,63 @@ def sent_away_where_a_loss_of_power_may_cut(book: Pages) -> None:
     book.add("out-of-range", (20, 30), 4)
 
 
+# -- untimely-answer ---------------------------------------------------------------------------------------------------
+
+
+def waited(book: Pages, when: tuple[int, int], slept: int, what: str, position: int = 4) -> None:
+    book.add("waited", when, position, value=slept, expected=1500, name=what)
+
+
+@case("untimely-answer")
+def answered_with_nothing_at_once(book: Pages) -> None:
+    book.add("start", (0, 1), 0)
+    waited(book, (10, 60), 40, "nothing")
+
+
+@case("untimely-answer")
+def answered_long_after_what_it_waited_for(book: Pages) -> None:
+    book.send([1], 4, (100, 150))
+    waited(book, (10, 1530), 1510, "records")
+
+
+@case()
+def answered_with_nothing_when_the_time_was_over(book: Pages) -> None:
+    book.send([1], 3, (100, 150))
+    waited(book, (10, 1530), 1510, "nothing")
+
+
+@case()
+def answered_as_soon_as_there_was_something(book: Pages) -> None:
+    book.send([1], 4, (900, 950))
+    waited(book, (10, 960), 940, "records")
+
+
+@case()
+def acknowledged_when_the_time_was_nearly_over(book: Pages) -> None:
+    book.send([1], 4, (900, 950))
+    waited(book, (10, 1530), 1510, "records")
+
+
+@case()
+def asked_late_for_what_was_there_already(book: Pages) -> None:
+    book.send([1], 4, (100, 150))
+    waited(book, (200, 1300), 30, "records")
+
+
+@case()
+def answered_late_while_a_fault_was_in_force(book: Pages) -> None:
+    book.fault(1000, 2000)
+    book.send([1], 4, (100, 150))
+    waited(book, (10, 1530), 1510, "records")
+
+
+@case()
+def answered_early_right_after_a_fault(book: Pages) -> None:
+    book.fault(100, 200)
+    book.add("start", (0, 1), 0)
+    waited(book, (600, 660), 40, "nothing")
+
+
 # -- stuck-reader ------------------------------------------------------------------------------------------------------
 
 
@@ -822,7 +879,9 @@ def _apart(book: Pages, number: int) -> list[Row]:
             "op": row["op"] + far,
             "process": row["process"] + far,
             "request": None if row["request"] is None else row["request"] + far,
-            "value": row["value"] if row["value"] is None or row["kind"] == "setting" else row["value"] + far,
+            "value": row["value"]
+            if row["value"] is None or row["kind"] in ("setting", "waited")
+            else row["value"] + far,
         }
         for row in book.rows
     ]

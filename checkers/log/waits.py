@@ -1,0 +1,81 @@
+"""Fetches that wait for new records: answered when there is one, and not before, unless their time is over.
+
+``waited``: a fetch at ``position``, the end of the log, that might wait ``expected`` milliseconds for a single record,
+was answered after ``value``; ``name`` says with what: ``records`` or ``nothing``. The client's own clock measured it.
+
+*Late* is an answer that came more than ``SLACK`` after a record at the position or above was acknowledged, and after
+the fetch began. *Early* is one with nothing when not even half of the time was over. Neither is claimed where a fault
+was in force within ``SLACK`` before the operation or during it.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, offset_of
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by
+
+SLACK_MS: Final = 700
+_SLACK: Final = SLACK_MS * 1_000_000
+
+
+def _untimely(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"{evidence.who(row['poll_op'])} asked for offset {row['position']} of {row['key']}, with "
+        f"{row['allowed']} ms to wait for a record, and was answered at {evidence.returned(row['poll_op'])}, after "
+        f"{row['slept']} ms, "
+    )
+    if row["there"] is None:
+        claim += "with nothing: too early."
+    else:
+        claim += (
+            f"although offset {row['there']} had been acknowledged to {evidence.who(row['ack_op'])} at "
+            f"{evidence.returned(row['ack_op'])}: too late."
+        )
+    about = () if row["there"] is None else (offset_of(row["key"], row["there"]),)
+    return Explanation(capital(claim), (row["poll_op"], row["ack_op"]), about=about)
+
+
+UNTIMELY_ANSWER: Final = Check(
+    anomaly="untimely-answer",
+    meaning="a fetch that may wait was answered too early with nothing, or too late with something to read",
+    views=(
+        View(
+            "log_waited",
+            f"""
+            select e.op as op, e.key as key, e.position as position, e.value as slept, e.expected as allowed,
+                e.name as name, e.ret as ret
+            from log_effects e left join log_disturbances f
+                on f.since < e.ret and (f.until > e.call or e.call - f.until < {_SLACK})
+            where e.kind = 'waited' and e.outcome = 'ok' and e.ret is not null and e.position is not null
+                and f.since is null
+            """,
+            keep=True,
+        ),
+        View(
+            "found_untimely_answer",
+            f"""
+            select w.op as op, w.key as key, w.position as position, w.slept as slept, w.allowed as allowed,
+                min(p.position) as there
+            from log_waited w join log_placed p on w.key = p.key and p.position >= w.position
+            where p.acks > 0 and w.slept > {SLACK_MS} and w.ret - p.acked > {_SLACK}
+            group by w.op, w.key, w.position, w.slept, w.allowed
+            union all
+            select op, key, position, slept, allowed, cast(null as bigint)
+            from log_waited where name = 'nothing' and slept + slept < allowed
+            """,
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.op as poll_op, f.position as position, f.slept as slept, f.allowed as allowed,
+            f.there as there, min(p.ack_op) as ack_op
+        from {first_rows("found_untimely_answer", "key, op")} f
+            left join log_placed p on f.key = p.key and f.there = p.position and p.acks > 0
+        group by f.key, f.op, f.position, f.slept, f.allowed, f.there
+        {order_by("f.key, f.op")}
+        """,
+    examined="select count(*) as examined from log_waited",
+    explain=_untimely,
+    optional=True,
+)
+"""After ``STUCK_READER``, whose view of faults it reads."""
