@@ -7,18 +7,19 @@ it can give. Sends and log ends are those of ``assay.workloads.log_client``.
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.config import ConsumerConfig
+from assay.system_under_test.client.config import ConsumerConfig, DraftConfig
+from assay.system_under_test.client.draft_consumer import DraftConsumer
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener
-from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
+from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
@@ -34,6 +35,12 @@ REBALANCE_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
 """Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
 operation's time (5 s) unless all three go wrong."""
+DRAFT: Final = "draft"
+"""Among the client's options: members of the draft's design, which the coordinator assigns to."""
+ASSIGNOR: Final = "assignor"
+"""How partitions are shared; ``range`` if it is not there."""
+DRAFT_SECONDS: Final = 1.2
+"""A session of theirs: a join waits for those that are gone, and is answered within a call."""
 DREAMY_SECONDS: Final = 0.5
 """One that wakes works on for so long before its first heartbeat shows that it was taken for dead."""
 POLL_SECONDS: Final = 0.1
@@ -56,6 +63,14 @@ class Hold:
     chain: int
 
 
+class NumberedDraft(DraftConsumer):
+    """Commits when it is asked to: what it commits by itself, before it joins again, bears no number."""
+
+    async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
+        if metadata:
+            await super().commit(metadata, offsets=offsets)
+
+
 class Member:
     """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
 
@@ -66,13 +81,28 @@ class Member:
         """Where reading goes on in partitions whose place was gone, until it is reported."""
         self._notes: list[dict[str, Any]] = []
         self._parting = "lost"
-        self._consumer = GroupConsumer(
+        self._consumer = self._made(endpoint, group, runtime)
+
+    def _made(self, endpoint: Endpoint, group: str, runtime: Any) -> GroupConsumer:
+        listener = GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__)
+        strategy = endpoint.options.get(ASSIGNOR, "range")
+        if DRAFT in endpoint.options:
+            config = DraftConfig(
+                strategy=strategy, session_timeout=DRAFT_SECONDS, join_timeout=CALL_SECONDS, timeout=CALL_SECONDS
+            )
+            return NumberedDraft(endpoint.all, group, [TOPIC], config, runtime=runtime, listener=listener)
+        return GroupConsumer(
             endpoint.all,
             group,
             [TOPIC],
-            ConsumerConfig(session_timeout=SESSION_SECONDS, rebalance_timeout=REBALANCE_SECONDS, timeout=CALL_SECONDS),
+            ConsumerConfig(
+                assignors=(strategy,),
+                session_timeout=SESSION_SECONDS,
+                rebalance_timeout=REBALANCE_SECONDS,
+                timeout=CALL_SECONDS,
+            ),
             runtime=runtime,
-            listener=GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__),
+            listener=listener,
             traits=client_traits(endpoint.defects),
         )
 

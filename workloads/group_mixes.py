@@ -7,6 +7,7 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.checkers.groups import expiry
+from assay.checkers.groups.generations import GENERATION_REUSE
 from assay.cluster.system import System
 from assay.harness.core.generator import Context, Generator, stagger, unfold
 from assay.harness.core.operation import Operation
@@ -15,6 +16,7 @@ from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.deployment import Broker
 from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
+from assay.workloads.group_client import ASSIGNOR, DRAFT
 from assay.workloads.group_operations import COMMIT, DIE, REWIND, WORKERS, commit, poll
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
@@ -146,5 +148,25 @@ EXPIRY: Final = WorkloadMix(
     client={RETENTION: (TOOLS_RETENTION,)},
 )
 
-GROUP_MIXES: Final = (NEIGHBOURS, REWINDS)
+
+def _drafted(contract: Contract, system: System) -> Contract:
+    """Generations of the draft are in ZooKeeper, not in the offsets topic, and their numbers go on for ever."""
+    forbidden = tuple(name for name in contract.forbidden or () if name != GENERATION_REUSE.anomaly)
+    return msgspec.structs.replace(contract, forbidden=forbidden)
+
+
+DRAFTED: Final = WorkloadMix(
+    "draft",
+    "members of the draft's design, whose coordinator assigns the partitions",
+    client={DRAFT: (True,)},
+    contract=_drafted,
+)
+
+SHARES: Final = WorkloadMix(
+    "shares",
+    "partitions that are shared out in turn, not in ranges",
+    client={ASSIGNOR: ("roundrobin",)},
+)
+
+GROUP_MIXES: Final = (NEIGHBOURS, REWINDS, DRAFTED, SHARES)
 OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, EXPIRY)

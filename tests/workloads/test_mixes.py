@@ -235,3 +235,26 @@ def test_partitions_that_come_in_the_middle_are_written_read_and_drained(tmp_pat
     assert drained == {f"orders-{number}" for number in range(6)}
     if test is test_group.test_group:
         assert "orders-4" in {row["key"] for row in rows if row["kind"] == "acquire" and row["group"] == "workers"}
+
+
+def test_offsets_that_are_kept_for_a_moment_go_and_those_of_members_stay(tmp_path: Path) -> None:
+    rows = table(play(tmp_path, "expiry", test_offsets.test_offsets, time_limit=9.0))
+    found = [row["value"] for row in rows if row["kind"] == "kept"]
+    assert None in found
+    assert len(set(found)) > 3
+    assert {row["owner"] is None for row in rows if row["kind"] == "keep" and row["outcome"] == "ok"} == {True, False}
+
+
+def test_a_coordinator_of_the_draft_assigns_and_generations_come_and_go(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "draft", test_group.test_group, time_limit=8.0)
+    events = {row["event"] for row in table(attempt, "events")}
+    assert "draft-generation" in events
+    assert "group-generation" not in events
+    rows = [row for row in table(attempt) if row["group"] == "workers"]
+    assert len({row["epoch"] for row in rows if row["kind"] == "acquire"}) > 2
+    assert [row for row in rows if row["kind"] == "commit" and row["outcome"] == "ok"]
+
+
+def test_partitions_shared_in_turn_have_one_owner_each(tmp_path: Path) -> None:
+    rows = table(play(tmp_path, "shares", test_group.test_group, time_limit=8.0))
+    assert {row["key"] for row in rows if row["kind"] == "acquire"} >= {f"orders-{number}" for number in range(4)}

@@ -232,7 +232,11 @@ def kept() -> list[list[Row]]:
     first = (LOGS + REGISTERS + SOME_GROUPS + 100) * 1000
     last = first + 90_000
     return [
-        [keep(last, 1, 1, (0, 1), key="kept/over"), look(last + 1, 1, (40, 41), key="kept/over", phase="drain")],
+        [keep(last + 6, 6, 9, (0, 1), key="kept/early"), look(last + 7, None, (2, 3), key="kept/early")],
+        [
+            keep(last, 1, 1, (0, 1), key="kept/over", group="over"),
+            look(last + 1, 1, (40, 41), key="kept/over", group="over", phase="drain"),
+        ],
         [
             part | {"op": last + 2 + part["op"], "process": 9_000, "key": "parted-0", "group": "parted"}
             for part in PARTED
