@@ -13,7 +13,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by
+from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, row_number
 
 FORGOTTEN: Final = View(
     "group_forgotten",
@@ -23,11 +23,13 @@ FORGOTTEN: Final = View(
 """A group without members and offsets is forgotten in the end, and its generations begin again: each number may be
 given once more for each time. No order is known between these events and what clients did, or other nodes."""
 
+_ANSWERED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end"
+
 STEPS: Final = View(
     "group_steps",
     f"""
     select e.group as key, e.epoch as place, 0 as commits, e.op as op, min(e.sub) as sub, min(e.call) as call,
-        min(e.ret) as ret
+        min(e.ret) as ret, cast(null as bigint) as seen_op
     from effects e
         left join group_forgotten g on e.group = g.key
     where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.epoch is not null and e.ret is not null
@@ -35,28 +37,36 @@ STEPS: Final = View(
     group by e.group, e.epoch, e.op
     union all
     select e.group, e.epoch, 1, e.op, min(e.sub), min(e.call),
-        min(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else f.ret end)
+        min(least({_ANSWERED}, coalesce(f.ret, {INFINITY}))), min(case when f.ret < {_ANSWERED} then f.op end)
     from effects e left join (
-        select key, value, min(ret) as ret from effects
-        where kind = 'fetched' and outcome = 'ok' and ret is not null group by key, value
-        ) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
+        select key, value, ret, op from (
+            select key, value, ret, op, {row_number(by="key, value", order="ret, op")} as turn from effects
+            where kind = 'fetched' and outcome = 'ok' and ret is not null) as fetches
+        where turn = 1) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
     where e.kind = 'commit' and e.group is not null and e.epoch >= 0 and g.key is null
         and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
     group by e.group, e.epoch, e.op
     """,
     keep=True,
 )
-"""What each operation says of its group's generations."""
+"""What each operation says of its group's generations. A commit has come about when it is answered, or when its number
+is fetched, in ``seen_op``, if that is earlier."""
 
 
 def _zombie(row: Row, evidence: Evidence) -> Explanation:
-    late, first = row["late_op"], row["first_op"]
+    late, first, seen = row["late_op"], row["first_op"], row["seen_op"]
+    had = f"had been in generation {row['first_place']} by {evidence.returned(first)}"
+    if seen is not None:
+        had = (
+            f"had committed to generation {row['first_place']}, which {evidence.who(seen)} had fetched by "
+            f"{evidence.returned(seen)}"
+        )
     claim = (
         f"{evidence.who(late)} committed to generation {row['late_place']} of {row['key']}, called at "
-        f"{evidence.called(late)}, although {evidence.who(first)} had been in generation {row['first_place']} by "
-        f"{evidence.returned(first)}."
+        f"{evidence.called(late)}, although {evidence.who(first)} {had}."
     )
-    return Explanation(claim, (first, late), moments=(row["onset"],))
+    operations = (first, late) if seen is None else (first, seen, late)
+    return Explanation(claim, operations, moments=(row["onset"],))
 
 
 _FEW: Final = first_rows("found_zombie_commit", "key, place")
@@ -82,20 +92,21 @@ ZOMBIE_COMMIT: Final = Check(
         ),
     ),
     evidence=f"""
-        select key, place as first_place, former_op as first_op, spot as late_place, op as late_op, onset
+        select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
+            op as late_op, onset
         from ({
         nearest_pairs(
             f'''
-            select f.key, f.place, 0 as side, a.ret as moment, a.op, a.place as spot
+            select f.key, f.place, 0 as side, a.ret as moment, a.op, a.place as spot, a.seen_op
             from {_FEW} f join group_steps a on a.key = f.key and a.place = f.place
             where a.ret is not null
             union all
-            select f.key, f.place, 1, b.call, b.op, b.place
+            select f.key, f.place, 1, b.call, b.op, b.place, cast(null as bigint)
             from {_FEW} f join group_steps b on b.key = f.key and b.place < f.place
             where b.call > f.first_ret and b.commits = 1
             ''',
             "key, place",
-            carry="spot",
+            carry="spot, seen_op",
             rising=True,
         )
     }) as pairs {order_by("key, place")}

@@ -50,8 +50,10 @@ def zombies(rows: list[Row]) -> set[tuple[str, int]]:
         if row["kind"] not in ("acquire", "commit") or row["epoch"] is None:
             continue
         ret = row["ret"]
-        if row["outcome"] == "info" and row["kind"] == "commit":
-            ret = fetched.get((row["key"], row["value"]))
+        if row["kind"] == "commit":
+            answered = [ret] if row["outcome"] == "ok" and ret is not None else []
+            ret = min([*answered, fetched.get((row["key"], row["value"]), INFINITY)])
+            ret = None if ret == INFINITY else ret
         if row["outcome"] != "fail" and ret is not None:
             steps.append((row["group"], row["epoch"], row["call"], ret, row["kind"]))
     return {
