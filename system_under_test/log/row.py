@@ -215,6 +215,9 @@ class SegmentRow:
                 await self.tombstones.allow_gaps(lambda: self.gap)
             self._durable_cuts = cuts
             self.flushed = max(self.flushed, self._flight)
+            if self.flushed > self.end:  # what comes next would count as durable before it is
+                problem = f"it is said to be durable below {self.flushed}"
+                self.note(CorruptLog(self.active.path, self.active.size, self.end, problem))
 
     def _dirty(self) -> list[Segment]:
         """Segments with something not durable, in order. Only the last ones can be: sealed ones do not change."""
