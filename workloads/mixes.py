@@ -64,6 +64,7 @@ BACKLOGS: Final = WorkloadMix(
         "segment.bytes": ("512", "2048"),
         "index.interval.bytes": ("128", "1024"),
         "max.message.bytes": (str(MOST_BYTES),),
+        "message.timestamp.type": ("CreateTime", "CreateTime", "LogAppendTime"),
     },
     client={FETCH_BYTES: (100, 700, 1 << 20)},
 )
