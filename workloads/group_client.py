@@ -18,7 +18,7 @@ from assay.system_under_test.client.config import ConsumerConfig, DraftConfig
 from assay.system_under_test.client.draft_consumer import DraftConsumer
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener
+from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener, Received
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
@@ -126,7 +126,7 @@ class Member:
                     "key": _key(partition),
                     "begin": begin,
                     "records": [
-                        [record.offset, number(record.value), record.timestamp, text(record.key)] for record in found
+                        [record.offset, number(record.value), _created(record), text(record.key)] for record in found
                     ],
                     "end": hold.position,
                     "assignment": hold.chain,
@@ -284,6 +284,10 @@ class GroupClient:
     def effects(completed: Completed) -> Sequence[Effect]:
         of_log = completed.operation.key is not None
         return LogClient.effects(completed) if of_log else group_operations.effects(completed)
+
+
+def _created(record: Received) -> int | None:
+    return None if record.is_append_time else record.timestamp
 
 
 def _key(partition: Partition) -> str:

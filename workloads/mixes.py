@@ -31,6 +31,7 @@ LEDGER: Final = FirstTopic(
         ("min.cleanable.dirty.ratio", "0.01"),
         ("segment.bytes", "250"),
         ("file.delete.delay.ms", "100"),
+        ("message.timestamp.type", "CreateTime"),  # a tombstone's number is its create time
     ),
 )
 CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))

@@ -20,7 +20,7 @@ from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import Outcome, ReadFailed
-from assay.system_under_test.client.fetched import TRANSIENT, Fetched
+from assay.system_under_test.client.fetched import TRANSIENT, Fetched, created
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
 from assay.system_under_test.client.positions import Positions
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
@@ -70,6 +70,8 @@ class Received:
     key: bytes | None
     value: bytes | None
     timestamp: int | None
+    is_append_time: bool = False
+    """Whose time it is: that of the append, not the producer's."""
 
 
 class GroupConsumer:
@@ -339,7 +341,9 @@ class GroupConsumer:
         if fetched.messages:
             self._positions.offsets[one] = fetched.messages[-1].offset + 1
             self._fetching.fetched(one, self._positions.offsets[one])
-        return [Received(*one, m.offset, m.key, m.value, m.timestamp) for m in fetched.messages]
+        return [
+            Received(*one, m.offset, m.key, m.value, m.timestamp, created(m) != m.timestamp) for m in fetched.messages
+        ]
 
 
 async def _call(callback: Callback, partitions: Sequence[Partition]) -> None:
