@@ -78,8 +78,8 @@ def test_storage(settings: Settings) -> Generator:
     system=SYSTEM.with_setting("flush.messages", str(FLUSH_MESSAGES)),
     client=StorageClient,
     contract=CONTRACT.tolerate_unflushed(FLUSH_MESSAGES),
-    # Of a compacted log it cannot be said where the loss of power cut it: what is not there may have been compacted. Nor
-    # of one whose last records were of unknown fate: whether they were there, only an end says that was reported.
+    # Of a compacted log it cannot be said where the loss of power cut it: what is not there may have been compacted.
+    # Nor of one whose last records are of unknown fate: only a reported end says whether they were there.
     mixes=tuple(one for one in LOG_MIXES if one not in (COMPACTION, TAILS)),
 )
 def test_unflushed(settings: Settings) -> Generator:
