@@ -3,13 +3,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check duplicates docker image packages venv layer browser zookeeper clients stop-docker lock clean
+.PHONY: help demo test check duplicates docker image packages venv compiled layer browser zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
 export PYTHON  # make PYTHON=... : another interpreter than scripts/python would take
 READY := .venv/.installed
 UNIQUE := .venv/.unique
+COMPILED := .venv/.compiled
 PARTS := harness cluster nemesis checkers reports workloads system_under_test
 
 help:  ## this list
@@ -23,7 +24,7 @@ demo:  ## a broker cluster under partitions, its history checked, and a report (
 	else echo "assay: there is no report"; fi; exit $$status
 
 test:  ## every test but those marked long; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
-	@$(MAKE) -j2 venv layer browser zookeeper clients
+	@$(MAKE) -j3 venv layer compiled browser zookeeper clients
 	@if $(BIN)/python -c 'import sys; from assay.cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
 	then $(BIN)/assay image build; fi
 	@# Tests in containers mostly wait, so they run next to the others, one at a time; what they print comes last.
@@ -84,6 +85,13 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -r requirements.lock; \
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .; \
 	touch $@; echo "assay: virtual environment: installed, $$((SECONDS - began)) s"
+
+# Of a new checkout, each of three pytest processes would compile all that the tests import, and the search for orders
+# of operations to machine code. Here one does, while packages are fetched. What fails here fails again in the tests.
+compiled: $(COMPILED)
+
+$(COMPILED): $(READY)
+	@$(BIN)/pytest tests -q -p no:cacheprovider -k "neighbours and fifo-queue" >/dev/null 2>&1 || true; touch $@
 
 # The lower part of the node image needs no virtual environment, so it is made at the same time.
 layer:

@@ -56,7 +56,7 @@ def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("defect", "test", "nodes", "rate", "first"),
     [
-        ("truncate-to-hw", "test_log", 5, 200.0, 4),
+        ("truncate-to-hw", "test_log", 5, 200.0, 5),
         pytest.param(*("divergent-tail", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
         pytest.param(*("no-crc-recovery", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
         ("index-trusted", "test_storage", 3, 100.0, 2),

@@ -10,7 +10,7 @@ import pytest
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
-from assay.checkers.log.family import LOG
+from assay.checkers.log.family import LOG, LOG_TABLES
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
@@ -26,7 +26,7 @@ def found(folder: Path, *books: Book, contract: Contract | None = None) -> list[
     with DuckDB() as engine:
         register_history(engine, write(folder / "history", [row for book in books for row in book.rows]))
         register_contract(engine, contract)
-        build(engine, LOG.views)
+        build(engine, (*LOG.views, *LOG_TABLES))
         reported = []
         for check in LOG.checks:
             build(engine, check.views)

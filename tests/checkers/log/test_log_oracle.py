@@ -12,7 +12,7 @@ import pytest
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
-from assay.checkers.log.family import LOG
+from assay.checkers.log.family import LOG, LOG_TABLES
 from assay.checkers.source import register_contract, register_history
 
 from helpers.log_histories import Row, SimulatedLog, broken, write
@@ -60,7 +60,7 @@ def by_sql(folder: Path, histories: list[list[Row]], contract: Contract) -> dict
     with DuckDB() as engine:
         register_history(engine, folder)
         register_contract(engine, contract)
-        build(engine, LOG.views)
+        build(engine, (*LOG.views, *LOG_TABLES))
         for check in LOG.checks:
             build(engine, check.views)
             columns = INSTANCE[check.anomaly]

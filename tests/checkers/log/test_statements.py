@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine
-from assay.checkers.log.family import LOG, STATEMENTS
+from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
@@ -68,8 +68,8 @@ Make = Callable[[Pages], None]
 def found(engine: Engine, folder: Path, rows: list[Row], faults: list[Row], contract: Contract) -> list[Finding]:
     register_history(engine, write(folder / "history", rows, faults=faults))
     register_contract(engine, contract)
-    build(engine, LOG.views)
-    build(engine, STATEMENTS.views)
+    build(engine, (*LOG.views, *LOG_TABLES))
+    build(engine, STATEMENT_TABLES)
     reported = []
     for check in (*LOG.checks, *STATEMENTS.checks):
         build(engine, check.views)
@@ -946,8 +946,8 @@ def test_every_anomaly_has_a_case_with_it_alone_and_others_without() -> None:
 def _everything(engine: Engine, folder: Path, contract: Contract) -> list[Finding]:
     register_history(engine, folder)
     register_contract(engine, contract)
-    build(engine, LOG.views)
-    build(engine, STATEMENTS.views)
+    build(engine, (*LOG.views, *LOG_TABLES))
+    build(engine, STATEMENT_TABLES)
     reported = []
     for check in STATEMENTS.checks:
         build(engine, check.views)

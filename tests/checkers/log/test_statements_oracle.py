@@ -12,7 +12,7 @@ import pytest
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB
-from assay.checkers.log.family import LOG, STATEMENTS
+from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
 from assay.checkers.source import register_contract, register_history
 
 from helpers.log_histories import Row, SimulatedLog, broken, write
@@ -53,8 +53,8 @@ def test_the_checks_answer_as_brute_force_does(tmp_path: Path, linearizable_ends
     with DuckDB() as engine:
         register_history(engine, tmp_path / "history")
         register_contract(engine, contract)
-        build(engine, LOG.views)
-        build(engine, STATEMENTS.views)
+        build(engine, (*LOG.views, *LOG_TABLES))
+        build(engine, STATEMENT_TABLES)
         for check in STATEMENTS.checks:
             if check.anomaly not in INSTANCE:
                 continue

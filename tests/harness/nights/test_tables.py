@@ -189,7 +189,7 @@ def assert_equal(table: pa.Table, expected: Rows, name: str) -> None:
         assert row == pytest.approx(wanted, nan_ok=False), (name, row, wanted)
 
 
-@pytest.mark.parametrize(("seed", "number", "nights"), [(1, 60, NIGHTS), (2, 12, NIGHTS), (3, 9, NIGHTS[:1])])
+@pytest.mark.parametrize(("seed", "number", "nights"), [(1, 40, NIGHTS), (2, 12, NIGHTS), (3, 9, NIGHTS[:1])])
 def test_the_tables_are_those_of_plain_python(
     application: Any, tmp_path: Path, seed: int, number: int, nights: tuple[str, ...]
 ) -> None:
@@ -213,14 +213,14 @@ def test_the_tables_are_those_of_plain_python(
 
 
 def test_added_in_another_order_and_twice_the_tables_are_the_same(application: Any, tmp_path: Path) -> None:
-    runs = some_runs(4, 20)
+    runs = some_runs(4, 10)
     one = compute_on(application, stored(tmp_path / "one", runs), ZOO)
-    other = compute_on(application, stored(tmp_path / "other", [*runs[10:], *reversed(runs)]), ZOO)
+    other = compute_on(application, stored(tmp_path / "other", [*runs[5:], *reversed(runs)]), ZOO)
     assert one == other
 
 
 def test_parts_from_before_whose_columns_had_other_names_count_the_same(application: Any, tmp_path: Path) -> None:
-    runs = some_runs(5, 20)
+    runs = some_runs(5, 10)
     expected = compute_on(application, stored(tmp_path / "new", runs), ZOO)
     place = stored(tmp_path / "mixed", runs)
     for part in sorted(place.glob("*/*.parquet"))[::2]:

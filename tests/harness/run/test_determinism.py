@@ -52,7 +52,7 @@ def digests(seeds: list[int], hash_seed: int) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [12, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.long)])
 def test_every_seed_twice_in_separate_processes(count: int) -> None:
     """The second process plays them in the other order, so that no run can lean on what the one before it left."""
     seeds = range(count)
