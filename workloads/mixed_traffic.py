@@ -193,11 +193,12 @@ def sweeps(keys: Sequence[str]) -> Generator:
 
 
 def waits(keys: Sequence[str]) -> Generator:
-    """Fetches that wait at the ends of partitions, and sends that end their waiting, for ever."""
+    """Fetches that wait at the ends of partitions, and sends that end their waiting, for ever. Not all workers wait."""
     wait = unfold(
         lambda state, context: (Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}), state), None
     )
-    return mix(wait, stagger(AWAITED_SECONDS, sends(keys, AWAITED, lambda context: {})), weights=(1, 1))
+    sent = sends(keys, AWAITED, lambda context: {})
+    return mix(stagger(2 * AWAITED_SECONDS, wait), stagger(AWAITED_SECONDS, sent), weights=(1, 1))
 
 
 def ledger(keys: Sequence[str]) -> Generator:

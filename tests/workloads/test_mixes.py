@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assay.checkers.log.waits import SLACK_MS
 from assay.checkers.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run import command_line
@@ -174,8 +175,7 @@ def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
     ]
     assert {None, "corrupt-message", "not-leader-for-partition", "invalid-required-acks"} <= set(parts)
     waits = [row for row in rows if row["kind"] == "waited"]
-    assert {row["name"] for row in waits} >= {"records"}
-    assert len(waits) > 10
+    assert sum(row["name"] == "records" and row["value"] < SLACK_MS for row in waits) > 8
     sweeps = [json.loads(row["argument"]) for row in ops if row["f"] == "sweep" and row["outcome"] == "ok"]
     assert {one["version"] for one in sweeps} == {0, 1, 2, 3}
 
