@@ -30,13 +30,26 @@ class IsrWriter:
         self._broker_id = broker_id
         self._retry = retry
         self._changed: dict[tuple[str, int], None] = {}
+        self._under_way: dict[tuple[str, int], set[asyncio.Task[None]]] = {}
 
     def start(self) -> None:
         self._background.spawn(self._notify_controller(), "isr notices")
 
     def write(self, term: LeaderTerm, members: Members) -> None:
         """Begins to write what this term proposes."""
-        self._background.spawn(self._write(term, members), f"isr of {term.replica.key}")
+        task = self._background.spawn(self._write(term, members), f"isr of {term.replica.key}")
+        under_way = self._under_way.setdefault((term.replica.topic, term.replica.index), set())
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+
+    async def settled(self, topic: str, index: int) -> None:
+        """Returns when no write is under way that could still arrive. The partition's terms must be over.
+
+        Before this broker says that it has deleted its replica: the state's versions begin again when the topic is
+        created again, and a late write would be taken for one of the new topic's leader.
+        """
+        if under_way := self._under_way.get((topic, index)):
+            await asyncio.wait(set(under_way))
 
     async def _write(self, term: LeaderTerm, members: Members) -> None:
         """Writes the state conditionally, until its content is known, is the controller's, or the term is over.
@@ -48,6 +61,7 @@ class IsrWriter:
         path = paths.state(replica.topic, replica.index)
         wanted = members.state(term.controller_epoch, self._broker_id, term.epoch)
         content, version = wanted, term.in_sync.zk_version
+        doubtful = False
         while not term.over:
             try:
                 stat = await self._zookeeper.set(path, znodes.encode(content), version)
@@ -55,11 +69,13 @@ class IsrWriter:
                 pass
             except KazooException as error:
                 _log.info("in-sync set of %s, write of unknown outcome: %r", replica.key, error)
+                doubtful = True
             else:
                 self._known(term, Members.of(content), stat.version)
                 return
             try:
                 await self._zookeeper.sync(path)
+                doubtful = False
                 found = znodes.versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
             except NoNodeError:
                 term.isr_superseded()
@@ -75,6 +91,14 @@ class IsrWriter:
                 self._known(term, members, found.version)
                 return
             content, version = found.value, found.version
+        while doubtful:
+            try:
+                await self._zookeeper.sync(path)
+                doubtful = False
+            except NoNodeError:
+                return
+            except KazooException:
+                await asyncio.sleep(self._retry)
 
     def _known(self, term: LeaderTerm, members: Members, zk_version: int) -> None:
         term.isr_written(members, zk_version)

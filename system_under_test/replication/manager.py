@@ -184,7 +184,10 @@ class ReplicaManager:
                 results.append(
                     control.PartitionResult(topic=stopped.topic, partition=stopped.partition, error_code=error)
                 )
-            return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
+        if request.delete:
+            for stopped in request.partitions:
+                await self._isr_writer.settled(stopped.topic, stopped.partition)
+        return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=results)
 
     # -- following -------------------------------------------------------------------------------------------------
 
