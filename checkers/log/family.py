@@ -50,13 +50,13 @@ from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSI
 from assay.checkers.log.refusals import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, REPORTS
-from assay.checkers.log.stuck import STUCK_READER
+from assay.checkers.log.stuck import FAULTS, STUCK_READER
 from assay.checkers.log.times import TIME_LOOK_UP
 from assay.checkers.log.views import LOG_VIEWS, SENDS, SETTLED
 from assay.checkers.log.waits import UNTIMELY_ANSWER
 
 LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS) if view not in (SENDS, SETTLED))
-STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, LIMITS)
+STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, LIMITS, FAULTS)
 
 
 def _prepare(tables: tuple[View, ...]) -> Callable[[Engine], list[str]]:

@@ -85,6 +85,7 @@ FAULTS: Final = View(
     from faults group by id
     """,
 )
+"""One of the family's: several checks read it, and of a run that was interrupted some are not asked."""
 
 
 def _stuck(row: Row, evidence: Evidence) -> Explanation:
@@ -105,7 +106,6 @@ STUCK_READER: Final = Check(
         EMPTY,
         STAYS,
         AWAITED,
-        FAULTS,
         View(
             "log_waits",
             """

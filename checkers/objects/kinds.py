@@ -11,6 +11,7 @@ from assay.checkers.check import Check, Family, View, build
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import empty
 from assay.harness.core.history import EFFECTS, HistoryReader
+from assay.harness.core.history.kinds import KINDS as OF_FORMAT
 
 MOST_NAMED: Final = 5
 
@@ -21,13 +22,7 @@ KINDS: Final = View(
 )
 """One scan, so that families that do not apply cost none."""
 
-OF_FAMILY: Final = {
-    "counter": ("counter-add", "counter-read"),
-    "max-register": ("max-write", "max-read"),
-    "queue": ("queue-enqueue", "queue-dequeue", "queue-drained"),
-    "register": ("register-write", "register-read", "register-cas"),
-    "set": ("set-add", "set-remove", "set-read"),
-}
+OF_FAMILY: Final = {name: OF_FORMAT[name] for name in ("counter", "max-register", "queue", "register", "set")}
 """The kinds of effects of each family of objects."""
 
 _NAMELESS: Final = ("add", "remove", "read", "write", "cas")
