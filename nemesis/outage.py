@@ -4,7 +4,7 @@ Who is left alone, and dies last, is the only one that is sure to have everythin
 and may be stopped once more before the others are there. What each notes of its end, and what is noted of it elsewhere,
 decides who may go on: the rules of the last replica standing (KIP-966) are about nothing else.
 
-``outage``             some are ended as an operator does it, the others killed
+``outage``             some are ended as an operator does it, the others killed; or all but one hang, and are killed
 ``outage-power-loss``  the one that the parameter ``last`` names goes last, as a rule, and loses its power
 
 Proof: that of the kill, for each.
@@ -33,6 +33,10 @@ CLEANLY = (0, 1, 1, 2)
 """How many of the first are ended as an operator does it, so that the others go on without them for a while; the rest
 is killed. When that is all of them, they go within an instant.
 """
+HUNG = 0.3
+"""How often all but the last stand still first, so that it goes on without them before they are missed elsewhere."""
+HANG = (1.5, 3.0)
+"""Seconds that they do."""
 SHUFFLED = 0.4
 """How often they do not come back in the order in which they went, the last one first."""
 AGAIN = 0.6
@@ -46,7 +50,7 @@ class Outage(Kill):
 
     name = "outage"
     description = "all servers go down, killed or ended cleanly, and come back, one after the other in any order"
-    impact = Impact(ends_process=True, gradual=True)
+    impact = Impact(ends_process=True, pauses_process=True, gradual=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target if target is not None else Target(Kind.ALL))
@@ -54,17 +58,21 @@ class Outage(Kill):
     async def inject(self, injection: Injection) -> None:
         rng, order = random.Random(injection.seed), self._order(injection)
         cleanly = order[: min(rng.choice(CLEANLY), len(order) - 1)]
+        for node in order:
+            injection.evidence[node.name] = {"before": await status(node)}
+        if rng.random() < HUNG:
+            cleanly = []
+            await on_each(order[:-1], lambda node: node.stop())
+            await asyncio.sleep(rng.uniform(*HANG))
 
         async def take(node: Node) -> None:
-            seen = injection.evidence.setdefault(node.name, {})
-            seen["before"] = await status(node)
             if node in cleanly:
                 await node.terminate()
             elif node is order[-1]:
                 await self.end(injection, node)
             else:
                 await node.kill()
-            seen["killed"] = await status(node)
+            injection.evidence[node.name]["killed"] = await status(node)
             if node is not order[-1]:
                 await asyncio.sleep(rng.choice(PAUSES) if cleanly else PAUSES[0])
 
@@ -84,6 +92,7 @@ class Outage(Kill):
         if rng.random() < SHUFFLED:
             rng.shuffle(order)
         again = rng.random() < AGAIN
+        await on_each(order, _go_on)
         first = order[0]
         if again and (await first.process()).state is ProcessState.DEAD:
             await first.start()
@@ -102,12 +111,18 @@ class Outage(Kill):
         await on_each(order, start)
 
 
+async def _go_on(node: Node) -> None:
+    """After an injection that failed midway it may stand still."""
+    if (await node.process()).state is ProcessState.STOPPED:
+        await node.resume()
+
+
 class OutagePowerLoss(Outage):
     """See the module."""
 
     name = "outage-power-loss"
     description = "all servers go down and come back one after the other, and one of them, the last, loses its power"
-    impact = Impact(ends_process=True, gradual=True, loses_unsynced=True)
+    impact = Impact(ends_process=True, pauses_process=True, gradual=True, loses_unsynced=True)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return await PowerLoss().probe(cluster, system)
