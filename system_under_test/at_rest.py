@@ -57,7 +57,7 @@ class Seen:
     - ``deletion`` that was asked for, ``settings`` in ZooKeeper, ``known`` (to ``node``): ``key`` is a topic.
     - ``routed``: where ``node`` sends clients of ``key``: ``value`` the leader's id, ``replicas``, ``members`` in sync.
     - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``position`` its high watermark,
-      ``value`` a fingerprint of the settings in force.
+      ``log_end``, ``value`` a fingerprint of the settings in force.
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
     - ``segment``: ``node``, ``key``, ``position`` of its first offset, ``log_end`` after its last, greatest
       ``timestamp``, ``size`` in bytes.
@@ -198,6 +198,7 @@ async def _by_its_account(node: Any, port: int) -> list[Seen]:
             node=node.name,
             epoch=role.leader_epoch,
             position=role.high_watermark,
+            log_end=role.log_end,
             value=role.settings,
         )
         for role in roles.partitions
@@ -263,7 +264,10 @@ def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
         replicas = assigned[partition.key]
         count += set(replicas) != set(_ids(partition.members))
         count += sum(roles.get((name, partition.key)) != partition.epoch for name in ids if ids[name] in replicas)
+    led = {(one.value, one.key) for one in by["partition"]}
     for role in by["role"]:
+        late = 0 <= _number(role.position) < _number(role.log_end) and (ids.get(role.node), role.key) in led
+        count += late
         topic = topics.get(_topic_of(role.key))
         count += topic is not None and topic.value != role.value
     for folder in by["folder"]:

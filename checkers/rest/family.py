@@ -7,6 +7,7 @@ from assay.checkers.contract import AT_REST
 from assay.checkers.engine import Engine
 from assay.checkers.rest.deletion import UNDELETED_TOPIC
 from assay.checkers.rest.looks import REST_VIEWS
+from assay.checkers.rest.marks import LATE_HIGH_WATERMARK
 from assay.checkers.rest.moves import UNFINISHED_MOVE
 from assay.checkers.rest.obedience import DISOBEYED_STATE
 from assay.checkers.rest.rejoining import NO_REJOIN
@@ -41,6 +42,7 @@ REST: Final = Family(
         DISOBEYED_STATE,
         DISOBEYED_SETTINGS,
         STALE_METADATA,
+        LATE_HIGH_WATERMARK,
         UNDELETED_TOPIC,
         RETENTION_UNDONE,
     ),

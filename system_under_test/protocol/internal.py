@@ -242,6 +242,7 @@ class ReplicaRole:
     partition: Int32
     leader_epoch: Int32
     high_watermark: Int64
+    log_end: Int64
     settings: Int64
 
 

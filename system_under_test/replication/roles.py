@@ -18,6 +18,7 @@ async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> R
                 partition=partition.index,
                 leader_epoch=partition.leader_epoch,
                 high_watermark=DAMAGED if partition.log.damage is not None else partition.high_watermark,
+                log_end=partition.log.end_offset,
                 settings=partition.config.fingerprint,
             )
             for partition in manager.replicas.all()

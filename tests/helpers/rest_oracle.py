@@ -44,6 +44,7 @@ PASSING: tuple[Change, ...] = (
     adding({"what": "settings", "key": "gone"}),
     adding({"what": "settings", "key": TOPIC}),
     changing("routed", {"value": 3}, node="n2"),
+    changing("role", {"log_end": 140}),
     without("routed", node="n2"),
     changing("routed", {"members": "1,2"}),
     changing("partition", {"replicas": "1,2,4"}),
@@ -70,6 +71,7 @@ PASSING: tuple[Change, ...] = (
 LASTING: tuple[Change, ...] = (
     adding(*FOURTH),
     adding(*ROUTED),
+    changing("role", {"log_end": 140}),
     all_of(changing("partition", {"replicas": "1,2,4,3"}), adding(MOVE, *FOURTH)),
     without("broker", node="n3"),
     without("broker", node="n1"),
@@ -240,6 +242,16 @@ def routing(rows: list[Row]) -> Iterator[Found]:
                     yield "stale-metadata", state["key"], node, 0, *_routed(state)
 
 
+def marks(rows: list[Row]) -> Iterator[Found]:
+    live = brokers(rows)
+    for state in of(rows, "partition"):
+        known = role(rows, live.get(state["value"], ""), state["key"])
+        if known is None or known["epoch"] != state["epoch"] or busy(rows, state["key"]):
+            continue
+        if len(ids(state["members"])) == len(ids(state["replicas"])) and known.get("log_end", 0) > known["position"]:
+            yield "late-high-watermark", state["key"], known["node"], 0, state["epoch"], known["position"]
+
+
 def _routed(row: Row) -> tuple[Any, ...]:
     return row["value"], row["replicas"], row["members"]
 
@@ -272,6 +284,7 @@ RULES: tuple[Callable[[list[Row]], Iterator[Found]], ...] = (
     obedience,
     settings,
     routing,
+    marks,
     moving,
     deletion,
     retention,

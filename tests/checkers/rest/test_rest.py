@@ -115,6 +115,11 @@ WRONG: tuple[tuple[str, Change, str], ...] = (
     ),
     ("stale-metadata", all_of(adding(*ROUTED), changing("routed", {"members": "1,2"}, node="n3")), "N3 answered"),
     ("stale-metadata", adding(ELSEWHERE), "N2 answered no such partition for orders-0"),
+    (
+        "late-high-watermark",
+        changing("role", {"log_end": 101}, node="n1"),
+        "N1, the leader of orders-0 in epoch 4, had the high watermark 100 and the log end 101 from 0.100 s",
+    ),
     ("undeleted-topic", adding({"what": "settings", "key": "gone"}), "The settings of gone were in ZooKeeper from"),
     ("undeleted-topic", adding({"what": "deletion", "key": TOPIC}), "Orders was to be deleted from 0.100 s"),
     ("undeleted-topic", adding({"what": "deletion", "key": "gone"}), "Gone was to be deleted"),
@@ -137,6 +142,15 @@ LEGAL: tuple[Change, ...] = (
     changing("role", {"epoch": 5}, node="n3"),
     all_of(changing("topic", {"value": 78}), changing("role", {"value": 78})),
     adding({"what": "settings", "key": TOPIC}),
+    changing("role", {"log_end": 100}),
+    changing("role", {"log_end": 101}, node="n2"),  # a follower's mark comes later
+    changing("role", {"log_end": 101, "position": -1}, node="n1"),
+    all_of(
+        changing("role", {"log_end": 101}, node="n1"),
+        without("broker", node="n3"),
+        changing("partition", {"members": "1,2"}),
+    ),
+    all_of(changing("role", {"log_end": 101}, node="n1"), adding({"what": "deletion", "key": TOPIC}, MOVING)),
     adding(*ROUTED),
     all_of(adding(*ROUTED), changing("partition", {"value": -1})),
     all_of(adding(*ROUTED), changing("routed", {"value": 3}, node="n2"), without("broker", node="n2")),

@@ -1,0 +1,53 @@
+"""All replicas are in sync and no one writes, and yet the leader's high watermark is not its log's end, by the
+contract's obedience deadline: what lies between is not acknowledged and not read until something more is written.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.engine import Row
+from assay.checkers.rest.looks import lasting, length
+from assay.checkers.sql import first_rows, order_by
+
+
+def _late(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, had the high watermark {row['position']} "
+        f"and the log end {row['log_end']} from {seconds(row['since'])} to {seconds(row['until'])}, with all replicas "
+        f"in sync and no fault in force; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(capital(claim), (), 0, row["until"])
+
+
+LATE_HIGH_WATERMARK: Final = Check(
+    anomaly="late-high-watermark",
+    meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
+    views=(
+        View(
+            "mark_lacking",
+            f"""
+            select p.look as look, p.key as key, p.leader_node as node, p.epoch as epoch, r.position as position,
+                r.log_end as log_end
+            from rest_led p
+                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where m.key is null and r.epoch = p.epoch and r.position >= 0 and r.log_end > r.position
+                and {length("p.members")} = {length("p.replicas")}
+            """,
+        ),
+        View(
+            "found_late_high_watermark",
+            lasting("select * from mark_lacking", "key, node, epoch, position, log_end", "d.obedience_deadline"),
+            keep=True,
+        ),
+    ),
+    evidence=f"""
+        select f.key as key, f.node as node, f.epoch as epoch, f.position as position, f.log_end as log_end,
+            f.since as since, f.until as until, d.obedience_deadline as deadline
+        from {first_rows("found_late_high_watermark", "key, node")} f cross join deadlines_declared d
+        {order_by("f.key, f.node")}
+        """,
+    examined="select count(*) as examined from rest_looks",
+    explain=_late,
+    needs_end=True,
+)
