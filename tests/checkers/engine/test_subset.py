@@ -53,8 +53,9 @@ FORBIDDEN = (
 @pytest.mark.parametrize("view", TEXTS, ids=lambda view: view.name)
 def test_only_shared_constructs(view: View) -> None:
     text = " ".join(view.sql.lower().split())
+    said = re.sub(r"'[^']*'", "''", text)
     for pattern in FORBIDDEN:
-        assert not re.search(pattern, text), pattern
+        assert not re.search(pattern, said), pattern
     for terms in re.findall(r"order by ((?:[\w.]+(?: nulls \w+)?(?:, )?)+)", text):
         assert all(" nulls " in term for term in terms.strip(", ").split(", ")), terms
     for window in re.findall(r"over \(([^)]*)\)", text):
