@@ -116,6 +116,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds within which a reader gets on to a record that is there, with no fault in the way."""
     compacted: tuple[str, ...] = ()
     """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
+    lasting_tombstones: bool = False
+    """Whether null values stay there, too, as long as a run may last (``delete.retention.ms``)."""
 
     def __post_init__(self) -> None:
         both = sorted(set(self.forbidden or ()) & set(self.tolerated))

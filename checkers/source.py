@@ -67,7 +67,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
     engine.view(
         "log_declared",
         f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed, "
-        f"{int(contract.dense_offsets)} as dense_offsets, "
+        f"{int(contract.dense_offsets)} as dense_offsets, {int(contract.lasting_tombstones)} as lasting_tombstones, "
         f"cast({_limit(contract.retention_ms)} as bigint) as retention_ms, "
         f"cast({_limit(contract.retention_bytes)} as bigint) as retention_bytes, "
         f"cast({int(contract.reading_deadline * NANOSECONDS)} as bigint) as reading_deadline",

@@ -38,6 +38,7 @@ CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in 
 CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
 NEW_PARTITIONS: Final = 2
 DRAIN_SECONDS: Final = 30.0
+DAY_MS: Final = 24 * 3600 * 1000
 LATELY: Final = 300
 """Thousandths of a log, from its end."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
@@ -148,7 +149,10 @@ def _audit(system: System, settings: Settings) -> Source:
 
 
 def _compacted(contract: Contract, system: System) -> Contract:
-    return msgspec.structs.replace(contract, compacted=(*contract.compacted, *LEDGER.partition_keys))
+    lasting = _broker(system).topic_config.delete_retention_ms >= DAY_MS
+    return msgspec.structs.replace(
+        contract, compacted=(*contract.compacted, *LEDGER.partition_keys), lasting_tombstones=lasting
+    )
 
 
 COMPACTION: Final = WorkloadMix(

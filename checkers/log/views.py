@@ -241,12 +241,14 @@ KEPT: Final = View(
     from log_placed p join log_compacted c on p.key = c.key
         join log_sends s on p.key = s.key and p.value = s.value
         join log_last_of_key l on s.key = l.key and s.message_key = l.message_key
-    where l.doubtful = 0 and p.position = l.last_offset and (s.timestamp is null or s.timestamp <> s.value)
+        cross join log_declared d
+    where l.doubtful = 0 and p.position = l.last_offset
+        and (s.timestamp is null or s.timestamp <> s.value or d.lasting_tombstones = 1)
     group by p.key, p.position
     """,
     keep=True,
 )
-"""The places of last values, but not of tombstones, whose numbers are their create times: those go some time later."""
+"""The places of last values; of tombstones, whose numbers are their create times, where the contract has them stay."""
 
 JUDGED: Final = View(
     "log_judged",

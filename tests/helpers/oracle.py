@@ -58,6 +58,7 @@ class Judge:
         self.acked = [row for row in self.sends if row["outcome"] == "ok" and row["position"] is not None]
         self.polls = polls(rows)
         self.linearizable_ends, self.compacted = linearizable_ends, compacted
+        self.lasting_tombstones = False
         self.log_start = max((r["position"] for r in rows if r["kind"] == "start"), default=0)
 
     def found(self) -> Found:
@@ -85,7 +86,7 @@ class Judge:
 
     def judged(self, offset: int) -> bool:
         """Below a reported log start nothing is judged; of a compacted log only the last value per message key,
-        and no tombstone."""
+        and no tombstone, unless they last."""
         if offset < self.log_start:
             return False
         if not self.compacted:
@@ -94,7 +95,7 @@ class Judge:
             for send in self.sends_of(value):
                 if send["outcome"] == "fail" or send["message_key"] is None or offset not in self.offsets_of(value):
                     continue
-                if send["timestamp"] == value:
+                if send["timestamp"] == value and not self.lasting_tombstones:
                     continue  # a tombstone
                 same = [s for s in self.sends if s["message_key"] == send["message_key"] and s["outcome"] != "fail"]
                 if all(self.offsets_of(s["value"]) for s in same) and all(

@@ -33,6 +33,7 @@ def found(folder: Path, *books: Book, contract: Contract | None = None) -> list[
             reported += findings(engine, check)
     for book in books:
         judge = Judge(book.rows, linearizable_ends=contract.linearizable_ends, compacted=book.key in contract.compacted)
+        judge.lasting_tombstones = contract.lasting_tombstones
         mine = {finding.anomaly for finding in reported if finding.key == book.key}
         assert mine == {anomaly for anomaly, _ in judge.found()}
     return reported
@@ -329,7 +330,7 @@ def test_a_compacted_topic_must_keep_only_the_last_value_of_each_message_key(tmp
     assert {finding.anomaly for finding in second} == {"vanished", "poll-skip"}
 
 
-def test_a_tombstone_may_go_as_well_and_no_other_last_value(tmp_path: Path) -> None:
+def test_a_tombstone_may_go_as_well_unless_the_contract_has_it_stay_and_no_other_last_value(tmp_path: Path) -> None:
     """A tombstone's number is its create time."""
     for timestamp, expected in ((3, set()), (1_700_000_000_000, {"lost-write"})):
         book = Book()
@@ -339,6 +340,8 @@ def test_a_tombstone_may_go_as_well_and_no_other_last_value(tmp_path: Path) -> N
         book.poll(0, [(1, 2)], 3, (30, 40))
         reported = found(tmp_path / str(timestamp), book, contract=Contract(compacted=(book.key,)))
         assert {finding.anomaly for finding in reported} == expected
+        lasting = Contract(compacted=(book.key,), lasting_tombstones=True)
+        assert {one.anomaly for one in found(tmp_path / f"{timestamp}-stays", book, contract=lasting)} == {"lost-write"}
 
 
 def test_end_reads_enter_rule_u_only_where_the_contract_declares_them_linearizable(tmp_path: Path) -> None:
