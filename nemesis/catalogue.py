@@ -21,6 +21,7 @@ from assay.nemesis.connection import Connection, Line
 from assay.nemesis.consumer import (
     ConsumerFromCoordinator,
     ConsumerFromZooKeeper,
+    ConsumerZooKeeperResets,
     CutConsumer,
     KillConsumer,
     StopConsumer,
@@ -165,6 +166,7 @@ def standard_faults() -> tuple[Fault, ...]:
         *(Connection(line) for line in Line),
         ConsumerFromCoordinator(),
         ConsumerFromZooKeeper(),
+        ConsumerZooKeeperResets(),
         CutConsumer(),
         *(Damage(way) for way in Way),
         FastFail(),

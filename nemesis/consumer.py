@@ -6,6 +6,8 @@
 ``cut-consumer``               the node from all servers; ZooKeeper is still reached
 ``consumer-from-zookeeper``    the node from every ZooKeeper node; servers are still reached
 ``consumer-from-coordinator``  the node from the server that coordinates its group, at the moment of the injection
+``consumer-zookeeper-resets``  every third packet of ZooKeeper's answers to the node breaks its connection: what it had
+                               asked for is done, and it does not know; its session goes on with the next connection
 
 Each is a fault that there is already, with another target. What harness and worker process say to each other is never
 cut. Proof as for ``stop``, ``kill`` and partitions.
@@ -15,19 +17,32 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from assay.cluster.node import Cluster
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
-from assay.nemesis.cuts import Drop, both_ways
+from assay.cluster.node import Cluster, Flow
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
+from assay.nemesis.cuts import Drop, Manner, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
-from assay.nemesis.fault import Census, Injection, with_key
+from assay.nemesis.fault import Census, Injection, Scope, with_key
 from assay.nemesis.kill import Kill
 from assay.nemesis.partition import Partition
 from assay.nemesis.process import probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.shape import Shape
 from assay.nemesis.stop import Stop
-from assay.nemesis.target import OF_CLIENTS, Kind, Scene, Target, TargetError, clients, groups, resolve, servers
+from assay.nemesis.target import (
+    OF_CLIENTS,
+    Kind,
+    Scene,
+    Target,
+    TargetError,
+    clients,
+    groups,
+    resolve,
+    servers,
+    zookeepers,
+)
 
+EVERY: Final = 3
+"""Of the packets of answers, one is lost with its connection: few enough for a session to go on."""
 GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 
@@ -128,6 +143,24 @@ class ConsumerFromCoordinator(Cutting):
 
     def links(self, injection: Injection) -> list[Drop]:
         return both_ways(injection.names, [injection.evidence["coordinator"]])
+
+
+class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
+    """Client nodes' connections to ZooKeeper break, again and again."""
+
+    scope = Scope.CONNECTION
+    manner = Manner.REJECT
+    name = "consumer-zookeeper-resets"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = type(self).name
+        self.description = "a consumer's connection to ZooKeeper breaks every few answers, and is made again"
+
+    def links(self, injection: Injection) -> list[Drop]:
+        flow = Flow(ZOOKEEPER_PORT, answers=True, every=EVERY)
+        keepers = zookeepers(injection.context.cluster)
+        return sorted((name, f"{keeper.name}{flow}") for name in injection.names for keeper in keepers)
 
 
 def _whom(fault: str, rng: random.Random, census: Census, target: Target | None) -> Target:

@@ -25,6 +25,7 @@ import msgspec
 from assay.cluster.system import CLIENT_ROLE
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.connection import Line
+from assay.nemesis.consumer import ConsumerZooKeeperResets
 from assay.nemesis.fault import Census, Fault, Scope
 from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
@@ -45,6 +46,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
     "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,
     "cut-consumer": 1, "consumer-from-coordinator": 2, "consumer-from-zookeeper": 2,
+    "consumer-zookeeper-resets": 4,
 }  # fmt: skip
 KINDS: Final = (3, 6)
 """How many kinds of faults a run keeps to, at least and at most."""
@@ -244,7 +246,7 @@ class _Episode:
             return False  # the same server twice, or the only other one
         if getattr(two, "everywhere", False) or (getattr(one, "everywhere", False) and one.scope.clashes(two.scope)):
             return False
-        if first in SILENT and second in CONNECTIONS:
+        if first in SILENT and second in (*CONNECTIONS, ConsumerZooKeeperResets.name):
             return False
         # A move waits for servers that are away.
         return MOVE not in (first, second) or not (self._heavy(first) or self._heavy(second))

@@ -15,7 +15,8 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert all(fault.name == name for name, fault in faults.items())
     assert set(faults) == {
         "clock", "connection", "connection-controller", "connection-fetch", "connection-zookeeper",
-        "consumer-from-coordinator", "consumer-from-zookeeper", "corrupt", "cut-consumer", "freeze",
+        "consumer-from-coordinator", "consumer-from-zookeeper", "consumer-zookeeper-resets",
+        "corrupt", "cut-consumer", "freeze",
         "garbage-tail", "hold", "kill", "kill-consumer", "move-replicas", "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
         "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
@@ -97,6 +98,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "connection",
             "consumer-from-coordinator",
             "consumer-from-zookeeper",
+            "consumer-zookeeper-resets",
             "cut-consumer",
             "kill-consumer",
             "move-replicas",

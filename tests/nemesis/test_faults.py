@@ -16,7 +16,10 @@ from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, FakeSystem, Pla
 MIXES = {"partition", "connection"}
 """Faults of which only the draw says what they do."""
 SHAPES = [str(shape) for shape in Shape]
-CONSUMERS = ("consumer-from-coordinator", "consumer-from-zookeeper", "cut-consumer", "kill-consumer", "stop-consumer")
+CONSUMERS = (
+    "consumer-from-coordinator", "consumer-from-zookeeper", "consumer-zookeeper-resets", "cut-consumer",
+    "kill-consumer", "stop-consumer",
+)  # fmt: skip
 TARGETS = {
     "halves": Target(Kind.HALF),
     "random-halves": Target(Kind.HALF),
@@ -56,7 +59,12 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
     row = healed(play)
     assert row.took_effect is True
     # The fake ZooKeeper answers nobody, so that it serves again is never seen.
-    assert play.phases(1) == ["intended", "injected", "healed", "failed" if "zookeeper-" in name else "recovered"]
+    assert play.phases(1) == [
+        "intended",
+        "injected",
+        "healed",
+        "failed" if name.startswith("zookeeper-") else "recovered",
+    ]
     assert play.cluster.untouched
 
 
@@ -93,6 +101,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("stop-consumer", "stop", "was running, not stopped"),
         ("cut-consumer", "drop_from", "no packet to or from client1 was dropped"),
         ("consumer-from-zookeeper", "drop_from", "no packet to or from client1 was dropped"),
+        ("consumer-zookeeper-resets", "reject_from", "no packet to or from client1 was dropped"),
         ("consumer-from-coordinator", "drop_from", "no packet to or from client1 was dropped"),
         ("move-replicas", "move", "are where they were"),
     ],
@@ -156,6 +165,7 @@ def test_a_process_that_was_dead_before_was_not_killed() -> None:
         ("partition-from-zookeeper", {}, {"n2|zk1", "n2|zk2"}),
         ("cut-consumer", {}, {"client1|n1", "client1|n2", "client1|n3", "client1|n4"}),
         ("consumer-from-zookeeper", {}, {"client1|zk1", "client1|zk2"}),
+        ("consumer-zookeeper-resets", {}, {"client1<-zk1:2181/3", "client1<-zk2:2181/3"}),
         ("consumer-from-coordinator", {}, {"client1|n2"}),
         ("consumer-from-coordinator", {"group": "members"}, {"client1|n2"}),
     ],

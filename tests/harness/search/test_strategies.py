@@ -72,7 +72,7 @@ def test_faults_of_consumers_are_drawn_for_consumers_alone(
 
 
 def test_consumers_are_among_the_choices_where_clients_live_on_nodes() -> None:
-    suited = {name for name in FAULTS if "consumer" in name} - {"consumer-from-zookeeper"}
+    suited = {name for name in FAULTS if "consumer" in name} - {"consumer-from-zookeeper", "consumer-zookeeper-resets"}
     assert set(CONSUMERS.faults) - set(TERRAIN.faults) == suited
     assert (CONSUMERS.census(5, 1).clients, CONSUMERS.census(5, 1).groups) == (3, ("members",))
     assert TERRAIN.census(5, 1).clients == 0
