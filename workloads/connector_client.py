@@ -7,6 +7,8 @@ the member goes on. Every result has ``commits`` besides ``ownership``: ``{"outc
 each commit that was tried in the operation, also of the one that a member makes when it has to let go of its
 partitions.
 
+A ``silence`` does nothing for so many seconds: a member holds on to what it has, and others wait for it.
+
 A member takes part in its group all the time, and not only while it is polled. But it begins to let go only while an
 operation is in hand, so that the history can say when: an operation that reports a release was called before it. What
 it gave up between two operations, because its session may have been over or it took too long, is not reported: that
@@ -30,7 +32,7 @@ from assay.system_under_test.client.zookeeper_groups.config import ConnectorConf
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector, OwnershipChange
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
-from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS
+from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS, SILENCE
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_messages import seen
 from assay.workloads.log_names import described
@@ -210,8 +212,11 @@ class ConnectorClient:
     async def invoke(self, operation: Operation) -> Completion:
         if operation.key is not None:
             return await self._log.invoke(operation)
+        if operation.f == SILENCE:
+            await asyncio.sleep(operation.argument["seconds"])
+            return Completion(Outcome.OK)
         if operation.f not in (POLL, COMMIT, LEAVE):
-            known = f"{SEND}, {END}, {POLL}, {COMMIT} and {LEAVE}"
+            known = f"{SEND}, {END}, {POLL}, {COMMIT}, {LEAVE} and {SILENCE}"
             raise ValueError(f"members of a group of the old design know {known}, not {operation.f!r}")
         group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
         member = self._members.get(group)

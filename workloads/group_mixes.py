@@ -17,7 +17,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
 from assay.workloads.group_client import ASSIGNOR, DRAFT
-from assay.workloads.group_operations import COMMIT, DIE, REWIND, WORKERS, commit, poll
+from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, commit, poll
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
 
@@ -29,6 +29,8 @@ OFFSETS: Final = 1_000
 MOST_AGAIN: Final = 12
 """Records: a compressed set has up to eight."""
 EAGER: Final = 30
+PAUSE_SECONDS: Final = 1.2
+"""Shorter than a session, and than an operation may take."""
 EXPIRY_SECONDS: Final = 8.0
 """In which an offset is gone that may go: several times the longest interval at which brokers look."""
 
@@ -168,5 +170,19 @@ SHARES: Final = WorkloadMix(
     client={ASSIGNOR: ("roundrobin",)},
 )
 
+
+def _pauses(system: System, settings: Settings) -> Shares:
+    argument = {"group": WORKERS, "seconds": PAUSE_SECONDS}
+    silence = unfold(lambda state, context: (Operation(SILENCE, argument=argument), state), None)
+    return [(EAGER, stagger(0.2, silence))]
+
+
+PAUSES: Final = WorkloadMix(
+    "pauses",
+    "members that do nothing for a while, and hold on to partitions that others claim",
+    adds=_pauses,
+)
+
+ZOOKEEPER_MIXES: Final = (PAUSES,)
 GROUP_MIXES: Final = (NEIGHBOURS, REWINDS, DRAFTED, SHARES)
 OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, EXPIRY)

@@ -23,6 +23,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
+from assay.workloads.group_mixes import ZOOKEEPER_MIXES
 from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
 from assay.workloads.log_operations import end, send
 from assay.workloads.mixes import OLD_GROUP_MIXES
@@ -56,7 +57,13 @@ CONTRACT = promised(
 )
 
 
-@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True, mixes=OLD_GROUP_MIXES)
+@experiment(
+    system=SYSTEM,
+    client=ConnectorClient,
+    contract=CONTRACT,
+    client_nodes=True,
+    mixes=(*OLD_GROUP_MIXES, *ZOOKEEPER_MIXES),
+)
 def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner at a time, and no offset goes back."""
     keys = SYSTEM.keys()

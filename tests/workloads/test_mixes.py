@@ -18,7 +18,7 @@ from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.workloads import test_group, test_log, test_migration, test_offsets
 from assay.workloads.burst_client import LONGEST
-from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, coordinated_by
+from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
 from assay.workloads.group_operations import WORKERS
 from assay.workloads.mixed_traffic import HASTY, STAMPED, TOGETHER, TOMBSTONES
 from assay.workloads.mixes import LOG_MIXES
@@ -47,7 +47,7 @@ def table(attempt: Attempt, name: str = "effects") -> list[dict[str, Any]]:
 
 def test_the_page_of_mixes_has_a_row_for_each() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
-    assert rows == [one.name for one in (*LOG_MIXES, *GROUP_MIXES, *OFFSETS_MIXES)]
+    assert rows == [one.name for one in (*LOG_MIXES, *GROUP_MIXES, *OFFSETS_MIXES, *ZOOKEEPER_MIXES)]
 
 
 def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_their_middle(tmp_path: Path) -> None:
