@@ -6,8 +6,9 @@
 ``cut-consumer``               the node from all servers; ZooKeeper is still reached
 ``consumer-from-zookeeper``    the node from every ZooKeeper node; servers are still reached
 ``consumer-from-coordinator``  the node from the server that coordinates its group, at the moment of the injection
-``consumer-zookeeper-resets``  every third packet of ZooKeeper's answers to the node breaks its connection: what it had
-                               asked for is done, and it does not know; its session goes on with the next connection
+``consumer-zookeeper-resets``  every so manieth packet of ZooKeeper's answers to the node (``every``) breaks its
+                               connection: what it had asked for is done, and it does not know; its session goes on
+                               with the next connection
 
 Each is a fault that there is already, with another target. What harness and worker process say to each other is never
 cut. Proof as for ``stop``, ``kill`` and partitions.
@@ -41,8 +42,8 @@ from assay.nemesis.target import (
     zookeepers,
 )
 
-EVERY: Final = 3
-"""Of the packets of answers, one is lost with its connection: few enough for a session to go on."""
+EVERY: Final = (3, 7, 20, 60)
+"""Of so many packets of answers one is lost with its connection: within a rebalance, or once in a few of them."""
 GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 
@@ -157,8 +158,11 @@ class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
         self.name = type(self).name
         self.description = "a consumer's connection to ZooKeeper breaks every few answers, and is made again"
 
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {"every": rng.choice(EVERY)}
+
     def links(self, injection: Injection) -> list[Drop]:
-        flow = Flow(ZOOKEEPER_PORT, answers=True, every=EVERY)
+        flow = Flow(ZOOKEEPER_PORT, answers=True, every=int(injection.step.parameters.get("every", EVERY[0])))
         keepers = zookeepers(injection.context.cluster)
         return sorted((name, f"{keeper.name}{flow}") for name in injection.names for keeper in keepers)
 
