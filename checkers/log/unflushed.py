@@ -13,8 +13,9 @@ offset above it. Where one is, no cut is granted.
 When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
 
 A record has gone when a poll called after the loss passed its offset without it, another value stands there, or the
-drain ended at or below it. Until something of the kind is known it accuses no one either, so a run that was cut short,
-before the heal or after it, is judged by what it shows.
+drain ended at or below it. Records that only a log end speaks of, since no one knows what they were, have gone when
+what was sent after the loss stands below that end, or the log ended lower. Until something of the kind is known it
+accuses no one either, so a run that was cut short, before the heal or after it, is judged by what it shows.
 """
 
 import itertools
@@ -81,7 +82,35 @@ def _cuts(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -
     for key, positions in hidden.items():
         if above := [position for position in positions if position > found.get(key, -1)]:
             gone[key] = min(*above, gone.get(key, above[0]))
+    for row in engine.rows(_ended(moment, unflushed, granted)):
+        key, position = row["key"], row["position"]
+        if position > found.get(key, -1):
+            gone[key] = min(position, gone.get(key, position))
     return [Cut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
+
+
+def _ended(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
+    """Where the log went on or ended after the moment, though it had ended higher before: by no more than may go."""
+    taken = "".join(
+        f" and not (key = {literal(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
+    )
+    return f"""
+        with ends as (
+            select key, max(position) as ended from effects
+            where kind = 'end' and outcome = 'ok' and ret < {moment}{taken} group by key),
+        sends as (
+            select key, value, min(call) as call from effects
+            where kind = 'append' and outcome <> 'fail' and value is not null group by key, value),
+        later as (
+            select s.key as key, e.position as position from sends s
+                join effects e on s.key = e.key and s.value = e.value
+            where s.call >= {moment} and e.kind in ('append', 'observe') and e.outcome = 'ok' and e.position is not null
+            union all
+            select key, position from effects
+            where kind in ('end', 'drained') and outcome = 'ok' and call >= {moment} and position is not null)
+        select n.key as key, l.position as position from ends n join later l on n.key = l.key
+        where l.position < n.ended and l.position >= n.ended - {unflushed} group by n.key, l.position
+        """
 
 
 def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:

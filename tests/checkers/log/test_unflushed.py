@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.checkers.contract import Contract
@@ -11,6 +12,8 @@ from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.verdict import Verdict
 
 from helpers.power_histories import CONTRACT, PLAIN, Log, M
+
+ENDS = msgspec.structs.replace(CONTRACT, linearizable_ends=True)
 
 
 def test_the_unflushed_tail_may_go_with_the_power_of_all(tmp_path: Path) -> None:
@@ -42,6 +45,26 @@ def test_each_of_two_losses_may_take_its_tail(tmp_path: Path, again: int) -> Non
     assert judged.unknown == ()
     assert judged.verdict is Verdict.PASS
     assert judged.anomalies == {UNFLUSHED_LOSS: 4 if again else 2}
+
+
+def with_nameless_end(after: int, *, lost: int = 0) -> Log:
+    """A log end beyond what anyone knows by value was reported before the loss: ``after`` records more."""
+    log = Log().run(20)
+    log.book.add("end", (log.now, log.now + 1), len(log.values) + after, process=8)
+    log.now += 2
+    return log.power_loss([1, 2][:lost]).run(10)
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_records_that_only_an_end_speaks_of_may_go(tmp_path: Path, lost: int) -> None:
+    judged = with_nameless_end(4 - lost, lost=lost).judged(tmp_path, ENDS)
+    assert (judged.verdict, judged.anomalies) == (Verdict.PASS, {UNFLUSHED_LOSS: lost} if lost else {})
+
+
+def test_but_not_more_of_them_than_is_in_memory(tmp_path: Path) -> None:
+    judged = with_nameless_end(5).judged(tmp_path, ENDS)
+    assert judged.verdict is Verdict.FAIL
+    assert {"real-time-order", "end-too-low", "nonmonotonic-end"} & set(judged.anomalies)
 
 
 def spanning(log: Log) -> Log:
