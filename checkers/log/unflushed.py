@@ -128,7 +128,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
         with known as (
             select key, value, position, min(case when ret < {moment} then 0 else 1 end) as late from effects
             where kind in ('append', 'observe') and outcome = 'ok' and value is not null and position is not null
-                and (ret < {moment}{taken} or (kind = 'append' and call < {moment}))
+                and (ret < {moment}{taken} or (kind = 'append' and call < {moment} and ret >= {moment}))
             group by key, value, position),
         tail as (
             select k.key as key, k.value as value, k.position as position, k.late as late
