@@ -34,6 +34,13 @@ class View:
 
 
 @dataclass(frozen=True)
+class Table(View):
+    """A view that is kept."""
+
+    keep: bool = True
+
+
+@dataclass(frozen=True)
 class Involved:
     """What a sentence needs of an operation. ``ret`` None: it is not known when it ended, or whether."""
 

@@ -15,7 +15,7 @@ not.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import among
 from assay.checkers.sql import first_rows, order_by, total_of
@@ -54,28 +54,22 @@ REFUSED_BUT_DONE: Final = Check(
     anomaly="refused-but-done",
     meaning="a change that was certainly rejected has taken effect",
     views=(
-        View(
-            "refusal_changes",
-            _rows(among(("commit", "setting", "move", "topic-create", "partitions-add"))),
-            keep=True,
-        ),
-        View(
+        Table("refusal_changes", _rows(among(("commit", "setting", "move", "topic-create", "partitions-add")))),
+        Table(
             "refusal_looks",
             f"""
             select * from ({_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
             where outcome = 'ok' and ret is not null
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "refusal_touches",
             """
             select what, key, name, min(call) as call from refusal_changes where outcome <> 'fail'
             group by what, key, name
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "refusal_suspects",
             f"""
             select a.what as what, a.key as key, a.name as name, a.value as value, a.replicas as replicas,
@@ -85,9 +79,8 @@ REFUSED_BUT_DONE: Final = Check(
                 and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
             group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "refusal_unexplained",
             f"""
             select a.what as what, a.key as key, a.name as name, a.value as value, a.replicas as replicas,
@@ -100,7 +93,6 @@ REFUSED_BUT_DONE: Final = Check(
             where (b.call is null or b.call > a.seen)
                 and (a.kind not in ('move', 'topic-create') or t.call is null or t.call > a.seen)
             """,
-            keep=True,
         ),
         View(
             "refusal_before",
@@ -126,7 +118,7 @@ REFUSED_BUT_DONE: Final = Check(
                 and e.ret < a.asked
             """,
         ),
-        View(
+        Table(
             "found_refused_but_done",
             """
             select a.what as what, a.key as key, a.name as name, a.value as value, a.replicas as replicas,
@@ -134,7 +126,6 @@ REFUSED_BUT_DONE: Final = Check(
             from refusal_unexplained a join refusal_before b on a.asked_op = b.asked_op and a.key = b.key
                 and a.name = b.name and a.value = b.value
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from assay.checkers.check import View, build
+from assay.checkers.check import Table, View, build
 from assay.checkers.damage import as_closed
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.base import quoted
@@ -225,7 +225,7 @@ def _fault_steps() -> str:
 _PHASE: Final = "case {}.phase when 'main' then 0 when 'sentinel' then 1 else 2 end"
 """Numbers, since engines are slow to compare text in a sum over many rows."""
 
-DOUBTFUL_SLOTS: Final = View(
+DOUBTFUL_SLOTS: Final = Table(
     "doubtful_slots",
     """
     select slot from (
@@ -233,11 +233,10 @@ DOUBTFUL_SLOTS: Final = View(
         from ops group by "index" >> 5) as slots
     where bit_count(present) <> many
     """,
-    keep=True,
 )
 """Where an index may be there twice: a bit for each index, so that millions of them are a few rows."""
 
-DOUBTFUL_OPERATIONS: Final = View(
+DOUBTFUL_OPERATIONS: Final = Table(
     "doubtful_operations",
     f"""
     select op, twice, other from (
@@ -257,7 +256,6 @@ DOUBTFUL_OPERATIONS: Final = View(
             left join ops o on e.op = o."index") as operations
     where twice = 1 or other = 1
     """,
-    keep=True,
 )
 """Operations of which an effect may be there ``twice``, or differs from them
 (``other``): one pass over everything finds that there are next to none."""

@@ -19,7 +19,7 @@ number is not known, nothing is claimed.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, greatest_before, order_by, total_of
 
@@ -48,7 +48,7 @@ COMMIT_MISMATCH: Final = Check(
             from effects e where e.kind = 'commit' and e.value is not null group by e.key, e.value
             """,
         ),
-        View(
+        Table(
             "found_commit_mismatch",
             """
             select f.key as key, f.value as value, f.position as position, f.fetch_op as fetch_op, f.times as times,
@@ -63,7 +63,6 @@ COMMIT_MISMATCH: Final = Check(
                 on f.key = s.key and f.value = s.value and f.position = s.position
             where s.key is null
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -94,7 +93,7 @@ COMMIT_BEYOND_LOG: Final = Check(
     anomaly="commit-beyond-log",
     meaning="a member committed more than it had read, or a log ended below what a group had committed",
     views=(
-        View(
+        Table(
             "commits_made",
             """
             select e.op as op, e.key as key, substring(e.key, length(e.group) + 2) as log, e.group as group_name,
@@ -104,7 +103,6 @@ COMMIT_BEYOND_LOG: Final = Check(
             where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
                 and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
             """,
-            keep=True,
         ),
         View(
             "commit_reads",
@@ -160,7 +158,7 @@ COMMIT_BEYOND_LOG: Final = Check(
             where is_commit = 0 and before > position
             """,
         ),
-        View(
+        Table(
             "found_commit_beyond_log",
             """
             select c.key as key, 'reads' as why, c.op as commit_op, r.position as position, r.reached as reached,
@@ -174,7 +172,6 @@ COMMIT_BEYOND_LOG: Final = Check(
                 and c.ret < e.time
             where d.unflushed = 0 group by e.log, e.before, e.position, e.op
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

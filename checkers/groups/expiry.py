@@ -19,7 +19,7 @@ and the last heal. The coordinators' wall clocks count: a contract tolerates wha
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import QUIET
 from assay.checkers.sql import RETURNED, first_rows, order_by
@@ -27,7 +27,7 @@ from assay.checkers.sql import RETURNED, first_rows, order_by
 SLACK: Final = 2_000_000
 """Nanoseconds: times in the offsets topic are whole milliseconds."""
 
-KEEPS: Final = View(
+KEEPS: Final = Table(
     "expiry_keeps",
     f"""
     select e.key as key, e.group as group_name, e.value as value, e.op as op, e.call as call, {RETURNED} as ret,
@@ -39,27 +39,24 @@ KEEPS: Final = View(
         group by e.group, e.epoch, e.owner) g on e.group = g.group_name and e.epoch = g.epoch and e.owner = g.owner
     where e.kind = 'keep' and e.outcome <> 'fail' and e.timestamp is not null
     """,
-    keep=True,
 )
 
-LOOKS: Final = View(
+LOOKS: Final = Table(
     "expiry_looks",
     f"""
     select e.key as key, e.group as group_name, e.value as value, e.op as op, e.call as call, {RETURNED} as ret,
         case when e.phase = 'drain' then 1 else 0 end as at_end
     from effects e where e.kind = 'kept' and e.outcome = 'ok'
     """,
-    keep=True,
 )
 
-KNOWN: Final = View(
+KNOWN: Final = Table(
     "expiry_known",
     """
     select k.key as key, k.value as value, min(k.op) as op, min(k.call) as call,
         least(min(k.ret), coalesce(min(l.ret), min(k.ret))) as ret
     from expiry_keeps k left join expiry_looks l on k.key = l.key and k.value = l.value group by k.key, k.value
     """,
-    keep=True,
 )
 """By when a commit was in place: when it was acknowledged, or first seen."""
 
@@ -81,7 +78,7 @@ EARLY_EXPIRY: Final = Check(
         KEEPS,
         LOOKS,
         KNOWN,
-        View(
+        Table(
             "found_early_expiry",
             f"""
             select l.key as key, l.op as look_op, l.since as since, min(x.stays) as stays
@@ -92,7 +89,6 @@ EARLY_EXPIRY: Final = Check(
                 join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
             group by l.key, l.op, l.since, l.ret having min(x.stays) > l.ret + {SLACK}
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -121,16 +117,15 @@ REVIVED_OFFSET: Final = Check(
     anomaly="revived-offset",
     meaning="an offset that was gone, or replaced, was found again",
     views=(
-        View(
+        Table(
             "expiry_ends",
             """
             select key, op, call, ret, 1 as nothing from expiry_looks where value is null
             union all
             select key, op, call, ret, 0 from expiry_known
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_revived_offset",
             """
             select l.key as key, l.op as look_op, l.value as value, k.op as keep_op, min(e.ret) as gone
@@ -138,7 +133,6 @@ REVIVED_OFFSET: Final = Check(
                 join expiry_ends e on e.key = l.key and e.call > k.ret and e.ret < l.call
             group by l.key, l.op, l.value, k.op
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -168,7 +162,7 @@ OVERDUE_OFFSET: Final = Check(
     meaning="an offset was still there by the deadline after its time was over",
     views=(
         QUIET,
-        View(
+        Table(
             "found_overdue_offset",
             """
             select l.key as key, l.op as look_op, l.value as value, greatest(k.since, g.since, q.since) as since,
@@ -181,7 +175,6 @@ OVERDUE_OFFSET: Final = Check(
             where l.at_end = 1 and l.value is not null
                 and l.call > greatest(k.since, g.since, q.since) + d.retention_deadline
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

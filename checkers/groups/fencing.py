@@ -17,7 +17,7 @@ Operations of unknown outcome are dropped: whether they were accepted is not obs
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, row_number
 
@@ -26,7 +26,7 @@ PLACEABLE: Final = 2**61
 
 _STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like 'stale-epoch:%')"
 
-STEPS: Final = View(
+STEPS: Final = Table(
     "fencing_steps",
     f"""
     select group_name, key, kind, rejected, epoch, 2 * epoch + case when rejected = 1 then 2
@@ -46,7 +46,6 @@ STEPS: Final = View(
                 and e.epoch >= 0 and e.epoch < {PLACEABLE}
                 and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as considered) as steps
     """,
-    keep=True,
 )
 """An acquire that gives its owner the same token again is as good as a renewal."""
 
@@ -88,7 +87,7 @@ FENCING_VIOLATION: Final = Check(
             """,
         ),
         STEPS,
-        View(
+        Table(
             "found_fencing_violation",
             f"""
             select group_name, key, place, first_ret, before from (
@@ -99,7 +98,6 @@ FENCING_VIOLATION: Final = Check(
                     group by group_name, key, place) as folded) as ordered
             where before > first_ret
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

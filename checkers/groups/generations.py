@@ -11,21 +11,20 @@ that a generation went into the offsets topic.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, row_number
 
-FORGOTTEN: Final = View(
+FORGOTTEN: Final = Table(
     "group_forgotten",
     "select key, count(*) as times from events where event = 'group-forgotten' and key is not null group by key",
-    keep=True,
 )
 """A group without members and offsets is forgotten in the end, and its generations begin again: each number may be
 given once more for each time. No order is known between these events and what clients did, or other nodes."""
 
 _ANSWERED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end"
 
-STEPS: Final = View(
+STEPS: Final = Table(
     "group_steps",
     f"""
     select e.group as key, e.epoch as place, 0 as commits, e.op as op, min(e.sub) as sub, min(e.call) as call,
@@ -47,7 +46,6 @@ STEPS: Final = View(
         and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
     group by e.group, e.epoch, e.op
     """,
-    keep=True,
 )
 """What each operation says of its group's generations. A commit has come about when it is answered, or when its number
 is fetched, in ``seen_op``, if that is earlier."""
@@ -85,11 +83,7 @@ ZOMBIE_COMMIT: Final = Check(
                 from group_steps group by key, place) as folded
             """,
         ),
-        View(
-            "found_zombie_commit",
-            "select key, place, first_ret, before from group_levels where before > first_ret",
-            keep=True,
-        ),
+        Table("found_zombie_commit", "select key, place, first_ret, before from group_levels where before > first_ret"),
     ),
     evidence=f"""
         select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
@@ -131,7 +125,7 @@ GENERATION_REUSE: Final = Check(
     meaning="one generation has two different assignments",
     views=(
         FORGOTTEN,
-        View(
+        Table(
             "found_generation_reuse",
             """
             select e.key as key, e.epoch as epoch, count(*) as stored, min(e.node) as low_node,
@@ -141,7 +135,6 @@ GENERATION_REUSE: Final = Check(
             where e.event = 'group-generation' and e.key is not null and e.epoch is not null
             group by e.key, e.epoch having count(*) > 1 + max(coalesce(g.times, 0))
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -17,7 +17,7 @@ number would no longer distinguish them. Without epochs two certain holds of dif
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by
@@ -49,7 +49,7 @@ USED: Final = View(
 )
 """One row per assignment, held or not, made of nearly all rows: numbers alone, since text is slow to group."""
 
-HOLDS: Final = View(
+HOLDS: Final = Table(
     "holds",
     """
     select a.group_name as group_name, a.key as key, a.process as process, a.assignment as assignment,
@@ -58,12 +58,11 @@ HOLDS: Final = View(
     from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
         and a.process = u.process and a.assignment = u.assignment
     """,
-    keep=True,
 )
 """``reported``: the last call of an operation that reports it, so that it was held then at the latest; ``over``: when
 the owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
 
-TIMES: Final = View(
+TIMES: Final = Table(
     "fault_times",
     f"""
     select id, max(case when on_clients then 1 else 0 end) as of_clients,
@@ -73,7 +72,6 @@ TIMES: Final = View(
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
     from faults group by id
     """,
-    keep=True,
 )
 """``since``: when a fault may have begun, at the earliest: what was done is written only once it is done."""
 
@@ -87,7 +85,7 @@ KILLS: Final = View(
 """Between which times a client's process may have ended; and a row of nulls. A fault that does not say whether it
 ends processes may do so."""
 
-CERTAIN: Final = View(
+CERTAIN: Final = Table(
     "certain_holds",
     """
     select group_name, key, process, owner, epoch, op, begun, until from (
@@ -103,7 +101,6 @@ CERTAIN: Final = View(
             ) as facing) as bounded
     where begun < until
     """,
-    keep=True,
 )
 
 HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
@@ -137,7 +134,7 @@ DOUBLE_OWNERSHIP: Final = Check(
     meaning="two owners held the same thing at once",
     views=(
         FORGOTTEN,
-        View(
+        Table(
             "generation_owners",
             """
             select coalesce(e.group, '') as group_name, e.key as key, e.epoch as epoch, e.owner as owner,
@@ -147,7 +144,6 @@ DOUBLE_OWNERSHIP: Final = Check(
                 and e.key <> coalesce(e.group, '')
             group by coalesce(e.group, ''), e.key, e.epoch, e.owner
             """,
-            keep=True,
         ),
         View(
             "hold_order",
@@ -177,7 +173,7 @@ DOUBLE_OWNERSHIP: Final = Check(
                     group by group_name, key, owner, reign) as joined) as ordered
             """,
         ),
-        View(
+        Table(
             "found_double_ownership",
             """
             select o.group_name as group_name, o.key as key, o.epoch as epoch, count(*) as owners,
@@ -189,7 +185,6 @@ DOUBLE_OWNERSHIP: Final = Check(
             select group_name, key, cast(null as bigint), 2, 0, begun, until, before
             from reigns where before > begun
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -221,7 +216,7 @@ DOUBLE_OWNERSHIP: Final = Check(
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
     explain=_owned,
     evidence_views=(
-        View(
+        Table(
             "double_owned_until",
             """
             select c.process as process, c.until as until
@@ -229,7 +224,6 @@ DOUBLE_OWNERSHIP: Final = Check(
                 and c.until = f.before
             where c.epoch is null group by c.process, c.until
             """,
-            keep=True,
         ),
         View(
             "double_owned_last",

@@ -14,11 +14,11 @@ this asks for more than a register, which may be written back, and needs no uniq
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, total_of
 
-STEPS: Final = View(
+STEPS: Final = Table(
     "offset_steps",
     """
     select e.key as key, e.position as place, e.op as op, e.kind as kind, e.call as call, e.ret as ret,
@@ -28,7 +28,6 @@ STEPS: Final = View(
         group by key, position) u on e.key = u.key and e.position = u.position
     where e.kind in ('advance', 'resume') and e.outcome = 'ok' and e.ret is not null and e.position is not null
     """,
-    keep=True,
 )
 
 
@@ -49,7 +48,7 @@ OFFSET_REGRESSION: Final = Check(
     meaning="a group's offset went back, or was lost",
     views=(
         STEPS,
-        View(
+        Table(
             "offset_resets",
             f"""
             select s.key as key, s.call as call, s.ret as ret from offset_steps s join (
@@ -60,9 +59,8 @@ OFFSET_REGRESSION: Final = Check(
                 ) h on s.key = h.key and s.place = h.place
             where s.judged = 0 and h.higher < s.call
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "offset_eras",
             """
             select s.key as key, s.place as place, s.op as op, s.kind as kind, s.call as call, s.ret as ret,
@@ -71,7 +69,6 @@ OFFSET_REGRESSION: Final = Check(
             from offset_steps s left join offset_resets r on s.key = r.key
             group by s.key, s.place, s.op, s.kind, s.call, s.ret, s.judged
             """,
-            keep=True,
         ),
         View(
             "offset_levels",
@@ -85,10 +82,9 @@ OFFSET_REGRESSION: Final = Check(
                 group by key, era, place) as folded
             """,
         ),
-        View(
+        Table(
             "found_offset_regression",
             "select key, era, place, first_ret, before from offset_levels where before > first_ret",
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -23,7 +23,7 @@ and do not read it (``unseen``). The topic of ``orders-3`` is what is left witho
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, greatest_before, order_by, previous, sum_so_far
 
@@ -63,7 +63,7 @@ OWNED_FOR_SURE: Final = View(
 """Parts of the times of ``orphan_owned``, by what a hold's own operations say. One that was reported after its end (the
 same assignment once more, say) has no such part, and covers no gap of others: it counts as a moment before all."""
 
-SUSPECTS: Final = View(
+SUSPECTS: Final = Table(
     "orphan_suspects",
     f"""
     select g.group_name as group_name from ({_unowned("orphan_owned_for_sure")}) g
@@ -71,11 +71,10 @@ SUSPECTS: Final = View(
     where g.since + d.deadline < least(g.until, o.latest)
     group by g.group_name
     """,
-    keep=True,
 )
 """Groups with long gaps between those parts before the end. The others, nearly always all, need no further look."""
 
-TURNS: Final = View(
+TURNS: Final = Table(
     "orphan_turns",
     f"""
     select "index" as op, process, call, outcome,
@@ -83,22 +82,20 @@ TURNS: Final = View(
         lead(call) over (partition by worker order by call nulls first, "index" nulls first) as resumed
     from ops cross join (select group_name from orphan_suspects {order_by("group_name")} limit 1) s
     """,
-    keep=True,
 )
 
-DEATHS: Final = View(
+DEATHS: Final = Table(
     "orphan_deaths",
     f"""
     select process, min(coalesce(former, 0)) as born,
         min(case when outcome = 'info' then coalesce(resumed, {INFINITY}) else {INFINITY} end) as died
     from orphan_turns group by process
     """,
-    keep=True,
 )
 """``born``: the call of its worker's operation before its first one. ``died``: infinite for a process that ended
 normally."""
 
-REPORTS: Final = View(
+REPORTS: Final = Table(
     "orphan_reports",
     f"""
     select t.group_name as group_name, t.process as process, t.op as op, t.call as call,
@@ -109,12 +106,11 @@ REPORTS: Final = View(
         from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
         join orphan_deaths d on t.process = d.process
     """,
-    keep=True,
 )
 """Operations that report on a group, and the call of the one before; what a process got since then the later one
 says."""
 
-DOUBTS: Final = View(
+DOUBTS: Final = Table(
     "orphan_doubts",
     f"""
     select cast(null as string) as group_name, since, recovered as until from fault_times
@@ -128,11 +124,10 @@ DOUBTS: Final = View(
     from orphan_reports t join orphan_deaths d on t.process = d.process
     group by t.group_name, t.process
     """,
-    keep=True,
 )
 """When nothing is claimed; of all groups where ``group_name`` is null."""
 
-OWNED: Final = View(
+OWNED: Final = Table(
     "orphan_owned",
     f"""
     select h.group_name as group_name, h.key as key, h.op as op, t.former as since,
@@ -142,11 +137,10 @@ OWNED: Final = View(
         join orphan_deaths d on d.process = h.process
     where h.key <> h.group_name
     """,
-    keep=True,
 )
 """From when to when each owner may have owned what it acquired."""
 
-GAPS: Final = View(
+GAPS: Final = Table(
     "orphan_gaps",
     f"""
     select g.group_name as group_name, {_TOPIC.format("g.key")} as topic, g.key as key, g.since as since,
@@ -154,11 +148,10 @@ GAPS: Final = View(
     from ({_unowned("orphan_owned")}) g cross join group_declared d
     where g.since + d.deadline < g.until
     """,
-    keep=True,
 )
 """Long times in which no member may have owned a partition, after one had."""
 
-LIVES: Final = View(
+LIVES: Final = Table(
     "orphan_lives",
     f"""
     select l.group_name as group_name, {_TOPIC.format("l.key")} as topic, l.since as since, l.until as until from (
@@ -178,7 +171,6 @@ LIVES: Final = View(
         cross join group_declared d
     where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
     """,
-    keep=True,
 )
 """From one answered operation under a hold to the next one, where that is soon; of groups with gaps alone."""
 
@@ -205,7 +197,7 @@ STATES: Final = View(
     """,
 )
 
-FOUND: Final = View(
+FOUND: Final = Table(
     "found_orphaned_partition",
     """
     select g.group_name as group_name, g.key as key, greatest(g.since, s.since) as since,
@@ -214,7 +206,6 @@ FOUND: Final = View(
         cross join group_declared d
     where greatest(g.since, s.since) + d.deadline < least(g.until, s.until)
     """,
-    keep=True,
 )
 
 
@@ -240,11 +231,7 @@ ORPHANED_PARTITION: Final = Check(
         OWNED,
         GAPS,
         LIVES,
-        View(
-            "orphan_topics",
-            "select group_name, topic from orphan_gaps group by group_name, topic",
-            keep=True,
-        ),
+        Table("orphan_topics", "select group_name, topic from orphan_gaps group by group_name, topic"),
         STATES,
         View(
             "orphan_begins",
@@ -258,13 +245,12 @@ ORPHANED_PARTITION: Final = Check(
                 from orphan_states) as compared
             """,
         ),
-        View(
+        Table(
             "orphan_stretches",
             """
             select group_name, topic, min(moment) as since, max(next_moment) as until from orphan_begins
             where counts = 1 and next_moment is not null group by group_name, topic, stretch
             """,
-            keep=True,
         ),
         FOUND,
     ),

@@ -13,7 +13,7 @@ Each is a family of its own, so that a history lacking one kind of event owes no
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, greatest_before, order_by
 
@@ -35,23 +35,21 @@ TWO_LEADERS: Final = Check(
     anomaly="two-leaders",
     meaning="two nodes accepted writes in one leader epoch",
     views=(
-        View(
+        Table(
             "ownership_leaders",
             """
             select key, epoch, node, min(position) as position, min(time) as time from events
             where event = 'first-append-in-epoch' and key is not null and epoch is not null
             group by key, epoch, node
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_two_leaders",
             """
             select key, epoch, min(node) as low_node, max(node) as high_node, count(*) as holders, min(time) as since,
                 max(time) as moment
             from ownership_leaders group by key, epoch having count(*) > 1
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -81,23 +79,21 @@ TWO_CONTROLLERS: Final = Check(
     anomaly="two-controllers",
     meaning="two nodes held one controller epoch",
     views=(
-        View(
+        Table(
             "ownership_controllers",
             """
             select controller_epoch as epoch, node, incarnation, min(time) as time from events
             where event = 'became-controller' and controller_epoch is not null
             group by controller_epoch, node, incarnation
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_two_controllers",
             """
             select cast(null as string) as key, epoch, min(node) as low_node, max(node) as high_node,
                 count(*) as holders, min(time) as since, max(time) as moment
             from ownership_controllers group by epoch having count(*) > 1
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -127,7 +123,7 @@ STALE_EPOCH_OBEYED: Final = Check(
     anomaly="stale-epoch-obeyed",
     meaning="a node obeyed an epoch after it had obeyed a higher one",
     views=(
-        View(
+        Table(
             "ownership_commands",
             """
             select node, incarnation, seq as place, controller_epoch as low_epoch, controller_epoch as high_epoch, time
@@ -138,9 +134,8 @@ STALE_EPOCH_OBEYED: Final = Check(
             from events
             where event <> 'request-obeyed' and zxid is not null and controller_epoch is not null group by zxid
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_stale_epoch_obeyed",
             f"""
             select cast(null as string) as key, node, incarnation, place, low_epoch as epoch, former, time as moment
@@ -150,7 +145,6 @@ STALE_EPOCH_OBEYED: Final = Check(
                 from ownership_commands) as ordered
             where former > low_epoch
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -10,7 +10,7 @@ operation that reports the parting nothing is claimed, since the place may have 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -31,16 +31,15 @@ READ_AFTER_RELEASE: Final = Check(
     anomaly="read-after-release",
     meaning="a member handed out records of a partition that it had given up",
     views=(
-        View(
+        Table(
             "partings",
             """
             select key, process, assignment, max(position) as position, min(call) as call, min(op) as op from effects
             where kind in ('release', 'lost') and outcome = 'ok' and position is not null and assignment is not null
             group by key, process, assignment
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_read_after_release",
             f"""
             select p.key as key, p.op as parting_op, p.position as position, r.op as read_op, r.position as reached
@@ -49,7 +48,6 @@ READ_AFTER_RELEASE: Final = Check(
                 where kind = 'observe-end' and outcome = 'ok' and assignment is not null) r on {_BY}
             where r.call >= p.call and r.position > p.position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

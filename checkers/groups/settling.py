@@ -13,28 +13,26 @@ members give up after so many retries tolerates this anomaly, and says why. Not 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, offset_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.rest.looks import QUIET, topic_of
 from assay.checkers.sql import first_rows, order_by, previous, sum_so_far
 
-SENTINELS: Final = View(
+SENTINELS: Final = Table(
     "settle_sentinels",
     f"""
     select key, {topic_of("key")} as topic, position, op, min(ret) as ret from effects
     where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
     group by key, position, op
     """,
-    keep=True,
 )
 
-POLLS: Final = View(
+POLLS: Final = Table(
     "settle_polls",
     """
     select e.group as group_name, e.op as op, min(e.call) as call from effects e
     where e.phase = 'drain' and e.group is not null and e.ret is not null group by e.group, e.op
     """,
-    keep=True,
 )
 """Operations of members at the end of the run that were answered."""
 
@@ -81,7 +79,7 @@ DOUBTS: Final = View(
     """,
 )
 
-EXPECTED: Final = View(
+EXPECTED: Final = Table(
     "settle_expected",
     """
     select t.group_name as group_name, s.key as key, s.position as position, s.op as op,
@@ -91,7 +89,6 @@ EXPECTED: Final = View(
         join settle_stretches t on t.group_name = o.group_name and t.until > s.ret
         cross join rest_quiet q cross join settle_doubts b
     """,
-    keep=True,
 )
 """Which group has to read which sentinel, and while it can be asked whether it has."""
 
@@ -130,7 +127,7 @@ UNSETTLED_GROUP: Final = Check(
         DOUBTS,
         EXPECTED,
         REACHED,
-        View(
+        Table(
             "found_unsettled_group",
             """
             select x.group_name as group_name, x.key as key, x.position as position, x.op as op, x.since as since,
@@ -140,7 +137,6 @@ UNSETTLED_GROUP: Final = Check(
             where x.until - x.since >= d.group_deadline
                 and (r.ret is null or r.ret - x.since > d.group_deadline)
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -11,7 +11,7 @@ before the poll was called; and so is a record of the earlier life in its own na
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, offset_of, value_of
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, offset_of, value_of
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import life_of, name_of, place_of, topic_of
 from assay.checkers.log.strays import STRAYS, sent_to
@@ -33,7 +33,7 @@ DESCRIBED: Final = View(
 )
 """``message_key`` begins with an equals sign, since none differs from an empty one; ``silent``: says nothing."""
 
-DESCRIPTIONS: Final = View(
+DESCRIPTIONS: Final = Table(
     "log_descriptions",
     f"""
     select key, value, sends, untimed, silent from (
@@ -53,14 +53,13 @@ DESCRIPTIONS: Final = View(
     where seen_least is not null and (seen_low <> seen_high or seen_low <> sent_low or seen_low <> sent_high
         or seen_least <> seen_most or seen_least <> sent_least or seen_least <> sent_most)
     """,
-    keep=True,
     fine=True,
 )
 """Values of which not every row says the same: few."""
 
 _OWN: Final = "d.key = e.key and d.value = e.value"
 
-SEEN_AS: Final = View(
+SEEN_AS: Final = Table(
     "log_seen_as",
     f"""
     select e.key as key, e.value as value, e.position as position, e.timestamp as timestamp,
@@ -69,10 +68,9 @@ SEEN_AS: Final = View(
     where e.kind = 'observe' and e.silent = 0 and e.position is not null
     group by e.key, e.value, e.position, e.timestamp, e.message_key
     """,
-    keep=True,
 )
 
-SENT_AS: Final = View(
+SENT_AS: Final = Table(
     "log_sent_as",
     f"""
     select e.key as key, e.value as value, e.timestamp as timestamp, e.message_key as message_key, min(e.op) as op
@@ -80,7 +78,6 @@ SENT_AS: Final = View(
     where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
     group by e.key, e.value, e.timestamp, e.message_key
     """,
-    keep=True,
 )
 
 _RECORD: Final = "s.key as key, s.value as value, s.position as position"
@@ -152,7 +149,7 @@ ALTERED_RECORD: Final = Check(
         SEEN_AS,
         SENT_AS,
         ALTERATIONS,
-        View(
+        Table(
             "found_altered_record",
             """
             select key, value, position, min(what) as what, min(op) as op from (
@@ -166,7 +163,6 @@ ALTERED_RECORD: Final = Check(
                 where t.what = 'twice' and o.key is null) as found
             group by key, value, position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -203,7 +199,7 @@ RESURRECTED: Final = Check(
     anomaly="resurrected",
     meaning="a record of a deleted topic was read after another of its name had been created",
     views=(
-        View(
+        Table(
             "log_created",
             f"""
             select {name_of("key")} as name, {life_of("key")} as life, key as topic, min(ret) as since, min(op) as op
@@ -211,7 +207,6 @@ RESURRECTED: Final = Check(
                 and {life_of("key")} > 1
             group by key
             """,
-            keep=True,
         ),
         View(
             "log_lives",
@@ -221,7 +216,7 @@ RESURRECTED: Final = Check(
             from log_values group by key
             """,
         ),
-        View(
+        Table(
             "log_risen",
             """
             select w.key as key, w.value as value, w.key as former, c.topic as topic, c.since as since,
@@ -235,9 +230,8 @@ RESURRECTED: Final = Check(
                 join log_values w on f.key = w.key and v.value = w.value
             where f.life < l.life and v.live = 0 and v.failed = 0 and v.observed > 0 and w.live > 0
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_resurrected",
             """
             select r.key as key, r.value as value, r.former as former, min(r.topic) as topic, min(p.op) as op,
@@ -246,7 +240,6 @@ RESURRECTED: Final = Check(
             where p.kind = 'observe' and p.call > r.since
             group by r.key, r.value, r.former
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -8,7 +8,7 @@ committed yet takes a value for the sake of one that a later cut takes.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, capital
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -26,7 +26,7 @@ LOST_LAST_VALUE: Final = Check(
     anomaly="lost-last-value",
     meaning="a replica in the in-sync set lacks the last value of a key of a compacted topic",
     views=(
-        View(
+        Table(
             "compacted_sends",
             """
             select e.key as key, e.message_key as message_key, e.value as value, min(e.op) as op,
@@ -35,9 +35,8 @@ LOST_LAST_VALUE: Final = Check(
             where e.kind = 'append' and e.message_key is not null and e.value is not null
             group by e.key, e.message_key, e.value
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "compacted_records",
             """
             select r.key as key, r.node as node, r.position as position, r.value as value, s.op as op,
@@ -48,9 +47,8 @@ LOST_LAST_VALUE: Final = Check(
                 on t.key = s.key and t.message_key = s.message_key
             where r.below_hw and r.in_isr and r.high_watermark is null and t.key is null
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "compacted_last",
             """
             select r.key as key, r.message_key as message_key, r.position as position, min(r.node) as witness,
@@ -61,9 +59,8 @@ LOST_LAST_VALUE: Final = Check(
                 on l.key = r.key and l.message_key = r.message_key and l.position = r.position
             group by r.key, r.message_key, r.position
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_lost_last_value",
             """
             select l.key as key, m.node as node, l.message_key as message_key, l.position as position,
@@ -75,7 +72,6 @@ LOST_LAST_VALUE: Final = Check(
                 left join compacted_records r on r.key = l.key and r.node = m.node and r.position = l.position
             where r.key is null
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -8,7 +8,7 @@ or may have, is not judged.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import Row
 from assay.checkers.sql import order_by
 
@@ -25,7 +25,7 @@ DAMAGED_LOG: Final = Check(
     anomaly="damaged-log",
     meaning="a node found its log damaged, although no fault had touched a file",
     views=(
-        View(
+        Table(
             "found_damaged_log",
             """
             select e.key as key, e.node as node, min(e.position) as position, min(e.time) as moment
@@ -34,7 +34,6 @@ DAMAGED_LOG: Final = Check(
             where e.event = 'log-damaged' and e.key is not null and f.many = 0
             group by e.key, e.node
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

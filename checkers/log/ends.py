@@ -6,7 +6,7 @@ returned before. Where the contract declares ends to be linearizable, rule U (``
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, order_by, row_number
 
@@ -28,7 +28,7 @@ def _below(name: str, moments: str) -> tuple[View, View]:
     Few keys have such an end when epochs are left out; only those are judged epoch by epoch.
     """
     return (
-        View(
+        Table(
             f"log_suspects_{name}",
             f"""
             select key, epoch from (
@@ -38,9 +38,8 @@ def _below(name: str, moments: str) -> tuple[View, View]:
                 from {moments}) as moments
             where is_return = 0 and epoch is not null and former > position group by key, epoch
             """,
-            keep=True,
         ),
-        View(
+        Table(
             f"found_{name}",
             f"""
             select key, level as epoch, op, sub, position, former from (
@@ -55,7 +54,6 @@ def _below(name: str, moments: str) -> tuple[View, View]:
                     ) as levels) as moments
             where is_return = 0 and former > position
             """,
-            keep=True,
         ),
     )
 

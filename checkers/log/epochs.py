@@ -20,7 +20,7 @@ have taken so many.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, offset_of, offsets_of
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, capital, offset_of, offsets_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.damage import DAMAGE
 from assay.checkers.log.holes import HOLES
@@ -54,7 +54,7 @@ LEADER_COMPLETENESS: Final = Check(
             where kind = 'topic-delete' and outcome <> 'fail' group by regexp_replace(key, '#[0-9]+$', '')
             """,
         ),
-        View(
+        Table(
             "epoch_begins",
             """
             select e.key as key, e.epoch as epoch, min(e.position) as position
@@ -63,7 +63,6 @@ LEADER_COMPLETENESS: Final = Check(
                 and d.topic is null
             group by e.key, e.epoch
             """,
-            keep=True,
         ),
         View(
             "epoch_topics",
@@ -81,7 +80,7 @@ LEADER_COMPLETENESS: Final = Check(
             group by node having min(whole) = 1
             """,
         ),
-        View(
+        Table(
             "epoch_acks",
             f"""
             select key, node, epoch, max(position) as position from (
@@ -99,9 +98,8 @@ LEADER_COMPLETENESS: Final = Check(
                 ) as placed
             where is_ack = 1 and epoch is not null group by key, node, epoch
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "epoch_marks",
             f"""
             select key, epoch, high_watermark as mark, node, cast(null as bigint) as op
@@ -120,9 +118,8 @@ LEADER_COMPLETENESS: Final = Check(
             where e.kind = 'append' and e.outcome = 'ok' and e.epoch is null
             group by a.key, a.epoch, a.position
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "epoch_levels",
             f"""
             select key, epoch, position, {greatest_before("mark", by="key", order="epoch")} as before
@@ -132,9 +129,8 @@ LEADER_COMPLETENESS: Final = Check(
                     union all select key, epoch, null, mark from epoch_marks) as known
                 group by key, epoch) as folded
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_leader_completeness",
             """
             select l.key as key, l.epoch as epoch, l.position as position, l.before as before
@@ -143,7 +139,6 @@ LEADER_COMPLETENESS: Final = Check(
                     select id from faults where loses_unsynced group by id) as f) p
             where l.before - d.unflushed * p.losses > l.position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -180,12 +175,8 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
     anomaly="epoch-history-divergence",
     meaning="replicas have one leader epoch begin at different offsets",
     views=(
-        View(
-            "epoch_firsts",
-            "select key, node, min(position) as first from replicas group by key, node",
-            keep=True,
-        ),
-        View(
+        Table("epoch_firsts", "select key, node, min(position) as first from replicas group by key, node"),
+        Table(
             "epoch_starts",
             """
             select r.key as key, r.epoch as epoch, r.node as node, r.epoch_start as start, min(f.first) as first
@@ -193,7 +184,6 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
             where r.below_hw and r.epoch is not null and r.epoch_start is not null
             group by r.key, r.epoch, r.node, r.epoch_start
             """,
-            keep=True,
         ),
         View(
             "epoch_pairs",
@@ -205,13 +195,12 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
                 or (least(a.start, b.start) > greatest(a.first, b.first)))
             """,
         ),
-        View(
+        Table(
             "found_epoch_history_divergence",
             """
             select key, epoch, min(low_node) as low_node from epoch_pairs where low_start <> high_start
             group by key, epoch
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

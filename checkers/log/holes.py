@@ -7,7 +7,7 @@ A replica that does not say where it starts (a compacted log) is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, offsets_of
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, offsets_of
 from assay.checkers.engine import Row
 from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.sql import first_rows, order_by
@@ -29,20 +29,19 @@ REPLICA_HOLE: Final = Check(
     anomaly="replica-hole",
     meaning="a replica in the in-sync set lacks a record below its high watermark",
     views=(
-        View(
+        Table(
             "hole_members",
             """
             select r.key as key, r.node as node, r.log_start as log_start, r.high_watermark as high_watermark
             from replicas r left join log_compacted c on r.key = c.key
             where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
             """,
-            keep=True,
         ),
         View(
             "hole_records",
             "select key, node, position from replicas where high_watermark is null",
         ),
-        View(
+        Table(
             "hole_offsets",
             """
             select m.key as key, m.node as node, m.log_start as log_start, m.high_watermark as high_watermark,
@@ -53,16 +52,14 @@ REPLICA_HOLE: Final = Check(
                 left join hole_records h on m.key = h.key and m.node = h.node and o.position = h.position
             where h.key is null
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_replica_hole",
             """
             select key, node, log_start, high_watermark, count(*) as missing, min(position) as position,
                 max(position) as last
             from hole_offsets group by key, node, log_start, high_watermark
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -3,7 +3,7 @@ failed."""
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, offset_of, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.strays import STRAYS, sent_to
 from assay.checkers.log.views import SAID
@@ -46,7 +46,7 @@ INCONSISTENT_OFFSET: Final = Check(
     anomaly="inconsistent-offset",
     meaning="one offset of a partition was seen with two different values",
     views=(
-        View(
+        Table(
             "found_inconsistent_offset",
             """
             select p.key as key, p.position as position, count(*) as held
@@ -54,7 +54,6 @@ INCONSISTENT_OFFSET: Final = Check(
             where o.held > 1 and p.acks + p.observed > 0
             group by p.key, p.position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -98,13 +97,12 @@ DUPLICATE: Final = Check(
     anomaly="duplicate",
     meaning="one value sits at two or more offsets",
     views=(
-        View(
+        Table(
             "found_duplicate",
             """
             select key, value, low, high, offsets, live, send_op
             from log_values where value is not null and offsets > 1 and offsets > live
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -144,13 +142,12 @@ ABORTED_READ: Final = Check(
     anomaly="aborted-read",
     meaning="a value was read although its write had certainly failed",
     views=(
-        View(
+        Table(
             "found_aborted_read",
             """
             select key, value, low, observed, send_op, seen_op
             from log_values where observed > 0 and live = 0 and failed > 0
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -194,12 +191,11 @@ PHANTOM: Final = Check(
     anomaly="phantom",
     meaning="a value was read that no one wrote",
     views=(
-        View(
+        Table(
             "found_phantom",
             """
             select key, value, low, observed, seen_op from log_values where observed > 0 and live = 0 and failed = 0
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -9,7 +9,7 @@ these are; a topic that anyone has asked to delete is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -40,7 +40,7 @@ MEMBER_COMPLETENESS: Final = Check(
             where event = 'isr-change' and position is not null and epoch is not null group by key, epoch, position
             """,
         ),
-        View(
+        Table(
             "found_member_completeness",
             """
             select key, epoch, position, max(before) as before from (
@@ -54,7 +54,6 @@ MEMBER_COMPLETENESS: Final = Check(
                 where l.before - d.unflushed * p.losses > j.position) as known
             where before > position group by key, epoch, position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -4,7 +4,7 @@ deadline.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, offset_of, seconds, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, seconds, value_of
 from assay.checkers.engine import Row
 from assay.checkers.log.strays import ELSEWHERE, STRAYS, found_in
 from assay.checkers.log.views import SAID
@@ -92,14 +92,13 @@ LOST_WRITE: Final = Check(
     anomaly="lost-write",
     meaning="an acknowledged value is gone, and no one ever read it",
     views=(
-        View(
+        Table(
             "found_lost_write",
             f"""
             select {_GONE_COLUMNS}
             from log_gone g join log_values v on g.key = v.key and g.value = v.value
             where g.acks > 0 and v.observed = 0
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -136,13 +135,7 @@ def _vanished(row: Row, evidence: Evidence) -> Explanation:
 VANISHED: Final = Check(
     anomaly="vanished",
     meaning="a value was read once, and is gone",
-    views=(
-        View(
-            "found_vanished",
-            f"select {_GONE_COLUMNS} from log_gone g where g.observed > 0",
-            keep=True,
-        ),
-    ),
+    views=(Table("found_vanished", f"select {_GONE_COLUMNS} from log_gone g where g.observed > 0"),),
     evidence=_evidence("found_vanished", acked=False),
     evidence_views=(SAID,),
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
@@ -171,14 +164,13 @@ MISPLACED_ACK: Final = Check(
     anomaly="misplaced-ack",
     meaning="a value is not at the offset with which it was acknowledged, but elsewhere",
     views=(
-        View(
+        Table(
             "found_misplaced_ack",
             f"""
             select {_GONE_COLUMNS}
             from log_gone g join log_values v on g.key = v.key and g.value = v.value
             where g.acks > 0 and g.observed = 0 and v.observed > 0
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -219,13 +211,12 @@ UNSEEN: Final = Check(
     anomaly="unseen",
     meaning="an acknowledged value was not delivered by the deadline",
     views=(
-        View(
+        Table(
             "log_final",
             """
             select key, min(call) as final_call, max(coalesce(ret, call)) as last from log_effects
             where phase in ('sentinel', 'drain') and key is not null group by key
             """,
-            keep=True,
         ),
         View(
             "log_due",
@@ -236,7 +227,7 @@ UNSEEN: Final = Check(
                 and (p.position is not null or (p.compacted is null and p.log_start <= 0))
             """,
         ),
-        View(
+        Table(
             "found_unseen",
             """
             select d.key as key, d.value as value, d.position as position, d.okay_op as okay_op
@@ -244,7 +235,6 @@ UNSEEN: Final = Check(
                 left join log_gone g on d.key = g.key and d.value = g.value and d.position = g.position
             where v.drained = 0 and g.key is null
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

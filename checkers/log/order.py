@@ -12,7 +12,7 @@ of 2^61 or more, which no log can have and only a damaged record claims, has no 
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, offset_of, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, offset_of, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.views import SAID
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, previous, row_number, total_of
@@ -20,10 +20,9 @@ from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order
 PLACEABLE: Final = 2**61
 """Offsets below have a place that fits into 64 bits."""
 
-UNACKNOWLEDGED: Final = View(
+UNACKNOWLEDGED: Final = Table(
     "log_unacknowledged",
     "select key, value, position, seen from log_placed where acks = 0 and position is not null and value is not null",
-    keep=True,
 )
 """What was observed at an offset that no send reported: few, against all sends."""
 
@@ -48,13 +47,12 @@ TIMELINE: Final = View(
     """,
 )
 
-ACTED: Final = View(
+ACTED: Final = Table(
     "log_acted",
     """
     select op, key, min(call) as call, min(ret) as ret from effects
     where kind in ('append', 'observe', 'end') group by op, key
     """,
-    keep=True,
 )
 
 MOMENTS: Final = View(
@@ -98,7 +96,7 @@ REAL_TIME_ORDER: Final = Check(
     views=(
         UNACKNOWLEDGED,
         TIMELINE,
-        View(
+        Table(
             "found_real_time_order",
             f"""
             select key, place, called, returned, before, future_ret, future_call,
@@ -113,7 +111,6 @@ REAL_TIME_ORDER: Final = Check(
                     from log_timeline group by key, place) as folded) as ordered
             where before > returned or future_ret is not null
             """,
-            keep=True,
             fine=True,
         ),
     ),
@@ -178,11 +175,7 @@ NONMONOTONIC_SEND: Final = Check(
             from log_sends where outcome = 'ok' and position is not null
             """,
         ),
-        View(
-            "found_nonmonotonic_send",
-            "select * from log_send_pairs where position < former",
-            keep=True,
-        ),
+        Table("found_nonmonotonic_send", "select * from log_send_pairs where position < former"),
     ),
     evidence=f"""
         select key, op, op as own_op, position, value, former, former_value, former_op from found_nonmonotonic_send
@@ -230,13 +223,12 @@ SEND_SKIP: Final = Check(
             from log_sends where request is not null
             """,
         ),
-        View(
+        Table(
             "log_split",
             """
             select op, sub, key, request, position, value, former, former_value from log_set_pairs
             where outcome = 'ok' and former_outcome = 'ok' and position <> former + 1
             """,
-            keep=True,
         ),
         View(
             "log_known_ranks",
@@ -246,7 +238,7 @@ SEND_SKIP: Final = Check(
             from log_offsets
             """,
         ),
-        View(
+        Table(
             "log_set_parts",
             """
             select s.op as op, s.sub as sub, s.key as key, s.request as request, p.position as position,
@@ -257,7 +249,6 @@ SEND_SKIP: Final = Check(
             where s.outcome = 'info' and s.former_value is not null and p.observed > 0 and c.key is null
                 and p.position >= coalesce(t.log_start, 0)
             """,
-            keep=True,
         ),
         View(
             "log_torn",
@@ -274,7 +265,7 @@ SEND_SKIP: Final = Check(
                 and count(case when o.value = s.former_value then 1 end) = 0
             """,
         ),
-        View(
+        Table(
             "found_send_skip",
             """
             select s.op as op, s.sub as sub, s.key as key, s.request as request, s.position as position,
@@ -288,7 +279,6 @@ SEND_SKIP: Final = Check(
             union all
             select op, sub, key, request, position, value, null, former_value, null, other, other_op from log_torn
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -10,7 +10,7 @@ A poll that did not end ok and yet showed records breaks its chain: it is not kn
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by, previous, row_number, sum_so_far
 
@@ -22,13 +22,12 @@ READ: Final = View(
     """,
 )
 
-BROKEN: Final = View(
+BROKEN: Final = Table(
     "log_broken_chains",
     """
     select process, key, assignment from log_read where kind = 'observe' and outcome <> 'ok'
     group by process, key, assignment
     """,
-    keep=True,
 )
 
 _STEP: Final = (
@@ -66,7 +65,7 @@ CHAIN_STARTS: Final = View(
     """,
 )
 
-STRETCHES: Final = View(
+STRETCHES: Final = Table(
     "log_stretches",
     """
     select process, key, assignment, breaks, op, call, sub, low, high,
@@ -79,14 +78,11 @@ STRETCHES: Final = View(
         from log_steps where kind = 'observe' and outcome = 'ok'
         group by process, key, assignment, breaks, op) as read_at_once
     """,
-    keep=True,
 )
 """What one operation read of a chain; ``straight``: offset after offset, so that only its two ends need be compared."""
 
-CROOKED: Final = View(
-    "log_crooked",
-    "select op, process, key, assignment, breaks from log_stretches where straight = 0",
-    keep=True,
+CROOKED: Final = Table(
+    "log_crooked", "select op, process, key, assignment, breaks from log_stretches where straight = 0"
 )
 """Few, and nearly always none."""
 
@@ -116,7 +112,7 @@ CHAINED: Final = View(
     """,
 )
 
-POLL_GAPS: Final = View(
+POLL_GAPS: Final = Table(
     "log_poll_gaps",
     """
     select c.op as op, c.sub as sub, c.process as process, c.key as key, c.position as position,
@@ -127,7 +123,6 @@ POLL_GAPS: Final = View(
             and c.breaks = s.breaks and c.former is null
     where c.position <> coalesce(c.former, s.sought - 1) + 1
     """,
-    keep=True,
 )
 """Every step that is not to the next raw offset. The first record's predecessor is the offset below the one sought."""
 
@@ -161,10 +156,9 @@ NONMONOTONIC_POLL: Final = Check(
     anomaly="nonmonotonic-poll",
     meaning="the offsets that one consumer read go back",
     views=(
-        View(
+        Table(
             "found_nonmonotonic_poll",
             "select op, sub, key, position, former, former_op, sought from log_poll_gaps where position <= former",
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -208,7 +202,7 @@ POLL_SKIP: Final = Check(
                 group by key, position) as folded
             """,
         ),
-        View(
+        Table(
             "found_poll_skip",
             """
             select g.op as op, g.sub as sub, g.key as key, g.position as position, g.former as former,
@@ -218,7 +212,6 @@ POLL_SKIP: Final = Check(
                 join log_observed_below b on g.key = b.key and g.position = b.position
             where g.position > g.former and b.upto - b.known - a.upto > 0
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

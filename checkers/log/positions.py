@@ -11,7 +11,7 @@ what has gone.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by, previous
 
@@ -25,7 +25,7 @@ MOVES: Final = View(
     """,
 )
 
-POSITIONS: Final = View(
+POSITIONS: Final = Table(
     "log_positions",
     f"""
     select op, sub, process, key, assignment, kind, position, call, ret, outcome,
@@ -34,7 +34,6 @@ POSITIONS: Final = View(
         {previous("call", **_CHAIN)} as former_call
     from log_moves
     """,
-    keep=True,
 )
 """Each row that says where a reader stood, with the one before it."""
 
@@ -53,14 +52,13 @@ POSITION_JUMP: Final = Check(
     anomaly="position-jump",
     meaning="a poll began elsewhere than where its reader had stopped",
     views=(
-        View(
+        Table(
             "log_jumps",
             """
             select op, sub, process, key, position, former, former_op, former_call, call from log_positions
             where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
                 and position <> former
             """,
-            keep=True,
         ),
         View(
             "log_excused_jumps",
@@ -70,14 +68,13 @@ POSITION_JUMP: Final = Check(
             where o.outcome <> 'ok' and o.call > j.former_call and o.call < j.call group by j.op, j.sub
             """,
         ),
-        View(
+        Table(
             "found_position_jump",
             """
             select j.op as op, j.sub as sub, j.key as key, j.position as position, j.former as former,
                 j.former_op as former_op
             from log_jumps j left join log_excused_jumps x on j.op = x.op and j.sub = x.sub where x.op is null
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -110,7 +107,7 @@ OFFSET_HOLE: Final = Check(
     anomaly="offset-hole",
     meaning="an offset that a poll went past holds no record at all",
     views=(
-        View(
+        Table(
             "log_gappy",
             """
             select p.op as op, p.key as key, p.segment as segment, p.next_offset as next_offset,
@@ -121,7 +118,6 @@ OFFSET_HOLE: Final = Check(
                 and (p.plain = 0 or p.records <> p.next_offset - p.first_offset)
                 and p.next_offset > coalesce(t.log_start, 0)
             """,
-            keep=True,
         ),
         View(
             "log_gap_edges",
@@ -144,14 +140,13 @@ OFFSET_HOLE: Final = Check(
             where coalesce(following, next_offset) > position + 1
             """,
         ),
-        View(
+        Table(
             "found_offset_hole",
             """
             select g.key as key, g.position as position, min(g.until) as until, count(*) as polls, min(g.op) as op
             from log_gaps g left join log_offsets o on g.key = o.key and g.position = o.position
             where o.key is null group by g.key, g.position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

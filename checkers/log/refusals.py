@@ -9,7 +9,7 @@ was reported. A consumer that is sent away starts over, and may skip what it has
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql import first_rows, order_by
@@ -31,7 +31,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
     anomaly="false-out-of-range",
     meaning="a reader was answered that its place is not in the log, although it was",
     views=(
-        View(
+        Table(
             "log_refused",
             f"""
             select e.op as op, e.key as key, e.position as position, e.call as call
@@ -44,7 +44,6 @@ FALSE_OUT_OF_RANGE: Final = Check(
             where e.kind = 'out-of-range' and e.position is not null and d.unflushed = 0
                 and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
             """,
-            keep=True,
         ),
         View(
             "log_witnesses",
@@ -59,14 +58,13 @@ FALSE_OUT_OF_RANGE: Final = Check(
             from log_ends n join (select key from log_refused group by key) k on n.key = k.key
             """,
         ),
-        View(
+        Table(
             "found_false_out_of_range",
             f"""
             select o.key as key, o.op as op, o.position as position, min(w.position) as known
             from log_refused o join log_witnesses w on {_WITNESS}
             group by o.key, o.op, o.position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -8,7 +8,7 @@ compacted ones, agree.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital, offset_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -31,22 +31,20 @@ REPLICA_DIVERGENCE: Final = Check(
     anomaly="replica-divergence",
     meaning="replicas hold different records below their high watermark",
     views=(
-        View(
+        Table(
             "replicas_held",
             """
             select key, position, node, value, epoch, coalesce(crc, -1) as crc, coalesce(value, -1) as compared,
                 case when value is null then 1 else 0 end as unknown
             from replicas where below_hw
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_replica_divergence",
             """
             select key, position, min(node) as node from replicas_held group by key, position
             having min(crc) <> max(crc) or min(compared) <> max(compared) or min(unknown) <> max(unknown)
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

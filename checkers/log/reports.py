@@ -13,7 +13,7 @@ library speaks of its own knowledge.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, value_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -43,7 +43,7 @@ CONTRADICTED_OUTCOME: Final = Check(
     anomaly="contradicted-outcome",
     meaning="a producer said two things of what became of one message",
     views=(
-        View(
+        Table(
             "reports_made",
             """
             select op, key, value, name, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
@@ -52,7 +52,6 @@ CONTRADICTED_OUTCOME: Final = Check(
             from effects where kind in ('reported', 'unreported') and value is not null and name is not null
             group by op, key, value, name
             """,
-            keep=True,
         ),
         View(
             "reports_first_rows",
@@ -62,7 +61,7 @@ CONTRADICTED_OUTCOME: Final = Check(
             where e.kind = 'append' and e.value is not null group by e.op, e.key, e.value
             """,
         ),
-        View(
+        Table(
             "found_contradicted_outcome",
             f"""
             select r.op as op, r.key as key, r.value as value, r.name as name, r.times as times,
@@ -73,7 +72,6 @@ CONTRADICTED_OUTCOME: Final = Check(
             where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome
                 or r.lowest <> coalesce(e.position, -1) or r.highest <> coalesce(e.position, -1)
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

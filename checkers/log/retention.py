@@ -16,7 +16,7 @@ their own, so that of a new leader may rightly be lower.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql import first_rows, order_by, row_number
@@ -25,13 +25,12 @@ UNCERTAINTY: Final = 1_000_000_000
 """Nanoseconds that two clocks may differ where no fault moves one."""
 MILLISECOND: Final = 1_000_000
 
-REPORTS: Final = View(
+REPORTS: Final = Table(
     "log_start_reports",
     """
     select op, sub, process, key, position, epoch, node, incarnation, call, ret from log_effects
     where kind = 'start' and outcome = 'ok' and position is not null and ret is not null
     """,
-    keep=True,
 )
 
 
@@ -59,7 +58,7 @@ LOG_START_REGRESSION: Final = Check(
             from log_start_reports where node is not null and incarnation is not null and epoch is not null
             """,
         ),
-        View(
+        Table(
             "found_log_start_regression",
             f"""
             select key, node, incarnation, epoch, op, sub, position, former from (
@@ -70,7 +69,6 @@ LOG_START_REGRESSION: Final = Check(
                 from log_start_moments) as moments
             where is_return = 0 and former > position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -94,7 +92,7 @@ LOG_START_REGRESSION: Final = Check(
     optional=True,
 )
 
-LIMITS: Final = View(
+LIMITS: Final = Table(
     "log_limits",
     f"""
     select s.topic as topic, s.name as name, s.since as since,
@@ -117,18 +115,16 @@ LIMITS: Final = View(
             where kind = 'setting' and outcome = 'ok') t on s.topic = t.topic and s.name = t.name
     group by s.topic, s.name, s.since, s.settled, s.value
     """,
-    keep=True,
 )
 """Each limit that a topic had, from when until when at the utmost; 0 where it is not known, as it may take anything."""
 
-CUT: Final = View(
+CUT: Final = Table(
     "log_advanced",
     """
     select r.key as key, r.position as position, min(r.ret) as reported, min(r.op) as op
     from log_start_reports r left join log_compacted c on r.key = c.key
     where r.position > 0 and c.key is null group by r.key, r.position
     """,
-    keep=True,
 )
 """Starts above 0, each when it was first reported: the earlier, the younger was what it had left out."""
 
@@ -166,7 +162,7 @@ YOUNGEST: Final = View(
 
 _LEAST_OF: Final = "min(case when l.name = '{}' then l.value end)"
 
-TAKEN: Final = View(
+TAKEN: Final = Table(
     "log_taken",
     f"""
     select key, position, reported, op, born, ms, bytes from (
@@ -179,7 +175,6 @@ TAKEN: Final = View(
             select count(*) as wrong from faults where phase = 'injected' and coalesce(wrong_clock, true)) c
     where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {MILLISECOND} * ms)
     """,
-    keep=True,
 )
 """Starts that have left out a record too young for every limit of time."""
 
@@ -219,7 +214,7 @@ FORBIDDEN_DELETION: Final = Check(
         YOUNGEST,
         TAKEN,
         ROOM,
-        View(
+        Table(
             "found_forbidden_deletion",
             f"""
             select t.key as key, t.position as start, t.reported as reported, t.op as op, t.born as born, t.ms as ms,
@@ -227,7 +222,6 @@ FORBIDDEN_DELETION: Final = Check(
             from log_taken t left join log_room r on t.key = r.key and t.position = r.position
             where t.bytes = {INFINITY} or r.most < t.bytes
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -6,12 +6,12 @@ but fail. Values are unique per key alone, so that the same number was sent to t
 
 from typing import Final
 
-from assay.checkers.check import Evidence, View
+from assay.checkers.check import Evidence, Table
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import place_of
 from assay.checkers.sql import row_number
 
-STRAYS: Final = View(
+STRAYS: Final = Table(
     "log_strays",
     f"""
     select key, value, position, seen_op, other_key, send_op, again,
@@ -24,7 +24,6 @@ STRAYS: Final = View(
         where v.observed > 0 and v.live = 0 and v.failed = 0 and s.outcome <> 'fail'
         group by v.key, v.value, v.low, v.seen_op, s.key) as astray
     """,
-    keep=True,
 )
 """``source`` 1: from where a value came; ``sight`` 1: where one was read instead. ``again``: both keys are the same
 partition of a topic that was deleted and created again."""

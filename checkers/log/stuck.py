@@ -13,6 +13,7 @@ from assay.checkers.check import (
     Check,
     Evidence,
     Explanation,
+    Table,
     View,
     capital,
     offset_of,
@@ -38,7 +39,7 @@ EMPTY: Final = View(
     """,
 )
 
-STAYS: Final = View(
+STAYS: Final = Table(
     "log_stays",
     f"""
     select s.process as process, s.key as key, s.assignment as assignment, s.position as position,
@@ -53,7 +54,6 @@ STAYS: Final = View(
         cross join log_declared d
     where s.polls >= {SEVERAL} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
     """,
-    keep=True,
 )
 """Readers that stayed where they were for long, mostly at the end of their log."""
 
@@ -106,7 +106,7 @@ STUCK_READER: Final = Check(
         EMPTY,
         STAYS,
         AWAITED,
-        View(
+        Table(
             "log_waits",
             """
             select a.process as process, a.key as key, a.assignment as assignment, a.position as position,
@@ -115,9 +115,8 @@ STUCK_READER: Final = Check(
             from log_awaited a left join log_disturbances f on f.since < a.last_call
             group by a.process, a.key, a.assignment, a.position, a.last_call, a.acked, a.begun
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_stuck_reader",
             f"""
             select w.process as process, w.key as key, w.assignment as assignment, w.position as position,
@@ -130,7 +129,6 @@ STUCK_READER: Final = Check(
             group by w.process, w.key, w.assignment, w.position, w.last_call, w.acked, w.since
             having count(*) >= {SEVERAL}
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -9,22 +9,21 @@ wrong at any time.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.log.retention import MILLISECOND, UNCERTAINTY
 from assay.checkers.sql import first_rows, order_by
 
-LOOK_UPS: Final = View(
+LOOK_UPS: Final = Table(
     "log_look_ups",
     """
     select op, sub, key, timestamp, position, call from log_effects
     where kind = 'look-up' and outcome = 'ok' and ret is not null and timestamp is not null
     """,
-    keep=True,
 )
 
-DATED: Final = View(
+DATED: Final = Table(
     "log_dated",
     f"""
     select p.key as key, p.position as position, p.value as value, t.timestamp as timestamp, t.op as op,
@@ -37,10 +36,9 @@ DATED: Final = View(
         group by e.key, e.value, e.position having min(e.timestamp) = max(e.timestamp)) t
         on p.key = t.key and p.value = t.value and p.position = t.position
     """,
-    keep=True,
 )
 
-LASTING: Final = View(
+LASTING: Final = Table(
     "log_lasting",
     f"""
     select d.key as key, d.position as position, d.timestamp as timestamp, d.known as known, d.op as op,
@@ -56,7 +54,6 @@ LASTING: Final = View(
     where d.judged = 1 and l.bytes = {INFINITY} and (l.ms = {INFINITY}
         or n.ended - ({MILLISECOND} * d.timestamp - w.lead) + {UNCERTAINTY} < {MILLISECOND} * l.ms)
     """,
-    keep=True,
 )
 """Records that no limit may have deleted while the run lasted."""
 
@@ -70,7 +67,7 @@ def _before(rows: str, value: str, order: str) -> str:
         """
 
 
-SUSPECTS: Final = View(
+SUSPECTS: Final = Table(
     "log_look_up_suspects",
     f"""
     select q.op as op, q.sub as sub, q.key as key, q.timestamp as timestamp, q.position as position, q.call as call
@@ -97,7 +94,6 @@ SUSPECTS: Final = View(
     cross join log_declared d
     where m.latest >= q.timestamp and p.latest >= q.timestamp and (q.position is not null or d.linearizable_ends = 1)
     """,
-    keep=True,
 )
 """Look-ups before which a record young enough was known, and below whose answer there is one: nearly always both are
 the same record, and there are none."""
@@ -125,7 +121,7 @@ TIME_LOOK_UP: Final = Check(
         DATED,
         LASTING,
         SUSPECTS,
-        View(
+        Table(
             "found_time_look_up",
             """
             select s.op as op, s.sub as sub, s.key as key, s.timestamp as timestamp, s.position as position, 1 as late,
@@ -139,7 +135,6 @@ TIME_LOOK_UP: Final = Check(
             from log_look_ups q join log_dated r on q.key = r.key and q.position = r.position
             group by q.op, q.sub, q.key, q.timestamp, q.position having max(r.timestamp) < q.timestamp
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
 from assay.checkers.sql import order_by
@@ -238,7 +238,7 @@ _CHECK: Final = Check(
     anomaly=UNFLUSHED_LOSS,
     meaning="an acknowledged value went when all servers lost power before it was flushed",
     views=(
-        View(
+        Table(
             "found_unflushed_loss",
             """
             select e.key as key, e.value as value, e.position as position, e.op as ack_op, r.until as moment,
@@ -246,7 +246,6 @@ _CHECK: Final = Check(
             from effects e join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
             where e.kind = 'append' and e.outcome = 'ok' and e.ret < r.until and e.position >= r.cut
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -12,17 +12,16 @@ may rightly land behind it), so it counts only against what was there before the
 
 from typing import Final
 
-from assay.checkers.check import View
+from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql import order_by, sum_so_far
 
-SENDS: Final = View(
+SENDS: Final = Table(
     "log_sends",
     """
     select op, sub, request, process, key, position, value, message_key, timestamp, call, ret, outcome, phase
     from log_effects where kind = 'append'
     """,
-    keep=True,
 )
 
 _RANGE: Final = """
@@ -39,22 +38,17 @@ _RANGE: Final = """
 """
 """What a poll's rows say of it, folded."""
 
-READS: Final = View(
+READS: Final = Table(
     "log_reads",
     f"""
     select op, key, min(sub) as first_row, min(case when kind = 'observe-begin' then sub end) as first_begin,
         cast(sum(case when kind = 'observe-begin' then 1 else 0 end) as bigint) as polls, {_RANGE}
     from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
     """,
-    keep=True,
 )
 """What each operation read of each key: nearly always one poll, and then no more need be known of it."""
 
-UNEVEN: Final = View(
-    "log_uneven",
-    "select op, key from log_reads where polls <> 1 or first_begin > first_row",
-    keep=True,
-)
+UNEVEN: Final = Table("log_uneven", "select op, key from log_reads where polls <> 1 or first_begin > first_row")
 """Operations whose rows of a key are not those of one poll from its beginning on. Nearly always there are none."""
 
 _POLLED: Final = (
@@ -87,10 +81,9 @@ POLLED: Final = View(
 """``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
 one, and then no rows need be sorted."""
 
-APART: Final = View(
+APART: Final = Table(
     "log_polls_apart",
     f"select op, key, segment, {_RANGE} from log_segmented where segment > 0 group by op, key, segment",
-    keep=True,
 )
 
 _FOLDED: Final = "first_offset, next_offset, call, low, high, least, greatest_one, records, valued, doubtful"
@@ -117,13 +110,12 @@ PASSES: Final = View(
     "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1",
 )
 
-ODD: Final = View(
+ODD: Final = Table(
     "log_odd",
     """
     select op, key, segment, passing, first_offset, next_offset from log_polls
     where records > 0 and (passing = 0 or plain = 0)
     """,
-    keep=True,
 )
 """Polls of which not every record is shown once: few, so that the others need no join with their records."""
 
@@ -150,7 +142,7 @@ SHOWN: Final = View(
 )
 """One row per poll and (value, offset) in its range. Read for evidence alone."""
 
-PLACED: Final = View(
+PLACED: Final = Table(
     "log_placed",
     f"""
     select key, value, position, okays, okayed, okay_op,
@@ -191,13 +183,12 @@ PLACED: Final = View(
             from log_oddly_shown) as sources
         group by key, value, position) as placed
     """,
-    keep=True,
     fine=True,
 )
 """One row per (key, value, position); position null for sends that were not acknowledged with one, value null for
 undecodable."""
 
-VALUES: Final = View(
+VALUES: Final = Table(
     "log_values",
     """
     select key, value,
@@ -208,16 +199,14 @@ VALUES: Final = View(
         coalesce(min(live_call), min(any_call)) as call, min(send_op) as send_op, min(seen_op) as seen_op
     from log_placed group by key, value
     """,
-    keep=True,
     fine=True,
 )
 
-STARTS: Final = View(
+STARTS: Final = Table(
     "log_starts",
     """
     select key, max(position) as log_start from log_effects where kind = 'start' and position is not null group by key
     """,
-    keep=True,
 )
 
 LAST_OF_KEY: Final = View(
@@ -234,7 +223,7 @@ LAST_OF_KEY: Final = View(
 )
 """Compacted topics: where each message key's last value is; doubtful when a send of unknown fate may be later."""
 
-KEPT: Final = View(
+KEPT: Final = Table(
     "log_kept",
     """
     select p.key as key, p.position as position
@@ -246,7 +235,6 @@ KEPT: Final = View(
         and (s.timestamp is null or s.timestamp <> s.value or d.lasting_tombstones = 1)
     group by p.key, p.position
     """,
-    keep=True,
 )
 """The places of last values; of tombstones, whose numbers are their create times, where the contract has them stay."""
 
@@ -267,7 +255,7 @@ JUDGED: Final = View(
 )
 """The rows of ``log_placed``; ``judged`` 0 where retention or compaction may have taken the offset."""
 
-OFFSETS: Final = View(
+OFFSETS: Final = Table(
     "log_offsets",
     """
     select key, position, max(case when observed > 0 then 1 else 0 end) as observed, min(judged) as judged,
@@ -277,12 +265,11 @@ OFFSETS: Final = View(
         min(case when value is not null then shown end) as least_shown
     from log_judged where position is not null group by key, position
     """,
-    keep=True,
     fine=True,
 )
 """Every offset that a send or a poll ever reported, and how many values it ``held``."""
 
-COVER: Final = View(
+COVER: Final = Table(
     "log_cover",
     f"""
     select key, position, acked_values, observed_values, least_shown, passes from (
@@ -296,11 +283,10 @@ COVER: Final = View(
             select key, position, 1, 0, acked_values, observed_values, least_shown from log_offsets) as ends) as summed
     where is_offset = 1
     """,
-    keep=True,
 )
 """How many polls passed each offset, and how many values were acknowledged and observed there."""
 
-SETTLED: Final = View(
+SETTLED: Final = Table(
     "log_settled",
     """
     select d.key as key, d.settled as settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
@@ -310,23 +296,21 @@ SETTLED: Final = View(
             and s.position = d.settled - 1
     group by d.key, d.settled
     """,
-    keep=True,
 )
 """Where the drain ended, and when the sentinel below it was called; null where the sentinel is not known, and then
 nothing is judged."""
 
-LACKING: Final = View(
+LACKING: Final = Table(
     "log_lacking",
     """
     select c.key as key, c.position as position, c.passes as passes
     from log_cover c left join log_settled t on c.key = t.key
     where c.passes > c.least_shown or c.position >= t.settled
     """,
-    keep=True,
 )
 """The offsets of which something may be gone: few, so that all others need not be looked up."""
 
-GONE: Final = View(
+GONE: Final = Table(
     "log_gone",
     f"""
     select p.key as key, p.value as value, p.position as position, p.acks as acks, p.acked as acked, p.ack_op as ack_op,
@@ -339,7 +323,6 @@ GONE: Final = View(
     where p.judged = 1 and p.value is not null and (c.passes > p.shown or (p.position >= t.settled
         and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))
     """,
-    keep=True,
 )
 """Every (value, offset) that some poll passed without showing it, or that lies behind the settled end."""
 

@@ -10,7 +10,7 @@ was in force within ``SLACK`` before the operation or during it.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -39,7 +39,7 @@ UNTIMELY_ANSWER: Final = Check(
     anomaly="untimely-answer",
     meaning="a fetch that may wait was answered too early with nothing, or too late with something to read",
     views=(
-        View(
+        Table(
             "log_waited",
             f"""
             select e.op as op, e.key as key, e.position as position, e.value as slept, e.expected as allowed,
@@ -49,9 +49,8 @@ UNTIMELY_ANSWER: Final = Check(
             where e.kind = 'waited' and e.outcome = 'ok' and e.ret is not null and e.position is not null
                 and f.since is null
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_untimely_answer",
             f"""
             select w.op as op, w.key as key, w.position as position, w.slept as slept, w.allowed as allowed,
@@ -63,7 +62,6 @@ UNTIMELY_ANSWER: Final = Check(
             select op, key, position, slept, allowed, cast(null as bigint)
             from log_waited where name = 'nothing' and slept + slept < allowed
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -16,7 +16,7 @@ three is found. An instance of ``counter-order`` is one late call, however many 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, doubts, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts, seconds
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import (
@@ -31,7 +31,7 @@ from assay.checkers.sql import (
     total_of,
 )
 
-ROWS: Final = View(
+ROWS: Final = Table(
     "counter_rows",
     f"""
     select e.op, e.sub, e.key, case when e.kind = 'counter-add' then 1 else 0 end as adds,
@@ -40,13 +40,10 @@ ROWS: Final = View(
     from effects e where (e.kind = 'counter-add' and e.outcome <> 'fail')
         or (e.kind = 'counter-read' and e.outcome = 'ok' and e.value is not null)
     """,
-    keep=True,
 )
 
-UNCLEAR: Final = View(
-    "counter_unclear",
-    "select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key",
-    keep=True,
+UNCLEAR: Final = Table(
+    "counter_unclear", "select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key"
 )
 """Keys with an acknowledged add whose result is not known: it fills some slot, and no one knows which."""
 
@@ -59,14 +56,13 @@ KNOWN: Final = View(
     """,
 )
 
-PLACES: Final = View(
+PLACES: Final = Table(
     "counter_places",
     """
     select key, value, adds, count(*) as many, min(op) as low_op, max(op) as high_op, max(call) as last_call,
         min(ret) as first_ret
     from counter_known group by key, value, adds
     """,
-    keep=True,
 )
 """One row per place: ``adds`` 0 is the place 2v - 1, 1 the place 2v."""
 
@@ -91,10 +87,9 @@ COUNTER_DUPLICATE: Final = Check(
     anomaly="counter-duplicate",
     meaning="two adds to a counter returned the same count, so one of them was lost",
     views=(
-        View(
+        Table(
             "found_counter_duplicate",
             "select key, value, many, low_op, high_op from counter_places where adds = 1 and many > 1",
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -128,13 +123,7 @@ def _late(row: Row, evidence: Evidence) -> Explanation:
 COUNTER_ORDER: Final = Check(
     anomaly="counter-order",
     meaning="a count was returned after a higher one was already known",
-    views=(
-        View(
-            "found_counter_order",
-            late_calls("counter_places", "value, adds"),
-            keep=True,
-        ),
-    ),
+    views=(Table("found_counter_order", late_calls("counter_places", "value, adds")),),
     evidence=f"""
         {last_before(first_rows("found_counter_order", "key, before"), "counter_known", ("value", "adds"))}
         """,
@@ -165,13 +154,12 @@ COUNTER_PHANTOM: Final = Check(
     anomaly="counter-phantom",
     meaning="a count was returned that is higher than the adds made by then",
     views=(
-        View(
+        Table(
             "counter_spare",
             f"""
             select r.key, r.op, r.call, {row_number(by="r.key", order="r.call, r.op, r.sub")} as turn
             from counter_rows r where r.outcome = 'info'
             """,
-            keep=True,
         ),
         View("counter_spares", "select key, count(*) as spare from counter_spare group by key"),
         View(
@@ -191,7 +179,7 @@ COUNTER_PHANTOM: Final = Check(
                         from counter_places group by key, value) as folded) as counted) as bounded
             """,
         ),
-        View(
+        Table(
             "found_counter_phantom",
             """
             select l.key, l.value, l.bound, l.needed, s.call as late, s.op as late_op, coalesce(t.spare, 0) as spare,
@@ -203,7 +191,6 @@ COUNTER_PHANTOM: Final = Check(
             select r.key, r.value, min(r.ret), null, null, null, 0, min(r.op)
             from counter_rows r where r.value < 0 group by r.key, r.value
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

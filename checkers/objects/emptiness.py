@@ -13,7 +13,7 @@ elements count as often as they are inside.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, greatest_before, order_by, sum_so_far
 
@@ -34,13 +34,12 @@ QUEUE_FALSE_EMPTY: Final = Check(
     anomaly="queue-false-empty",
     meaning="a queue said that it was empty while acknowledged elements were inside",
     views=(
-        View(
+        Table(
             "queue_empties",
             """
             select key, op, sub, call, ret from queue_rows
             where kind = 'queue-dequeue' and outcome = 'ok' and value is null
             """,
-            keep=True,
         ),
         View(
             "queue_element_steps",
@@ -85,7 +84,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
                 from queue_levels) as ended
             """,
         ),
-        View(
+        Table(
             "found_queue_false_empty",
             """
             select e.key as key, e.op as op, e.sub as sub, e.call as call, e.ret as ret, l.inside as inside,
@@ -93,7 +92,6 @@ QUEUE_FALSE_EMPTY: Final = Check(
             from queue_empties e join queue_last_empty l on e.key = l.key and e.ret = l.time and l.late = 0
             where l.inside > l.unknown and l.empty_until < e.call
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -7,7 +7,7 @@ keys whose object the reader could not find out are reported here.
 from collections.abc import Callable
 from typing import Final
 
-from assay.checkers.check import Check, Family, View, build
+from assay.checkers.check import Check, Family, Table, View, build
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import empty
 from assay.harness.core.history import EFFECTS, HistoryReader
@@ -15,11 +15,7 @@ from assay.harness.core.history.kinds import KINDS as OF_FORMAT
 
 MOST_NAMED: Final = 5
 
-KINDS: Final = View(
-    "effect_kinds",
-    "select key, kind, count(*) as many from effects group by key, kind",
-    keep=True,
-)
+KINDS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
 """One scan, so that families that do not apply cost none."""
 
 OF_FAMILY: Final = {name: OF_FORMAT[name] for name in ("counter", "max-register", "queue", "register", "set")}

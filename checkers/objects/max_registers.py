@@ -24,7 +24,7 @@ operations as rule U wants them. A read of u still finds u: e(u) is strictly bel
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, last_before, late_calls, order_by, total_of
@@ -32,7 +32,7 @@ from assay.checkers.sql import RETURNED, first_rows, last_before, late_calls, or
 INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""
 
-ROWS: Final = View(
+ROWS: Final = Table(
     "max_rows",
     f"""
     select e.op, e.sub, e.key, case when e.kind = 'max-read' then 1 else 0 end as reads,
@@ -41,10 +41,9 @@ ROWS: Final = View(
     where (e.kind = 'max-write' and e.outcome <> 'fail' and e.value is not null)
         or (e.kind = 'max-read' and e.outcome = 'ok')
     """,
-    keep=True,
 )
 
-LEVELS: Final = View(
+LEVELS: Final = Table(
     "max_levels",
     """
     select key, value, min(case when reads = 1 then ret end) as read_ret, max(case when reads = 1 then call end) as
@@ -52,7 +51,6 @@ LEVELS: Final = View(
         write_ret, cast(sum(reads) as bigint) as looked, min(case when reads = 1 then op end) as read_op
     from max_rows group by key, value
     """,
-    keep=True,
 )
 """One row per value; ``write_call`` is that of e(u)."""
 
@@ -72,13 +70,12 @@ MAX_PHANTOM: Final = Check(
     anomaly="max-phantom",
     meaning="a max register was read with a value that no one wrote",
     views=(
-        View(
+        Table(
             "found_max_phantom",
             f"""
             select key, value, read_op, looked from max_levels
             where looked > 0 and write_call is null and value <> {INITIAL}
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -124,11 +121,7 @@ MAX_ORDER: Final = Check(
             select key, value, 1, read_call, read_ret from max_levels where looked > 0
             """,
         ),
-        View(
-            "found_max_order",
-            late_calls("max_places", "value, reads"),
-            keep=True,
-        ),
+        Table("found_max_order", late_calls("max_places", "value, reads")),
     ),
     evidence=f"""
         {last_before(first_rows("found_max_order", "key, before"), "max_rows", ("value", "reads"))}

@@ -17,48 +17,43 @@ outcome may have taken any one element of its queue: n of them excuse n losses.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, doubts, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts, seconds
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, order_by, row_number, sum_so_far
 
-ROWS: Final = View(
+ROWS: Final = Table(
     "queue_rows",
     f"""
     select e.op, e.sub, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
     from effects e where e.kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') and e.outcome <> 'fail'
     """,
-    keep=True,
 )
 
-ADDS: Final = View(
+ADDS: Final = Table(
     "queue_adds",
     f"""
     select key, value, op, sub, call, ret, {row_number(by="key, value", order="call, op, sub")} as turn
     from queue_rows where kind = 'queue-enqueue' and value is not null
     """,
-    keep=True,
 )
 
-TAKES: Final = View(
+TAKES: Final = Table(
     "queue_takes",
     f"""
     select key, value, op, sub, call, ret, {row_number(by="key, value", order="ret, op, sub")} as turn
     from queue_rows where kind = 'queue-dequeue' and outcome = 'ok' and value is not null
     """,
-    keep=True,
 )
 
-DRAINS: Final = View(
+DRAINS: Final = Table(
     "queue_drains",
     "select key, max(call) as drained from queue_rows where kind = 'queue-drained' and outcome = 'ok' group by key",
-    keep=True,
 )
 
-EXCUSES: Final = View(
+EXCUSES: Final = Table(
     "queue_excuses",
     "select key, count(*) as excuses from queue_rows where kind = 'queue-dequeue' and outcome = 'info' group by key",
-    keep=True,
 )
 
 UNDRAINED: Final = View(
@@ -92,13 +87,12 @@ QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
     meaning="an acknowledged element of a queue was never dequeued",
     views=(
-        View(
+        Table(
             "queue_acked",
             """
             select a.key, a.value, a.op, a.sub, a.call, a.ret, d.drained
             from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
             """,
-            keep=True,
         ),
         View(
             "queue_short",
@@ -126,13 +120,12 @@ QUEUE_LOST: Final = Check(
             where turn > copies - short
             """,
         ),
-        View(
+        Table(
             "found_queue_lost",
             """
             select l.key, l.value, l.op, l.sub, l.ret, l.drained, l.losses, coalesce(x.excuses, 0) as excuses
             from queue_losses l left join queue_excuses x on l.key = x.key where l.number > coalesce(x.excuses, 0)
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -164,7 +157,7 @@ QUEUE_DUPLICATE: Final = Check(
     anomaly="queue-duplicate",
     meaning="an element was dequeued more often than it was enqueued",
     views=(
-        View(
+        Table(
             "found_queue_duplicate",
             """
             select t.key, t.value, t.takes, a.adds
@@ -173,7 +166,6 @@ QUEUE_DUPLICATE: Final = Check(
                 on t.key = a.key and t.value = a.value
             where t.takes > a.adds
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -204,7 +196,7 @@ QUEUE_PHANTOM: Final = Check(
     anomaly="queue-phantom",
     meaning="an element was dequeued that no one had enqueued",
     views=(
-        View(
+        Table(
             "found_queue_phantom",
             """
             select t.key, t.value, min(t.turn) as turn
@@ -212,7 +204,6 @@ QUEUE_PHANTOM: Final = Check(
                 left join (select key, value from queue_adds where turn = 1) e on t.key = e.key and t.value = e.value
             where e.key is null or a.call > t.ret group by t.key, t.value
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

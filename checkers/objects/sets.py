@@ -18,37 +18,34 @@ Reads that lack an element are counted, not listed: those called after a moment,
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, nearest_pairs, order_by, sum_so_far
 
-ROWS: Final = View(
+ROWS: Final = Table(
     "set_rows",
     f"""
     select e.op, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
     from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
         or (e.kind = 'set-read' and e.outcome = 'ok')
     """,
-    keep=True,
 )
 
-READS: Final = View(
+READS: Final = Table(
     "set_reads",
     "select key, op, min(call) as call, min(ret) as ret from set_rows where kind = 'set-read' group by key, op",
-    keep=True,
 )
 
-SHOWN: Final = View(
+SHOWN: Final = Table(
     "set_shown",
     """
     select key, value, op, min(call) as call, min(ret) as ret from set_rows
     where kind = 'set-read' and value is not null group by key, value, op
     """,
-    keep=True,
 )
 
-ELEMENTS: Final = View(
+ELEMENTS: Final = Table(
     "set_elements",
     """
     select key, value, min(added) as added, min(acked) as acked, min(seen) as seen, max(removed) as removed from (
@@ -59,7 +56,6 @@ ELEMENTS: Final = View(
         union all select key, value, null, null, ret, 0 from set_shown) as moments
     group by key, value
     """,
-    keep=True,
 )
 """``added``: the first call of an add; ``acked`` and ``seen``: the first return of one, and of a read that shows it."""
 
@@ -87,7 +83,7 @@ DUE: Final = View(
 )
 """How many reads were called after each such moment."""
 
-MISSING: Final = View(
+MISSING: Final = Table(
     "set_missing",
     """
     select s.key, s.value, s.by_read, min(s.since) as since, min(d.due) - count(w.op) as missing
@@ -95,7 +91,6 @@ MISSING: Final = View(
         left join set_shown w on s.key = w.key and s.value = w.value and w.call > s.since
     group by s.key, s.value, s.by_read having min(d.due) > count(w.op)
     """,
-    keep=True,
 )
 
 JUDGED: Final = "select count(*) as examined from set_elements where removed = 0"
@@ -133,7 +128,7 @@ def _evidence(found: str) -> str:
 
 
 def _found(name: str, condition: str) -> View:
-    return View(
+    return Table(
         name,
         f"""
         select m.key, m.value, m.since, e.seen, m.missing,
@@ -142,7 +137,6 @@ def _found(name: str, condition: str) -> View:
             left join (select key, value from set_missing where by_read = 1) v on m.key = v.key and m.value = v.value
         where {condition}
         """,
-        keep=True,
     )
 
 
@@ -211,10 +205,9 @@ SET_PHANTOM: Final = Check(
     anomaly="set-phantom",
     meaning="a set was read with an element that no one had added",
     views=(
-        View(
+        Table(
             "found_set_phantom",
             "select key, value, seen, added from set_elements where seen is not null and coalesce(added > seen, true)",
-            keep=True,
         ),
     ),
     evidence=f"""

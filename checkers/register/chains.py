@@ -10,7 +10,7 @@ log2(n) + 1 rounds. Values that still point at a CAS then are in a circle, or ha
 
 from typing import Final
 
-from assay.checkers.check import View, build, doubts
+from assay.checkers.check import Table, View, build, doubts
 from assay.checkers.engine import Engine, Row
 from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
 
@@ -51,8 +51,8 @@ def kept_start() -> tuple[View, ...]:
     none = f"select {_COLUMNS} from register_written where 1 = 0"
     return (
         View("register_certain", f"select {_COLUMNS} from register_written where certain = 1"),
-        View("register_doubtful_0", f"select {_COLUMNS} from register_written where certain = 0", keep=True),
-        View("register_added_0", none, keep=True),
+        Table("register_doubtful_0", f"select {_COLUMNS} from register_written where certain = 0"),
+        Table("register_added_0", none),
     )
 
 
@@ -74,9 +74,9 @@ def kept_round(number: int, frontier: str) -> tuple[View, ...]:
         select {_COLUMNS} from register_added_{old} union all select {_COLUMNS} from register_taken_{old}
         """
     return (
-        View(f"register_taken_{old}", taken, keep=True),
-        View(f"register_doubtful_{new}", left, keep=True),
-        View(f"register_added_{new}", added, keep=True),
+        Table(f"register_taken_{old}", taken),
+        Table(f"register_doubtful_{new}", left),
+        Table(f"register_added_{new}", added),
     )
 
 
@@ -109,7 +109,7 @@ def climb_start() -> tuple[View, ...]:
         from register_clusters c left join register_versioned v on c.key = v.key
         where c.chained = 1 and v.key is null
         """
-    return (View("register_open_0", pointers, keep=True),)
+    return (Table("register_open_0", pointers),)
 
 
 def climb_round(number: int) -> tuple[View, ...]:
@@ -125,9 +125,9 @@ def climb_round(number: int) -> tuple[View, ...]:
             left join ({_climbed(number)}) u on j.key = u.key and j.up = u.value
         """
     return (
-        View(f"register_climb_{new}", doubled, keep=True),
+        Table(f"register_climb_{new}", doubled),
         View(f"register_rooted_{new}", f"select * from register_climb_{new} where unrooted = 0"),
-        View(f"register_open_{new}", f"select * from register_climb_{new} where unrooted = 1", keep=True),
+        Table(f"register_open_{new}", f"select * from register_climb_{new} where unrooted = 1"),
     )
 
 

@@ -13,7 +13,7 @@ An instance is one late call, however many values it came too late for.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.register.values import held
 from assay.checkers.register.views import INITIAL
@@ -70,7 +70,7 @@ STALE_READ: Final = Check(
             where reach > first_ret
             """,
         ),
-        View(
+        Table(
             "register_zones",
             f"""
             select key, chain, first_ret, last_call,
@@ -81,7 +81,6 @@ STALE_READ: Final = Check(
                     max(last_call) as last_call
                 from register_placed where versioned = 0 group by key, chain) as chains
             """,
-            keep=True,
             fine=True,
         ),
         View(
@@ -96,7 +95,7 @@ STALE_READ: Final = Check(
             where (forward = 1 and reach > low) or (forward = 0 and reach > high)
             """,
         ),
-        View(
+        Table(
             "found_stale_read",
             """
             select key, reach, min(first_ret) as there, count(*) as overtaken, min(across) as across,
@@ -106,15 +105,13 @@ STALE_READ: Final = Check(
                 union all select key, reach, first_ret, 1, 0 from register_late_across) as late
             group by key, reach
             """,
-            keep=True,
             fine=True,
         ),
     ),
     evidence_views=(
-        View(
+        Table(
             "register_first",
             f"select * from found_stale_read order by key nulls first, reach nulls first limit {MOST_FINDINGS}",
-            keep=True,
         ),
         View(
             "register_uses",
@@ -125,7 +122,7 @@ STALE_READ: Final = Check(
                 join register_placed p on u.key = p.key and u.value = p.value
             """,
         ),
-        View(
+        Table(
             "register_witnesses",
             f"""
             select key, reach, chain, op, value, call, ret from (
@@ -138,7 +135,6 @@ STALE_READ: Final = Check(
                     or (f.across = 1 and w.chain <> l.chain and w.call > z.first_ret)) as candidates
             where turn = 1
             """,
-            keep=True,
         ),
         View(
             "register_begun",
@@ -151,7 +147,7 @@ STALE_READ: Final = Check(
             where turn = 1
             """,
         ),
-        View(
+        Table(
             "register_first_zones",
             """
             select z.key, z.first_ret, z.last_call
@@ -159,9 +155,8 @@ STALE_READ: Final = Check(
             where f.across = 1 and (z.last_call = f.reach or z.first_ret = f.there)
             group by z.key, z.first_ret, z.last_call
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "register_first_moments",
             """
             select m.key, m.moment, m.is_return, m.op, m.kind, m.value
@@ -171,7 +166,6 @@ STALE_READ: Final = Check(
                 union select key, first_ret from register_first_zones
                 union select key, last_call from register_first_zones) n on m.key = n.key and m.moment = n.moment
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

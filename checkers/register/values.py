@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql import first_rows, nearest_pairs, order_by, previous
@@ -37,17 +37,12 @@ MISSING_WRITER: Final = Check(
             select key, expected, op from register_links where write_op is null and expected <> {INITIAL}
             """,
         ),
-        View(
-            "register_circling",
-            "select key, value from register_ancestors where unrooted = 1",
-            keep=True,
-        ),
-        View(
+        Table("register_circling", "select key, value from register_ancestors where unrooted = 1"),
+        Table(
             "register_torn",
             "select key, value, low_version, high_version from register_clusters where low_version < high_version",
-            keep=True,
         ),
-        View(
+        Table(
             "found_missing_writer",
             """
             select key, value, 'unwritten' as why, min(op) as seen_op, count(*) as observed,
@@ -61,7 +56,6 @@ MISSING_WRITER: Final = Check(
             from register_torn c join register_seen s on c.key = s.key and c.value = s.value
             where s.write_op is not null group by c.key, c.value
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -91,14 +85,13 @@ FUTURE_READ: Final = Check(
     anomaly="future-read",
     meaning="a value was read before it was written",
     views=(
-        View(
+        Table(
             "found_future_read",
             """
             select key, value, op, sub, ret, write_op, write_call from register_seen where ret < write_call
             union all
             select key, expected, op, sub, ret, write_op, write_call from register_links where ret < write_call
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -159,16 +152,15 @@ LOST_UPDATE: Final = Check(
             group by key, value
             """,
         ),
-        View(
+        Table(
             "register_clashes",
             f"""
             select key, low_version as version, min(value) as low_value, max(value) as high_value, count(*) as rivals
             from register_clusters where low_version is not null and value <> {INITIAL}
             group by key, low_version having count(*) > 1
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "register_leaps",
             f"""
             select o.key, o.low_version as version, o.expected, o.former as low_value, o.value as high_value
@@ -178,9 +170,8 @@ LOST_UPDATE: Final = Check(
             where o.chained = 1 and o.former <> o.expected and c.key is null
                 and (e.key is not null or o.expected = {INITIAL})
             """,
-            keep=True,
         ),
-        View(
+        Table(
             "found_lost_update",
             """
             select key, 'successors' as why, expected, cast(null as bigint) as version, min(op) as low_op,
@@ -201,7 +192,6 @@ LOST_UPDATE: Final = Check(
                 left join register_holders b on l.key = b.key and l.high_value = b.value
             group by l.key, l.expected, l.version, l.low_value, l.high_value
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

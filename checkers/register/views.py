@@ -22,7 +22,7 @@ was not observed may as well never have happened. Info reads and failed operatio
 
 from typing import Final
 
-from assay.checkers.check import View
+from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql import RETURNED
 
@@ -43,16 +43,15 @@ ROWS: Final = View(
     """,
 )
 
-WRITERS: Final = View(
+WRITERS: Final = Table(
     "register_writers",
     """
     select key, value, op, sub, kind, expected, version, call, ret, outcome
     from register_rows where kind in ('write', 'cas') and outcome <> 'fail'
     """,
-    keep=True,
 )
 
-UNCLEAR: Final = View(
+UNCLEAR: Final = Table(
     "register_unclear",
     f"""
     select key, min(value) as value, max(writers) as writers from (
@@ -61,7 +60,6 @@ UNCLEAR: Final = View(
         from register_writers group by key, value) as written
     where writers > 1 or repeated = 1 group by key
     """,
-    keep=True,
     fine=True,
 )
 """Keys whose values are not unique: chains prove nothing about them."""
@@ -75,19 +73,16 @@ READS: Final = View(
     """,
 )
 
-DOUBTED: Final = View(
-    "register_doubted",
-    "select key, value from register_writers where outcome <> 'ok' group by key, value",
-    keep=True,
+DOUBTED: Final = Table(
+    "register_doubted", "select key, value from register_writers where outcome <> 'ok' group by key, value"
 )
 
-CONFIRMED: Final = View(
+CONFIRMED: Final = Table(
     "register_confirmed",
     """
     select d.key, d.value
     from register_doubted d join register_reads r on d.key = r.key and d.value = r.value group by d.key, d.value
     """,
-    keep=True,
 )
 """What was read of the writes of unknown fate, which are few."""
 
@@ -107,27 +102,25 @@ WRITTEN: Final = View(
 SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
 """In order; then ``chains.keep`` makes ``register_kept`` of ``register_written``."""
 
-SEEN: Final = View(
+SEEN: Final = Table(
     "register_seen",
     """
     select r.key, r.value, r.op, r.sub, r.version, r.call, r.ret, w.op as write_op, w.call as write_call
     from register_reads r left join register_kept w on r.key = w.key and r.value = w.value
     """,
-    keep=True,
 )
 
-LINKS: Final = View(
+LINKS: Final = Table(
     "register_links",
     """
     select c.key, c.value, c.expected, c.op, c.sub, c.version, c.call, c.ret, w.op as write_op, w.call as write_call
     from register_kept c left join register_kept w on c.key = w.key and c.expected = w.value
     where c.kind = 'cas'
     """,
-    keep=True,
 )
 """Each kept CAS with the writer of what it expected: it saw that value, as a read does."""
 
-CLUSTERS: Final = View(
+CLUSTERS: Final = Table(
     "register_clusters",
     """
     select key, value, min(ret) as first_ret, max(call) as last_call, min(version) as low_version,
@@ -144,24 +137,22 @@ CLUSTERS: Final = View(
         from register_links) as operations
     group by key, value
     """,
-    keep=True,
     fine=True,
 )
 """One row per (key, value). What came from the future is reported as such, and left out of the times here."""
 
-VERSIONED: Final = View(
+VERSIONED: Final = Table(
     "register_versioned",
     f"""
     select key from register_clusters where value <> {INITIAL}
     group by key having count(*) = count(low_version)
     """,
-    keep=True,
 )
 
 CLUSTER_VIEWS: Final = (SEEN, LINKS, CLUSTERS, VERSIONED)
 """In order; then ``chains.climb`` makes ``register_ancestors``."""
 
-PLACED: Final = View(
+PLACED: Final = Table(
     "register_placed",
     f"""
     select c.key, c.value, c.first_ret, c.last_call,
@@ -174,7 +165,6 @@ PLACED: Final = View(
         left join register_versioned v on c.key = v.key
     where c.first_ret is not null and coalesce(a.unrooted, 0) = 0
     """,
-    keep=True,
 )
 """``chain`` is the value at its start; a key with versions is one single chain."""
 

@@ -10,7 +10,7 @@ not be able to make topics by asking for them.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.rest.looks import first_name, lasting, length, lists, topic_of
 from assay.checkers.sql import first_rows, order_by
@@ -68,7 +68,7 @@ SETTINGS: Final = View(
     """,
 )
 
-PROMISED: Final = View(
+PROMISED: Final = Table(
     "deletion_promised",
     f"""
     select d.topic as topic, d.op as op from (
@@ -81,7 +81,6 @@ PROMISED: Final = View(
             on c.topic = d.topic
     where coalesce(c.made, 0) < d.call
     """,
-    keep=True,
 )
 """Acknowledged deletions after which no one can have made the topic again."""
 
@@ -128,22 +127,12 @@ UNDELETED_TOPIC: Final = Check(
         SETTINGS,
         PROMISED,
         BROKEN,
-        View(
-            "deletion_unended", lasting("select * from deletion_asked", "key, zxid", "d.deletion_deadline"), keep=True
-        ),
-        View(
-            "deletion_uncleaned",
-            lasting("select * from deletion_files", "key, node, zxid", "d.deletion_deadline"),
-            keep=True,
-        ),
-        View(
-            "deletion_remembered",
-            lasting("select * from deletion_known", "key, node", "d.deletion_deadline"),
-            keep=True,
-        ),
-        View("deletion_outlived", lasting("select * from deletion_settings", "key", "d.deletion_deadline"), keep=True),
-        View("deletion_undone", lasting("select * from deletion_broken", "key, op", "0"), keep=True),
-        View(
+        Table("deletion_unended", lasting("select * from deletion_asked", "key, zxid", "d.deletion_deadline")),
+        Table("deletion_uncleaned", lasting("select * from deletion_files", "key, node, zxid", "d.deletion_deadline")),
+        Table("deletion_remembered", lasting("select * from deletion_known", "key, node", "d.deletion_deadline")),
+        Table("deletion_outlived", lasting("select * from deletion_settings", "key", "d.deletion_deadline")),
+        Table("deletion_undone", lasting("select * from deletion_broken", "key, op", "0")),
+        Table(
             "found_undeleted_topic",
             """
             select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as op, since, until
@@ -153,7 +142,6 @@ UNDELETED_TOPIC: Final = Check(
             union all select key, 4, cast(null as string), op, since, until from deletion_undone
             union all select key, 5, cast(null as string), cast(null as bigint), since, until from deletion_outlived
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -15,7 +15,7 @@ A row ``look`` is written when its look is complete. What else the rows say is i
 
 from typing import Final
 
-from assay.checkers.check import View
+from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql import previous, row_number
 
@@ -56,7 +56,7 @@ QUIET: Final = View(
     """,
 )
 
-LOOKS: Final = View(
+LOOKS: Final = Table(
     "rest_looks",
     f"""
     select l.look as look, l.time as time, l.ended as ended, l.value as wall_ms, l.size as unsettled,
@@ -70,7 +70,6 @@ LOOKS: Final = View(
         on r.look = l.look
     where l.what = 'look' and l.look >= b.look and l.time >= q.since
     """,
-    keep=True,
 )
 """Of the last stretch. Complete looks are numbered without a gap."""
 

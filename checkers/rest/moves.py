@@ -8,7 +8,7 @@ since a move may end while one is taken. At rest no client writes, so that the n
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.rest.looks import first_name, lasting, length, lists, topic_of
 from assay.checkers.sql import first_rows, order_by, previous
@@ -34,7 +34,7 @@ PENDING: Final = View(
     """,
 )
 
-ACCEPTED: Final = View(
+ACCEPTED: Final = Table(
     "move_accepted",
     f"""
     select a.key as key, a.op as op, a.target as target from (
@@ -53,7 +53,6 @@ ACCEPTED: Final = View(
     where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
         and n.times = 0 and a.target is not null
     """,
-    keep=True,
 )
 """The last request for each partition, where it is clear which one that is: no other one may have come after it, from
 a fault that moves replicas either, and the topic was there all the time."""
@@ -111,22 +110,10 @@ UNFINISHED_MOVE: Final = Check(
         ACCEPTED,
         FORGOTTEN,
         LEFT_BEHIND,
-        View(
-            "move_unended",
-            lasting("select * from move_pending", "key, target, going, epoch", "d.move_deadline"),
-            keep=True,
-        ),
-        View(
-            "move_undone",
-            lasting("select * from move_forgotten", "key, op, target, present", "0"),
-            keep=True,
-        ),
-        View(
-            "move_uncleaned",
-            lasting("select * from move_left_behind", "key, node, present", "d.move_deadline"),
-            keep=True,
-        ),
-        View(
+        Table("move_unended", lasting("select * from move_pending", "key, target, going, epoch", "d.move_deadline")),
+        Table("move_undone", lasting("select * from move_forgotten", "key, op, target, present", "0")),
+        Table("move_uncleaned", lasting("select * from move_left_behind", "key, node, present", "d.move_deadline")),
+        Table(
             "found_unfinished_move",
             """
             select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
@@ -139,7 +126,6 @@ UNFINISHED_MOVE: Final = Check(
                 until
             from move_uncleaned
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -6,7 +6,7 @@ Versions of the znode prove nothing, since a leader changes the in-sync set with
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists
 from assay.checkers.sql import first_rows, order_by
@@ -39,10 +39,9 @@ DISOBEYED_STATE: Final = Check(
                 and coalesce(r.epoch, -1) < p.epoch and m.key is null
             """,
         ),
-        View(
+        Table(
             "found_disobeyed_state",
             lasting("select * from obedience_lacking", "key, node, epoch", "d.obedience_deadline"),
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -6,7 +6,7 @@ and obeys it, too. At rest no client writes, so that it gains on the leader in a
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists
 from assay.checkers.sql import first_rows, order_by
@@ -38,10 +38,9 @@ NO_REJOIN: Final = Check(
                 and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
             """,
         ),
-        View(
+        Table(
             "found_no_rejoin",
             lasting("select * from rejoin_missing", "key, node, leader_node, epoch", "d.rejoin_deadline"),
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -9,7 +9,7 @@ fault is in force.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, topic_of
 from assay.checkers.sql import first_rows, order_by
@@ -60,14 +60,13 @@ RETENTION_UNDONE: Final = Check(
     meaning="a segment that retention no longer covers was not deleted by the deadline",
     views=(
         DUE,
-        View(
+        Table(
             "found_retention_undone",
             lasting(
                 "select * from retention_due",
                 "key, node, position, retention_ms, retention_bytes, wait",
                 "d.retention_deadline + g.wait",
             ),
-            keep=True,
         ),
     ),
     evidence=f"""

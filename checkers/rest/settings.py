@@ -6,7 +6,7 @@ its own account. A change that is announced while an earlier one is being read m
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, topic_of
 from assay.checkers.sql import first_rows, order_by
@@ -35,10 +35,9 @@ DISOBEYED_SETTINGS: Final = Check(
             where r.what = 'role' and r.value <> t.value and m.key is null
             """,
         ),
-        View(
+        Table(
             "found_disobeyed_settings",
             lasting("select * from settings_lacking", "key, node, topic, settings", "d.obedience_deadline"),
-            keep=True,
         ),
     ),
     evidence=f"""

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, build, doubts
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, build, doubts
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.sql import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
@@ -281,7 +281,7 @@ def _check(anomaly: str, meaning: str) -> Check:
     return Check(
         anomaly=anomaly,
         meaning=meaning,
-        views=(View(table, f"select * from txn_found where anomaly = '{anomaly}'", keep=True),),
+        views=(Table(table, f"select * from txn_found where anomaly = '{anomaly}'"),),
         evidence=f"""
             select key, claim, ops, more, first_op, second_op from {table}
             {order_by("number")} limit {MOST_FINDINGS}

@@ -21,7 +21,7 @@ leave a window, or lie in one of a single node, are no candidates: one running m
 
 from typing import Final
 
-from assay.checkers.check import View
+from assay.checkers.check import Table
 from assay.checkers.sql import order_by
 from assay.checkers.transactions.views import INITIAL
 
@@ -31,19 +31,18 @@ WW, WR, FIRST, RW, THEN = range(5)
 _MANY_SUBS: Final = 2**20
 """More rows than a transaction has, so that a fan's id is its first follower's write and nothing else's."""
 
-ENDS: Final = View("txn_ends", "select key, max(run) as run from txn_slots group by key", keep=True)
+ENDS: Final = Table("txn_ends", "select key, max(run) as run from txn_slots group by key")
 
-LAST: Final = View(
+LAST: Final = Table(
     "txn_last",
     """
     select s.key, s.op, max(s.value) as value
     from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
     """,
-    keep=True,
 )
 """Who appended the last that is known to be in each list. What else it appended, unseen, goes on with that."""
 
-FOLLOWERS: Final = View(
+FOLLOWERS: Final = Table(
     "txn_followers",
     f"""
     select key, version, op, min(sub) as sub, min(value) as value, min(call) as call from (
@@ -59,11 +58,10 @@ FOLLOWERS: Final = View(
         where w.listed = 0 and w.final = 1) as placed
     group by key, version, op
     """,
-    keep=True,
 )
 """``version``: of a register the value that comes before, of a list 0: its longest read."""
 
-SOURCES: Final = View(
+SOURCES: Final = Table(
     "txn_sources",
     f"""
     select s.key, cast(0 as bigint) as version, s.op, {RW} as kind, s.value as low
@@ -75,11 +73,10 @@ SOURCES: Final = View(
     select key, coalesce(value, {INITIAL}), op, {RW}, value from txn_register_seen
     where writer is null or writer <> op
     """,
-    keep=True,
 )
 """All that come before all followers of a version: its readers, and of a list the last that is known to be in it."""
 
-FANS: Final = View(
+FANS: Final = Table(
     "txn_fans",
     f"""
     select n.key, n.version, n.many, n.least, n.call, 0 - f.op * {_MANY_SUBS} - f.sub - 1 as node, f.value
@@ -88,21 +85,19 @@ FANS: Final = View(
         from txn_followers group by key, version) n
         join txn_followers f on n.key = f.key and n.version = f.version and n.least = f.op
     """,
-    keep=True,
 )
 
-TIED: Final = View(
+TIED: Final = Table(
     "txn_tied",
     """
     select s.key, s.version, s.op, min(s.low) as low
     from txn_sources s join txn_followers f on s.key = f.key and s.version = f.version and s.op = f.op
     group by s.key, s.version, s.op
     """,
-    keep=True,
 )
 """Readers of a version that are its followers themselves."""
 
-REPEATS: Final = View(
+REPEATS: Final = Table(
     "txn_repeats",
     """
     select r.key, r.op as first_op, max(coalesce(r.writer, f.writer)) as second_op, min(f.value) as low,
@@ -112,11 +107,10 @@ REPEATS: Final = View(
         and (r.writer is null or r.writer <> r.op) and (f.writer is null or f.writer <> f.op)
     group by r.key, r.op
     """,
-    keep=True,
 )
 """Transactions that read two versions of a register: G-single in either order of the two."""
 
-EDGES: Final = View(
+EDGES: Final = Table(
     "txn_edges",
     f"""
     select former as source, op as target, {WW} as kind, key, former_value as low, value as high from txn_slots
@@ -149,11 +143,10 @@ EDGES: Final = View(
         join txn_followers w on t.key = w.key and t.version = w.version
     where (t.op = m.least or t.op = m.most) and w.op <> t.op
     """,
-    keep=True,
 )
 """``low``: the version before the edge, null for the initial one; ``high``: the one behind it."""
 
-NODES: Final = View(
+NODES: Final = Table(
     "txn_nodes",
     """
     select r.op as node, min(r.process) as process, min(r.call) as call, min(r.ret) as ret
@@ -162,20 +155,18 @@ NODES: Final = View(
     union all
     select node, cast(null as int), call, cast(null as bigint) from txn_fans where many > 1
     """,
-    keep=True,
 )
 
-SPANS: Final = View(
+SPANS: Final = Table(
     "txn_spans",
     """
     select e.target as node, max(s.call) as until
     from txn_edges e join txn_nodes s on e.source = s.node join txn_nodes t on e.target = t.node
     where t.call < s.call group by e.target
     """,
-    keep=True,
 )
 
-WINDOWED: Final = View(
+WINDOWED: Final = Table(
     "txn_windowed",
     f"""
     select node, process, call, ret, cast(sum(begins) over ({order_by("call, node")}
@@ -186,16 +177,14 @@ WINDOWED: Final = View(
             {order_by("n.call, n.node")} rows between unbounded preceding and 1 preceding) as reached
         from txn_nodes n left join txn_spans s on n.node = s.node) as reaching) as begun
     """,
-    keep=True,
 )
 
-CANDIDATES: Final = View(
+CANDIDATES: Final = Table(
     "txn_candidates",
     """
     select n.node, n.process, n.call, n.ret, n.place
     from txn_windowed n join (select place from txn_windowed group by place having count(*) > 1) w on n.place = w.place
     """,
-    keep=True,
 )
 
 EDGE_VIEWS: Final = (

@@ -10,7 +10,7 @@ in one of them (``duplicate-elements``), and any two reads of a key alike as far
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, View, capital
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, order_by, previous
 
@@ -36,14 +36,13 @@ G1A: Final = Check(
     anomaly="G1a",
     meaning="a transaction read a write of another that certainly failed",
     views=(
-        View(
+        Table(
             "found_g1a",
             """
             select f.key, f.value, f.op as read_op, min(w.op) as write_op, f.reads
             from txn_foreign f join txn_written w on f.key = w.key and f.value = w.value
             group by f.key, f.value, f.op, f.reads
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -64,13 +63,12 @@ GARBAGE_READ: Final = Check(
     anomaly="garbage-read",
     meaning="a transaction read a value that none wrote",
     views=(
-        View(
+        Table(
             "found_garbage_read",
             """
             select f.key, f.value, f.op as read_op, f.reads
             from txn_foreign f left join txn_written w on f.key = w.key and f.value = w.value where w.key is null
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -95,7 +93,7 @@ G1B: Final = Check(
     anomaly="G1b",
     meaning="a transaction read a write of another that the same transaction replaced before it ended",
     views=(
-        View(
+        Table(
             "found_g1b",
             """
             select key, value, writer as write_op, min(op) as read_op, count(*) as reads from (
@@ -104,7 +102,6 @@ G1B: Final = Check(
                 select key, value, writer, op from txn_register_seen where final = 0 and writer <> op) as seen
             group by key, value, writer
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -153,7 +150,7 @@ INTERNAL: Final = Check(
             where w.sub < r.sub group by r.op, r.key, r.sub, r.value
             """,
         ),
-        View(
+        Table(
             "found_internal",
             f"""
             select o.key, o.op as read_op, o.value, min(o.read_sub) as sub,
@@ -179,7 +176,6 @@ INTERNAL: Final = Check(
                     where w.listed = 1 and d.key is null) as placed) as paired
             where former > position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -204,7 +200,7 @@ DUPLICATE_ELEMENTS: Final = Check(
     anomaly="duplicate-elements",
     meaning="a list was read with one element twice",
     views=(
-        View(
+        Table(
             "found_duplicate_elements",
             """
             select key, value, min(op) as read_op, count(*) as reads from (
@@ -215,7 +211,6 @@ DUPLICATE_ELEMENTS: Final = Check(
                 group by e.key, e.value, e.op, e.read_sub having count(*) > 1) as doubled
             group by key, value
             """,
-            keep=True,
         ),
     ),
     evidence=f"""
@@ -240,7 +235,7 @@ INCOMPATIBLE_ORDER: Final = Check(
     anomaly="incompatible-order",
     meaning="a list was read in two orders that contradict each other",
     views=(
-        View(
+        Table(
             "found_incompatible_order",
             """
             select c.key, c.position, min(c.value) as low, max(c.value) as high, count(*) as rivals
@@ -252,7 +247,6 @@ INCOMPATIBLE_ORDER: Final = Check(
                 on c.key = f.key and c.position = f.position
             group by c.key, c.position
             """,
-            keep=True,
         ),
     ),
     evidence=f"""

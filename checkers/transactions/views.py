@@ -15,7 +15,7 @@ where they do not are *disordered*, reported as such, and give no edges.
 
 from typing import Final
 
-from assay.checkers.check import View
+from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
 from assay.checkers.sql import order_by, previous, row_number, sum_so_far
 
@@ -30,18 +30,17 @@ ROWS: Final = View(
     """,
 )
 
-WRITTEN: Final = View(
+WRITTEN: Final = Table(
     "txn_written",
     f"""
     select key, value, op, sub, call, ret, outcome, case when kind = 'txn-append' then 1 else 0 end as listed,
         case when lead(sub) over (partition by op, key {order_by("sub")}) is null then 1 else 0 end as final
     from txn_rows where kind in ('txn-append', 'txn-write')
     """,
-    keep=True,
 )
 """``final``: the last that its transaction wrote to the key; others are intermediate."""
 
-UNCLEAR: Final = View(
+UNCLEAR: Final = Table(
     "txn_unclear",
     """
     select key, max(why) as why from (
@@ -59,53 +58,44 @@ UNCLEAR: Final = View(
         where (w.listed = 0 and r.most is not null) or (w.listed = 1 and r.single > 0)) as reasons
     group by key
     """,
-    keep=True,
 )
 
-POSSIBLE: Final = View(
+POSSIBLE: Final = Table(
     "txn_possible",
     """
     select w.key, w.value, w.op, w.sub, w.call, w.outcome, w.listed, w.final
     from txn_written w left join txn_unclear u on w.key = u.key where w.outcome <> 'fail' and u.key is null
     """,
-    keep=True,
 )
 """One row per (key, value): written for sure, or perhaps."""
 
-LISTS: Final = View(
-    "txn_lists",
-    "select key from txn_written where listed = 1 group by key",
-    keep=True,
-)
+LISTS: Final = Table("txn_lists", "select key from txn_written where listed = 1 group by key")
 
-ELEMENTS: Final = View(
+ELEMENTS: Final = Table(
     "txn_elements",
     """
     select r.op, r.sub - r.position as read_sub, r.key, r.position, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is not null and u.key is null
     """,
-    keep=True,
 )
 """A list's read is named by the ``sub`` of its first row."""
 
-CELLS: Final = View(
+CELLS: Final = Table(
     "txn_cells",
     "select key, position, value, min(op) as op, count(*) as reads from txn_elements group by key, position, value",
-    keep=True,
 )
 
-REGISTER_READS: Final = View(
+REGISTER_READS: Final = Table(
     "txn_register_reads",
     """
     select r.op, r.sub, r.key, r.value
     from txn_rows r left join txn_unclear u on r.key = u.key left join txn_lists l on r.key = l.key
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is null and u.key is null and l.key is null
     """,
-    keep=True,
 )
 
-FOREIGN: Final = View(
+FOREIGN: Final = Table(
     "txn_foreign",
     """
     select s.key, s.value, min(s.op) as op, cast(sum(s.reads) as bigint) as reads, max(s.listed) as listed
@@ -115,10 +105,9 @@ FOREIGN: Final = View(
         left join txn_possible p on s.key = p.key and s.value = p.value
     where p.key is null group by s.key, s.value
     """,
-    keep=True,
 )
 
-RANKED: Final = View(
+RANKED: Final = Table(
     "txn_ranked",
     f"""
     select e.op, e.read_sub, e.key, e.value, {row_number(by="e.op, e.read_sub", order="e.position")} - 1 as position
@@ -126,21 +115,19 @@ RANKED: Final = View(
         left join txn_foreign f on e.key = f.key and e.value = f.value
     where f.key is null
     """,
-    keep=True,
 )
 """The reads of lists in which something foreign was seen, without it."""
 
-ORDERED: Final = View(
+ORDERED: Final = Table(
     "txn_ordered_cells",
     """
     select c.key, c.position, c.value, c.op
     from txn_cells c left join (select key from txn_foreign group by key) k on c.key = k.key where k.key is null
     union all select key, position, value, min(op) from txn_ranked group by key, position, value
     """,
-    keep=True,
 )
 
-DISORDERED: Final = View(
+DISORDERED: Final = Table(
     "txn_disordered",
     """
     select key from (
@@ -148,10 +135,9 @@ DISORDERED: Final = View(
         union all select key from txn_ordered_cells group by key, value having count(*) > 1) as twice
     group by key
     """,
-    keep=True,
 )
 
-OBSERVED: Final = View(
+OBSERVED: Final = Table(
     "txn_observed",
     """
     select p.op from (select key, value, op from txn_possible where outcome = 'info') p join (
@@ -159,19 +145,17 @@ OBSERVED: Final = View(
         on p.key = s.key and p.value = s.value
     group by p.op
     """,
-    keep=True,
 )
 
-WRITERS: Final = View(
+WRITERS: Final = Table(
     "txn_writers",
     """
     select p.key, p.value, p.op, p.sub, p.call, p.listed, p.final
     from txn_possible p left join txn_observed o on p.op = o.op where p.outcome = 'ok' or o.op is not null
     """,
-    keep=True,
 )
 
-SLOTS: Final = View(
+SLOTS: Final = Table(
     "txn_slots",
     f"""
     select key, position, value, op, sub, final, former, former_value, changed,
@@ -187,7 +171,6 @@ SLOTS: Final = View(
                 left join txn_disordered d on c.key = d.key
             where d.key is null) as placed) as compared
     """,
-    keep=True,
 )
 """Each list's order. A *run* is a transaction's elements next to each other; runs count from 1, 0 is the empty list."""
 
@@ -209,7 +192,7 @@ LIST_READS: Final = View(
     """,
 )
 
-LIST_SEEN: Final = View(
+LIST_SEEN: Final = Table(
     "txn_list_seen",
     """
     select r.op, r.read_sub as sub, r.key, r.length, s.value, s.op as writer, s.final, coalesce(s.run, 0) as run
@@ -217,7 +200,6 @@ LIST_SEEN: Final = View(
         left join txn_disordered d on r.key = d.key
     where d.key is null
     """,
-    keep=True,
 )
 """Each read of an ordered list: how far it saw, and who wrote the last that it saw."""
 
@@ -226,7 +208,7 @@ OWN_WRITES: Final = View(
     "select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key",
 )
 
-REGISTER_SEEN: Final = View(
+REGISTER_SEEN: Final = Table(
     "txn_register_seen",
     f"""
     select r.op, r.sub, r.key, r.value, w.op as writer, w.final, {row_number(by="r.op, r.key", order="r.sub")} as turn
@@ -235,7 +217,6 @@ REGISTER_SEEN: Final = View(
         left join txn_foreign x on r.key = x.key and r.value = x.value
     where (f.op is null or r.sub < f.sub) and x.key is null
     """,
-    keep=True,
 )
 """Each read of a register before its transaction wrote to it itself."""
 
