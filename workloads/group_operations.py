@@ -55,6 +55,9 @@ DRAIN: Final = "drain"
 SESSION_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 3.0
 """Longer than a session, shorter than an operation may take."""
+OPERATION_SECONDS: Final = 5.0
+"""What a member's operation may take: it waits for a rebalance, and for those that are gone, and goes on. A member that
+were given up before, without leaving, would be one more to wait for, and a group of many would never agree."""
 CHURN_SECONDS: Final = 1.2
 """Between two members that leave, die or fall silent, on average."""
 

@@ -24,7 +24,7 @@ from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
 from assay.workloads.group_mixes import GROUP_MIXES
-from assay.workloads.group_operations import WORKERS, traffic
+from assay.workloads.group_operations import OPERATION_SECONDS, WORKERS, traffic
 from assay.workloads.mixes import LOG_MIXES
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
@@ -45,7 +45,14 @@ CONTRACT = promised(
 )
 
 
-@experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, client_nodes=True, mixes=(*LOG_MIXES, *GROUP_MIXES))
+@experiment(
+    system=SYSTEM,
+    client=GroupClient,
+    contract=CONTRACT,
+    client_nodes=True,
+    operation_timeout=OPERATION_SECONDS,
+    mixes=(*LOG_MIXES, *GROUP_MIXES),
+)
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
     keys, seconds = SYSTEM.keys(), CONTRACT.recovery_deadline

@@ -14,6 +14,7 @@ from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
+from assay.workloads.group_operations import OPERATION_SECONDS
 from assay.workloads.log_operations import end, send
 from assay.workloads.migration import GROUP, farewell, migration
 from assay.workloads.mixes import OLD_GROUP_MIXES
@@ -24,7 +25,14 @@ SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""
 
 
-@experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, client_nodes=True, mixes=OLD_GROUP_MIXES)
+@experiment(
+    system=SYSTEM,
+    client=ConnectorClient,
+    contract=CONTRACT,
+    client_nodes=True,
+    operation_timeout=OPERATION_SECONDS,
+    mixes=OLD_GROUP_MIXES,
+)
 def test_migration(settings: Settings) -> Generator:
     """No offset is lost, and none goes back, from one storage to the other and back again."""
     keys = SYSTEM.keys()

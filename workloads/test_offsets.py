@@ -22,6 +22,7 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL
 from assay.workloads.group_mixes import OFFSETS_MIXES
+from assay.workloads.group_operations import OPERATION_SECONDS
 from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
@@ -51,7 +52,14 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     return Operation(f, key, argument), number + 1
 
 
-@experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, client_nodes=True, mixes=OFFSETS_MIXES)
+@experiment(
+    system=SYSTEM,
+    client=OffsetsClient,
+    contract=CONTRACT,
+    client_nodes=True,
+    operation_timeout=OPERATION_SECONDS,
+    mixes=OFFSETS_MIXES,
+)
 def test_offsets(settings: Settings) -> Generator:
     """A fetch returns the latest commit, and no commit of an old generation is accepted."""
     return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]

@@ -24,7 +24,7 @@ from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
 from assay.workloads.group_mixes import ZOOKEEPER_MIXES
-from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
+from assay.workloads.group_operations import LEAVE, OPERATION_SECONDS, WORKERS, commit, poll
 from assay.workloads.log_operations import end, send
 from assay.workloads.mixes import OLD_GROUP_MIXES
 
@@ -62,6 +62,7 @@ CONTRACT = promised(
     client=ConnectorClient,
     contract=CONTRACT,
     client_nodes=True,
+    operation_timeout=OPERATION_SECONDS,
     mixes=(*OLD_GROUP_MIXES, *ZOOKEEPER_MIXES),
 )
 def test_zookeeper_group(settings: Settings) -> Generator:

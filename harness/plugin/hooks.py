@@ -198,7 +198,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     if (reason := registry_of(request.config).lacking(found.contract, found.model)) is not None:
         pytest.fail(f"{found.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
-    settings = _settings(request.config, request.param, found.name)
+    settings = _settings(request.config, request.param, found)
     if options.explore is None:
         settings = resolved(found, settings)
         if settings.nemesis == (MIX,):
@@ -274,7 +274,7 @@ def _added(config: pytest.Config) -> tuple[Any, ...]:
     return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
 
 
-def _settings(config: pytest.Config, parameter: Parameter, test: str) -> Settings:
+def _settings(config: pytest.Config, parameter: Parameter, found: Experiment) -> Settings:
     session = config.stash[SESSION]
     return settings_for(
         config.stash[OPTIONS],
@@ -283,7 +283,8 @@ def _settings(config: pytest.Config, parameter: Parameter, test: str) -> Setting
         nemesis=parameter.nemesis,
         mix=parameter.mix,
         number=parameter.number,
-        test=test,
+        test=found.name,
+        operation_timeout=found.operation_timeout,
     )
 
 

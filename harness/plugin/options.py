@@ -111,6 +111,8 @@ class Options:
     explore: Budget | None
     reports: str
     """One of ``REPORTS``."""
+    own_timeout: bool
+    """Whether ``--operation-timeout`` was given."""
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -166,6 +168,7 @@ def read_options(config: pytest.Config) -> Options:
         spark_master=optional("--spark-master"),
         explore=None if explore is None else parsing.parse_budget("--explore", explore),
         reports=parsing.parse_choice("--reports", reports, REPORTS),
+        own_timeout=optional("--operation-timeout") is not None,
     )
 
 
@@ -178,7 +181,14 @@ def settings_for(
     mix: tuple[str, ...],
     number: int = 1,
     test: str = "",
+    operation_timeout: float = 0.0,
 ) -> Settings:
-    """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes."""
+    """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes.
+
+    ``operation_timeout``: the seconds that its operations need; they are given no less unless the user said so.
+    """
+    shared = options.settings
+    if not options.own_timeout:
+        shared = replace(shared, operation_timeout=max(shared.operation_timeout, operation_timeout))
     seed = repeated_seed(seed, number, test)
-    return replace(options.settings, seed=seed, cluster=cluster, nemesis=nemesis, workload_mix=mix)
+    return replace(shared, seed=seed, cluster=cluster, nemesis=nemesis, workload_mix=mix)

@@ -40,7 +40,8 @@ class NoGeneratorError(TypeError):
 class Experiment:
     """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own;
     ``model``: by which its operations must be linearizable, in addition; ``mixes``: those that it can take on;
-    ``client_options``: what its clients find in ``Endpoint.options``.
+    ``client_options``: what its clients find in ``Endpoint.options``; ``operation_timeout``: the seconds that its
+    operations are given at least, unless the command line says how many.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Experiment:
     client_nodes: bool = False
     model: str | None = None
     mixes: tuple[WorkloadMix, ...] = ()
+    operation_timeout: float = 0.0
     client_options: Mapping[str, Any] = field(default_factory=dict)
 
     def generator(self, settings: Settings) -> Generator:
@@ -77,17 +79,21 @@ def experiment(
     client_nodes: bool = False,
     model: str | None = None,
     mixes: Sequence[WorkloadMix] = (),
+    operation_timeout: float = 0.0,
 ) -> Callable[[Body], Callable[..., None]]:
     """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
 
     ``client_nodes``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
     harness. Then operations and results must be what JSON can say. ``model``: the operations must be linearizable by
     this one, too; a name of a model that comes along, or that a hook adds (``pytest_assay_models``). ``mixes``: what
-    ``--workload-mix`` can add to it.
+    ``--workload-mix`` can add to it. ``operation_timeout``: the seconds that its operations need, where that may be
+    more than is usual; ``--operation-timeout`` has the last word.
     """
 
     def decorate(body: Body) -> Callable[..., None]:
-        made = Experiment(body.__name__, system, client, contract, body, client_nodes, model, tuple(mixes))
+        made = Experiment(
+            body.__name__, system, client, contract, body, client_nodes, model, tuple(mixes), operation_timeout
+        )
         made.deployed()  # what cannot be is said where it is written, not when a cluster starts
 
         def test(assay_trial: Any) -> None:
