@@ -170,7 +170,7 @@ def _drain_reasons(engine: Engine) -> list[str]:
     """
     rows = engine.rows(
         f"""
-        select k.key as key, t.settled as settled from (
+        select k.key, t.settled from (
             select key from effect_kinds where kind in ('append', 'observe', 'observe-begin') group by key) k
             left join log_settled t on k.key = t.key
             left join (select {_NAME} as name from effect_kinds where kind = 'topic-create' group by {_NAME}) c
@@ -216,16 +216,14 @@ _TURNS: Final = """
 
 def _logs(healed: int, half: int, limit: int) -> str:
     return f"""
-        select e.key as key,
-            count(case when e.kind = 'append' and e.call between {half} and {limit} then 1 end) as changes,
+        select e.key, count(case when e.kind = 'append' and e.call between {half} and {limit} then 1 end) as changes,
             count(case when e.kind = 'observe-begin' and e.call between {half} and {limit} then 1 end) as looks,
             min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as changed,
             min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
                 then e.ret end) as looked,
             min(e.op) as first_op
         from turns e left join (
-            select s.key as key,
-                least(max(s.position) + 1, coalesce(min(t.settled), max(s.position) + 1)) as needed
+            select s.key, least(max(s.position) + 1, coalesce(min(t.settled), max(s.position) + 1)) as needed
             from log_sends s left join log_settled t on s.key = t.key left join (
                 select key, min(ret) as back from log_sends
                 where outcome = 'ok' and call >= {healed} and ret <= {limit} group by key) f on s.key = f.key

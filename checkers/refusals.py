@@ -26,8 +26,8 @@ SAME: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "n
 def _rows(kinds: str) -> str:
     """Rows of these kinds that name something, each with all columns that say what it is."""
     return f"""
-        select e.op as op, e.kind as kind, e.key as key, coalesce(e.name, '') as name, coalesce(e.value, -1) as value,
-            coalesce(e.replicas, '') as replicas, e.outcome as outcome, e.error as error, e.call as call, e.ret as ret,
+        select e.op, e.kind, e.key, coalesce(e.name, '') as name, coalesce(e.value, -1) as value,
+            coalesce(e.replicas, '') as replicas, e.outcome, e.error, e.call, e.ret,
             case when e.kind in ('commit', 'fetched') then 'commit' when e.kind in ('setting', 'setting-seen')
                 then 'setting' when e.kind in ('move', 'replicas-seen') then 'replicas' else 'partitions' end as what
         from effects e
@@ -72,8 +72,8 @@ REFUSED_BUT_DONE: Final = Check(
         Table(
             "refusal_suspects",
             f"""
-            select a.what as what, a.key as key, a.name as name, a.value as value, a.replicas as replicas,
-                a.op as asked_op, a.kind as kind, a.call as asked, min(b.ret) as seen
+            select a.what, a.key, a.name, a.value, a.replicas,
+                a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
             from refusal_changes a join refusal_looks b on {SAME} and b.ret > a.call
             where a.outcome = 'fail'
                 and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
@@ -83,8 +83,7 @@ REFUSED_BUT_DONE: Final = Check(
         Table(
             "refusal_unexplained",
             f"""
-            select a.what as what, a.key as key, a.name as name, a.value as value, a.replicas as replicas,
-                a.asked_op as asked_op, a.kind as kind, a.asked as asked, a.seen as seen, t.call as touched
+            select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
             from refusal_suspects a
                 left join (
                     select what, key, name, value, replicas, min(call) as call from refusal_changes
@@ -97,7 +96,7 @@ REFUSED_BUT_DONE: Final = Check(
         View(
             "refusal_before",
             f"""
-            select a.asked_op as asked_op, a.key as key, a.name as name, a.value as value
+            select a.asked_op, a.key, a.name, a.value
             from refusal_unexplained a where a.what = 'commit'
             union
             select a.asked_op, a.key, a.name, a.value
@@ -121,16 +120,14 @@ REFUSED_BUT_DONE: Final = Check(
         Table(
             "found_refused_but_done",
             """
-            select a.what as what, a.key as key, a.name as name, a.value as value, a.replicas as replicas,
-                a.asked_op as asked_op, a.asked as asked, a.seen as seen
+            select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.asked, a.seen
             from refusal_unexplained a join refusal_before b on a.asked_op = b.asked_op and a.key = b.key
                 and a.name = b.name and a.value = b.value
             """,
         ),
     ),
     evidence=f"""
-        select a.what as what, a.key as key, a.name as name, a.value as value, a.replicas as replicas,
-            a.asked_op as asked_op, a.seen as seen, min(b.op) as look_op
+        select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as look_op
         from {first_rows("found_refused_but_done", "key, name, value, asked_op")} a
             join refusal_looks b on {SAME} and a.seen = b.ret
         group by a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen

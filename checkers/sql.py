@@ -103,7 +103,7 @@ def last_before(found: str, rows: str, place: tuple[str, str]) -> str:
     value, turn = place
     return f"""
         select key, before, overtaken, first_op, {value}, {turn}, late_op, late_{value}, late_{turn} from (
-            select f.key as key, f.before as before, f.overtaken as overtaken, a.op as first_op, a.{value} as {value},
+            select f.key, f.before, f.overtaken, a.op as first_op, a.{value} as {value},
                 a.{turn} as {turn}, b.op as late_op, b.{value} as late_{value}, b.{turn} as late_{turn},
                 {row_number(by="f.key, f.before", order="a.back, a.op, b.op")} as number
             from {found} f join {rows} b on b.key = f.key and b.call = f.before

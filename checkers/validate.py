@@ -185,8 +185,8 @@ def _belongs(row: Row) -> str:
 
 def _mismatch(join: str, unknown: str) -> str:
     return f"""
-        select e.op as op, e.sub as sub, o."index" as known, e.process as process, o.process as op_process,
-            e.call as call, o.call as op_call, e.ret as ret, o.ret as op_ret, e.phase as phase, o.phase as op_phase
+        select e.op, e.sub, o."index" as known, e.process, o.process as op_process,
+            e.call, o.call as op_call, e.ret, o.ret as op_ret, e.phase, o.phase as op_phase
         from effects e join doubtful_operations d on e.op = d.op {join} ops o on e.op = o."index"
         where d.other = 1 and ({unknown} e.process <> o.process or e.call <> o.call or e.phase <> o.phase
             or e.ret is distinct from o.ret)
@@ -240,7 +240,7 @@ DOUBTFUL_OPERATIONS: Final = Table(
     "doubtful_operations",
     f"""
     select op, twice, other from (
-        select e.op as op,
+        select e.op,
             case when many > 1 and (low < 0 or high > 61 or bit_count(present) <> many) then 1 else 0 end as twice,
             case when o."index" is null or e.process <> o.process or last_process <> o.process
                 or e.call <> o.call or last_call <> o.call
@@ -316,7 +316,7 @@ RULES: Final = (
         data="effects",
         views=(DOUBTFUL_OPERATIONS,),
         sql="""
-            select e.op as op, e.sub as sub, count(*) as many from effects e join doubtful_operations d on e.op = d.op
+            select e.op, e.sub, count(*) as many from effects e join doubtful_operations d on e.op = d.op
             where d.twice = 1
             group by e.op, e.sub having count(*) > 1 order by e.op nulls first, e.sub nulls first limit 1
             """,

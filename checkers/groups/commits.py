@@ -43,7 +43,7 @@ COMMIT_MISMATCH: Final = Check(
         View(
             "commit_places",
             """
-            select e.key as key, e.value as value, count(*) as commits, count(e.position) as placed,
+            select e.key, e.value, count(*) as commits, count(e.position) as placed,
                 min(e.position) as position, min(e.op) as op
             from effects e where e.kind = 'commit' and e.value is not null group by e.key, e.value
             """,
@@ -51,8 +51,7 @@ COMMIT_MISMATCH: Final = Check(
         Table(
             "found_commit_mismatch",
             """
-            select f.key as key, f.value as value, f.position as position, f.fetch_op as fetch_op, f.times as times,
-                c.position as committed, c.op as commit_op
+            select f.key, f.value, f.position, f.fetch_op, f.times, c.position as committed, c.op as commit_op
             from (
                 select key, value, position, min(op) as fetch_op, count(*) as times from effects
                 where kind = 'fetched' and outcome = 'ok' and value is not null and position is not null
@@ -96,9 +95,8 @@ COMMIT_BEYOND_LOG: Final = Check(
         Table(
             "commits_made",
             """
-            select e.op as op, e.key as key, substring(e.key, length(e.group) + 2) as log, e.group as group_name,
-                e.process as process, e.assignment as assignment, e.position as position, e.call as call, e.ret as ret,
-                e.outcome as outcome
+            select e.op, e.key, substring(e.key, length(e.group) + 2) as log, e.group as group_name, e.process,
+                e.assignment, e.position, e.call, e.ret, e.outcome
             from effects e
             where e.kind in ('commit', 'advance') and e.outcome <> 'fail' and e.position is not null
                 and e.group is not null and (e.kind = 'advance' or e.assignment is not null)
@@ -107,8 +105,8 @@ COMMIT_BEYOND_LOG: Final = Check(
         View(
             "commit_reads",
             f"""
-            select e.op as op, e.key as log, e.group as group_name, e.process as process, e.assignment as assignment,
-                e.call as call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
+            select e.op, e.key as log, e.group as group_name, e.process, e.assignment,
+                e.call, max(case when e.kind = 'observe' then least(e.position, {INFINITY - 1}) + 1
                     else e.position end) as reached,
                 max(case when e.outcome = 'ok' then 0 else 1 end) as doubtful
             from effects e
@@ -120,7 +118,7 @@ COMMIT_BEYOND_LOG: Final = Check(
         View(
             "commit_reach",
             f"""
-            select s.op as op, s.log as log, s.process as process, s.position as position, s.reached as reached
+            select s.op, s.log, s.process, s.position, s.reached
             from (
                 select op, log, process, call, position,
                     {greatest_before("reach", by=_READER, order="call, op, is_commit, position")} as reached,
@@ -161,8 +159,7 @@ COMMIT_BEYOND_LOG: Final = Check(
         Table(
             "found_commit_beyond_log",
             """
-            select c.key as key, 'reads' as why, c.op as commit_op, r.position as position, r.reached as reached,
-                cast(null as bigint) as other_op
+            select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op
             from commit_reach r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
             group by c.key, c.op, r.position, r.reached
             union all

@@ -30,11 +30,10 @@ SLACK: Final = 2_000_000
 KEEPS: Final = Table(
     "expiry_keeps",
     f"""
-    select e.key as key, e.group as group_name, e.value as value, e.op as op, e.call as call, {RETURNED} as ret,
-        greatest(e.call + 1000000 * e.timestamp, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end)
-        as stays
+    select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret, greatest(e.call + 1000000 *
+        e.timestamp, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays
     from effects e left join (
-        select e.group as group_name, e.epoch as epoch, e.owner as owner, max(e.call) as last_call from effects e
+        select e.group as group_name, e.epoch, e.owner, max(e.call) as last_call from effects e
         where e.kind = 'keep' and e.outcome = 'ok' and e.epoch is not null and e.owner is not null
         group by e.group, e.epoch, e.owner) g on e.group = g.group_name and e.epoch = g.epoch and e.owner = g.owner
     where e.kind = 'keep' and e.outcome <> 'fail' and e.timestamp is not null
@@ -44,7 +43,7 @@ KEEPS: Final = Table(
 LOOKS: Final = Table(
     "expiry_looks",
     f"""
-    select e.key as key, e.group as group_name, e.value as value, e.op as op, e.call as call, {RETURNED} as ret,
+    select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret,
         case when e.phase = 'drain' then 1 else 0 end as at_end
     from effects e where e.kind = 'kept' and e.outcome = 'ok'
     """,
@@ -53,7 +52,7 @@ LOOKS: Final = Table(
 KNOWN: Final = Table(
     "expiry_known",
     """
-    select k.key as key, k.value as value, min(k.op) as op, min(k.call) as call,
+    select k.key, k.value, min(k.op) as op, min(k.call) as call,
         least(min(k.ret), coalesce(min(l.ret), min(k.ret))) as ret
     from expiry_keeps k left join expiry_looks l on k.key = l.key and k.value = l.value group by k.key, k.value
     """,
@@ -81,9 +80,9 @@ EARLY_EXPIRY: Final = Check(
         Table(
             "found_early_expiry",
             f"""
-            select l.key as key, l.op as look_op, l.since as since, min(x.stays) as stays
+            select l.key, l.op as look_op, l.since, min(x.stays) as stays
             from (
-                select l.key as key, l.op as op, l.ret as ret, max(k.call) as since
+                select l.key, l.op, l.ret, max(k.call) as since
                 from expiry_looks l join expiry_keeps k on k.key = l.key and k.ret < l.call
                 where l.value is null group by l.key, l.op, l.ret) l
                 join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
@@ -92,7 +91,7 @@ EARLY_EXPIRY: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.look_op as look_op, f.stays as stays, min(k.op) as keep_op
+        select f.key, f.look_op, f.stays, min(k.op) as keep_op
         from {first_rows("found_early_expiry", "key, look_op")} f
             join expiry_keeps k on k.key = f.key and k.call = f.since
         group by f.key, f.look_op, f.stays {order_by("f.key, f.look_op")}
@@ -128,7 +127,7 @@ REVIVED_OFFSET: Final = Check(
         Table(
             "found_revived_offset",
             """
-            select l.key as key, l.op as look_op, l.value as value, k.op as keep_op, min(e.ret) as gone
+            select l.key, l.op as look_op, l.value, k.op as keep_op, min(e.ret) as gone
             from expiry_looks l join expiry_known k on k.key = l.key and k.value = l.value
                 join expiry_ends e on e.key = l.key and e.call > k.ret and e.ret < l.call
             group by l.key, l.op, l.value, k.op
@@ -136,8 +135,7 @@ REVIVED_OFFSET: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.look_op as look_op, f.value as value, f.keep_op as keep_op, min(e.op) as other_op,
-            min(e.nothing) as nothing
+        select f.key, f.look_op, f.value, f.keep_op, min(e.op) as other_op, min(e.nothing) as nothing
         from {first_rows("found_revived_offset", "key, look_op")} f
             join expiry_ends e on e.key = f.key and e.ret = f.gone
         group by f.key, f.look_op, f.value, f.keep_op {order_by("f.key, f.look_op")}
@@ -165,7 +163,7 @@ OVERDUE_OFFSET: Final = Check(
         Table(
             "found_overdue_offset",
             """
-            select l.key as key, l.op as look_op, l.value as value, greatest(k.since, g.since, q.since) as since,
+            select l.key, l.op as look_op, l.value, greatest(k.since, g.since, q.since) as since,
                 d.retention_deadline as deadline
             from expiry_looks l
                 join (select key, max(stays) as since from expiry_keeps group by key) k on k.key = l.key

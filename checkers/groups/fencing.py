@@ -37,8 +37,8 @@ STEPS: Final = Table(
             {row_number(by="group_name, key, kind, epoch, owner", order="call, op, sub")}
             as turn
         from (
-            select coalesce(e.group, '') as group_name, e.key as key, e.kind as kind, e.epoch as epoch, e.op as op,
-                e.sub as sub, e.owner as owner, e.call as call, coalesce(e.ret, {INFINITY}) as ret,
+            select coalesce(e.group, '') as group_name, e.key, e.kind, e.epoch, e.op,
+                e.sub, e.owner, e.call, coalesce(e.ret, {INFINITY}) as ret,
                 case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as rejected
             from effects e cross join group_declared d join fencing_guarded g
                 on e.key = g.key and coalesce(e.group, '') = g.group_name
@@ -82,7 +82,7 @@ FENCING_VIOLATION: Final = Check(
         View(
             "fencing_guarded",
             """
-            select coalesce(e.group, '') as group_name, e.key as key from effects e
+            select coalesce(e.group, '') as group_name, e.key from effects e
             where e.kind = 'guarded' and e.epoch is not null group by coalesce(e.group, ''), e.key
             """,
         ),

@@ -27,7 +27,7 @@ _ANSWERED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY})
 STEPS: Final = Table(
     "group_steps",
     f"""
-    select e.group as key, e.epoch as place, 0 as commits, e.op as op, min(e.sub) as sub, min(e.call) as call,
+    select e.group as key, e.epoch as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
         min(e.ret) as ret, cast(null as bigint) as seen_op
     from effects e
         left join group_forgotten g on e.group = g.key
@@ -128,9 +128,8 @@ GENERATION_REUSE: Final = Check(
         Table(
             "found_generation_reuse",
             """
-            select e.key as key, e.epoch as epoch, count(*) as stored, min(e.node) as low_node,
-                max(e.node) as high_node, min(e.time) as since, max(e.time) as moment,
-                max(coalesce(g.times, 0)) as forgotten
+            select e.key, e.epoch, count(*) as stored, min(e.node) as low_node, max(e.node) as high_node,
+                min(e.time) as since, max(e.time) as moment, max(coalesce(g.times, 0)) as forgotten
             from events e left join group_forgotten g on e.key = g.key
             where e.event = 'group-generation' and e.key is not null and e.epoch is not null
             group by e.key, e.epoch having count(*) > 1 + max(coalesce(g.times, 0))

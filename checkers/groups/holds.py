@@ -25,7 +25,7 @@ from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order
 ACQUIRED: Final = View(
     "hold_acquires",
     f"""
-    select coalesce(e.group, '') as group_name, e.key as key, e.process as process, e.assignment as assignment,
+    select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
         min(case when e.outcome = 'ok' then e.owner end) as owner,
         max(case when e.outcome = 'ok' then e.owner end) as other_owner,
         max(case when e.outcome = 'ok' then e.epoch end) as epoch, min(e.op) as op, max(e.call) as reported,
@@ -38,7 +38,7 @@ ACQUIRED: Final = View(
 USED: Final = View(
     "hold_uses",
     """
-    select coalesce(e.group, '') as group_name, e.key as key, e.process as process, e.assignment as assignment,
+    select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
         min(case when e.kind in ('release', 'lost') then e.call end) as over,
         max(case when e.kind = 'lost' or (e.kind = 'release' and e.outcome = 'ok') then e.ret end) as gone,
         max(case when e.kind not in ('release', 'lost') and e.ret is not null then e.call end) as alive
@@ -52,9 +52,8 @@ USED: Final = View(
 HOLDS: Final = Table(
     "holds",
     """
-    select a.group_name as group_name, a.key as key, a.process as process, a.assignment as assignment,
-        a.owner as owner, a.other_owner as other_owner, a.epoch as epoch, a.op as op, a.reported as reported,
-        a.begun as begun, u.over as over, u.gone as gone, u.alive as alive
+    select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.epoch, a.op, a.reported, a.begun,
+        u.over, u.gone, u.alive
     from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
         and a.process = u.process and a.assignment = u.assignment
     """,
@@ -92,8 +91,7 @@ CERTAIN: Final = Table(
         select group_name, key, process, owner, epoch, op, begun, case when over is null then alive
             when killed < over then greatest(killed, least(alive, over)) else over end as until
         from (
-            select h.group_name as group_name, h.key as key, h.process as process, h.owner as owner,
-                h.epoch as epoch, h.op as op, h.begun as begun, h.over as over, h.alive as alive,
+            select h.group_name, h.key, h.process, h.owner, h.epoch, h.op, h.begun, h.over, h.alive,
                 min(case when k.healed > h.begun then greatest(k.since, h.begun) end) as killed
             from holds h cross join client_kills k
             where h.assignment is not null and h.owner = h.other_owner
@@ -137,8 +135,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         Table(
             "generation_owners",
             """
-            select coalesce(e.group, '') as group_name, e.key as key, e.epoch as epoch, e.owner as owner,
-                min(e.op) as op
+            select coalesce(e.group, '') as group_name, e.key, e.epoch, e.owner, min(e.op) as op
             from effects e
             where e.kind = 'acquire' and e.outcome = 'ok' and e.epoch is not null and e.owner is not null
                 and e.key <> coalesce(e.group, '')
@@ -176,8 +173,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         Table(
             "found_double_ownership",
             """
-            select o.group_name as group_name, o.key as key, o.epoch as epoch, count(*) as owners,
-                max(coalesce(g.times, 0)) as forgotten,
+            select o.group_name, o.key, o.epoch, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
                 cast(null as bigint) as begun, cast(null as bigint) as until, cast(null as bigint) as before
             from generation_owners o left join group_forgotten g on o.group_name = g.key
             group by o.group_name, o.key, o.epoch having count(*) > 1 + max(coalesce(g.times, 0))
@@ -188,8 +184,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.group_name as group_name, f.key as key, f.epoch as epoch, f.owners as owners,
-            f.forgotten as forgotten, f.begun as begun, f.until as until, f.before as before,
+        select f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before,
             coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,
             coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
             min(c.begun) as low_begun, min(l.op) as last_op
@@ -219,7 +214,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         Table(
             "double_owned_until",
             """
-            select c.process as process, c.until as until
+            select c.process, c.until
             from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
                 and c.until = f.before
             where c.epoch is null group by c.process, c.until
@@ -228,7 +223,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         View(
             "double_owned_last",
             """
-            select e.process as process, e.call as call, min(e.op) as op
+            select e.process, e.call, min(e.op) as op
             from effects e join double_owned_until d on e.process = d.process and e.call = d.until
             group by e.process, e.call
             """,

@@ -21,7 +21,7 @@ from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order
 STEPS: Final = Table(
     "offset_steps",
     """
-    select e.key as key, e.position as place, e.op as op, e.kind as kind, e.call as call, e.ret as ret,
+    select e.key, e.position as place, e.op, e.kind, e.call, e.ret,
         case when e.kind = 'resume' and u.key is not null then 0 else 1 end as judged
     from effects e left join (
         select key, position from effects where kind = 'advance' and outcome = 'info' and position is not null
@@ -51,7 +51,7 @@ OFFSET_REGRESSION: Final = Check(
         Table(
             "offset_resets",
             f"""
-            select s.key as key, s.call as call, s.ret as ret from offset_steps s join (
+            select s.key, s.call, s.ret from offset_steps s join (
                 select key, place, min(first_ret) over (partition by key {order_by("depth")}
                     rows between unbounded preceding and 1 preceding) as higher
                 from (select key, place, min(0 - place) as depth, min(ret) as first_ret
@@ -63,8 +63,8 @@ OFFSET_REGRESSION: Final = Check(
         Table(
             "offset_eras",
             """
-            select s.key as key, s.place as place, s.op as op, s.kind as kind, s.call as call, s.ret as ret,
-                s.judged as judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,
+            select s.key, s.place, s.op, s.kind, s.call, s.ret,
+                s.judged, cast(sum(case when r.ret < s.call then 1 else 0 end) as bigint) as floor_era,
                 cast(sum(case when r.call <= s.call then 1 else 0 end) as bigint) as era
             from offset_steps s left join offset_resets r on s.key = r.key
             group by s.key, s.place, s.op, s.kind, s.call, s.ret, s.judged

@@ -52,8 +52,7 @@ OWNED_FOR_SURE: Final = View(
     select group_name, key, case when until < reported then 0 else reported end as since,
         case when until < reported then 0 else until end as until
     from (
-        select h.group_name as group_name, h.key as key, h.reported as reported,
-            least({_GIVEN_UP}, coalesce(i.died, {INFINITY})) as until
+        select h.group_name, h.key, h.reported, least({_GIVEN_UP}, coalesce(i.died, {INFINITY})) as until
         from holds h
             left join (select process, min(call) as died from ops where outcome = 'info' group by process) i
             on h.process = i.process
@@ -66,7 +65,7 @@ same assignment once more, say) has no such part, and covers no gap of others: i
 SUSPECTS: Final = Table(
     "orphan_suspects",
     f"""
-    select g.group_name as group_name from ({_unowned("orphan_owned_for_sure")}) g
+    select g.group_name from ({_unowned("orphan_owned_for_sure")}) g
         cross join group_declared d cross join (select max(call) as latest from ops) o
     where g.since + d.deadline < least(g.until, o.latest)
     group by g.group_name
@@ -98,11 +97,10 @@ normally."""
 REPORTS: Final = Table(
     "orphan_reports",
     f"""
-    select t.group_name as group_name, t.process as process, t.op as op, t.call as call,
-        coalesce({previous("t.call", by="t.group_name, t.process", order="t.call, t.op")},
-            d.born) as former
+    select t.group_name, t.process, t.op, t.call,
+        coalesce({previous("t.call", by="t.group_name, t.process", order="t.call, t.op")}, d.born) as former
     from (
-        select e.group as group_name, e.process as process, e.op as op, min(e.call) as call
+        select e.group as group_name, e.process, e.op, min(e.call) as call
         from effects e join orphan_suspects s on e.group = s.group_name group by e.group, e.process, e.op) t
         join orphan_deaths d on t.process = d.process
     """,
@@ -130,8 +128,7 @@ DOUBTS: Final = Table(
 OWNED: Final = Table(
     "orphan_owned",
     f"""
-    select h.group_name as group_name, h.key as key, h.op as op, t.former as since,
-        least({_GIVEN_UP}, d.died) as until
+    select h.group_name, h.key, h.op, t.former as since, least({_GIVEN_UP}, d.died) as until
     from holds h
         join orphan_reports t on t.group_name = h.group_name and t.process = h.process and t.op = h.op
         join orphan_deaths d on d.process = h.process
@@ -143,8 +140,7 @@ OWNED: Final = Table(
 GAPS: Final = Table(
     "orphan_gaps",
     f"""
-    select g.group_name as group_name, {_TOPIC.format("g.key")} as topic, g.key as key, g.since as since,
-        g.until as until
+    select g.group_name, {_TOPIC.format("g.key")} as topic, g.key, g.since, g.until
     from ({_unowned("orphan_owned")}) g cross join group_declared d
     where g.since + d.deadline < g.until
     """,
@@ -154,13 +150,12 @@ GAPS: Final = Table(
 LIVES: Final = Table(
     "orphan_lives",
     f"""
-    select l.group_name as group_name, {_TOPIC.format("l.key")} as topic, l.since as since, l.until as until from (
+    select l.group_name, {_TOPIC.format("l.key")} as topic, l.since, l.until from (
         select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
-            select h.group_name as group_name, h.key as key, h.begun as begun, e.call as call,
+            select h.group_name, h.key, h.begun, e.call,
                 {previous("e.call", by="h.group_name, h.key, h.process, h.assignment", order="e.call, e.op")} as former
             from holds h join (
-                select a.group as group_name, a.key as key, a.process as process, a.assignment as assignment,
-                    a.op as op, min(a.call) as call
+                select a.group as group_name, a.key, a.process, a.assignment, a.op, min(a.call) as call
                 from effects a join (select group_name from orphan_gaps group by group_name) s
                     on a.group = s.group_name
                 where a.assignment is not null and a.ret is not null
@@ -200,7 +195,7 @@ STATES: Final = View(
 FOUND: Final = Table(
     "found_orphaned_partition",
     """
-    select g.group_name as group_name, g.key as key, greatest(g.since, s.since) as since,
+    select g.group_name, g.key, greatest(g.since, s.since) as since,
         least(g.until, s.until) as until, g.since as freed, g.until as taken
     from orphan_gaps g join orphan_stretches s on g.group_name = s.group_name and g.topic = s.topic
         cross join group_declared d
@@ -255,7 +250,7 @@ ORPHANED_PARTITION: Final = Check(
         FOUND,
     ),
     evidence=f"""
-        select f.group_name as group_name, f.key as key, f.since as since, f.until as until,
+        select f.group_name, f.key, f.since, f.until,
             min(d.deadline) as deadline, min(b.op) as last_op, min(a.op) as next_op
         from {first_rows("found_orphaned_partition", "group_name, key, since")} f
             cross join group_declared d

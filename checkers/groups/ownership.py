@@ -53,8 +53,7 @@ TWO_LEADERS: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.epoch as epoch, f.low_node as low_node, f.high_node as high_node,
-            f.holders as holders, f.since as since, f.moment as moment, a.position as low_position,
+        select f.key, f.epoch, f.low_node, f.high_node, f.holders, f.since, f.moment, a.position as low_position,
             b.position as high_position
         from {first_rows("found_two_leaders", "key, epoch")} f
             join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.low_node = a.node

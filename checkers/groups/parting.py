@@ -42,7 +42,7 @@ READ_AFTER_RELEASE: Final = Check(
         Table(
             "found_read_after_release",
             f"""
-            select p.key as key, p.op as parting_op, p.position as position, r.op as read_op, r.position as reached
+            select p.key, p.op as parting_op, p.position, r.op as read_op, r.position as reached
             from partings p join (
                 select op, key, process, assignment, call, position from effects
                 where kind = 'observe-end' and outcome = 'ok' and assignment is not null) r on {_BY}

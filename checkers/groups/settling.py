@@ -30,7 +30,7 @@ SENTINELS: Final = Table(
 POLLS: Final = Table(
     "settle_polls",
     """
-    select e.group as group_name, e.op as op, min(e.call) as call from effects e
+    select e.group as group_name, e.op, min(e.call) as call from effects e
     where e.phase = 'drain' and e.group is not null and e.ret is not null group by e.group, e.op
     """,
 )
@@ -43,7 +43,7 @@ OWNED: Final = View(
     where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {topic_of("e.key")}
     union
     select p.group_name, t.topic from (
-        select p.group_name as group_name from settle_polls p
+        select p.group_name from settle_polls p
             left join (
                 select e.group as group_name from effects e
                 where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group) o
@@ -59,7 +59,7 @@ STRETCHES: Final = View(
     f"""
     select group_name, min(call) as since, max(call) as until from (
         select group_name, call, {sum_so_far("begins", by="group_name", order="call, op")} as stretch from (
-            select p.group_name as group_name, p.call as call, p.op as op, case when 4 * (p.call - coalesce(
+            select p.group_name, p.call, p.op, case when 4 * (p.call - coalesce(
                 {previous("p.call", by="p.group_name", order="p.call, p.op")}, p.call)) > d.group_deadline
                 then 1 else 0 end as begins
             from settle_polls p cross join deadlines_declared d) as marked) as numbered
@@ -82,8 +82,7 @@ DOUBTS: Final = View(
 EXPECTED: Final = Table(
     "settle_expected",
     """
-    select t.group_name as group_name, s.key as key, s.position as position, s.op as op,
-        greatest(s.ret, t.since, q.since, b.since) as since, t.until as until
+    select t.group_name, s.key, s.position, s.op, greatest(s.ret, t.since, q.since, b.since) as since, t.until
     from settle_sentinels s
         join settle_owned o on o.topic = s.topic
         join settle_stretches t on t.group_name = o.group_name and t.until > s.ret
@@ -95,7 +94,7 @@ EXPECTED: Final = Table(
 REACHED: Final = View(
     "settle_reached",
     """
-    select s.op as op, e.group as group_name, min(e.ret) as ret from settle_sentinels s
+    select s.op, e.group as group_name, min(e.ret) as ret from settle_sentinels s
         join effects e on e.key = s.key and e.position > s.position
     where e.kind = 'observe-end' and e.outcome = 'ok' and e.phase = 'drain' and e.group is not null
     group by s.op, e.group
@@ -130,8 +129,7 @@ UNSETTLED_GROUP: Final = Check(
         Table(
             "found_unsettled_group",
             """
-            select x.group_name as group_name, x.key as key, x.position as position, x.op as op, x.since as since,
-                least(x.until, coalesce(r.ret, x.until)) as until
+            select x.group_name, x.key, x.position, x.op, x.since, least(x.until, coalesce(r.ret, x.until)) as until
             from settle_expected x cross join deadlines_declared d
                 left join settle_reached r on r.op = x.op and r.group_name = x.group_name
             where x.until - x.since >= d.group_deadline
@@ -140,8 +138,8 @@ UNSETTLED_GROUP: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.group_name as group_name, f.key as key, f.position as position, f.op as sentinel_op,
-            f.since as since, f.until as until, min(d.group_deadline) as deadline,
+        select f.group_name, f.key, f.position, f.op as sentinel_op,
+            f.since, f.until, min(d.group_deadline) as deadline,
             count(case when a.call >= f.since and a.call <= f.until then 1 end) as given,
             max(case when a.call <= f.until then a.op end) as owner_op
         from {first_rows("found_unsettled_group", "group_name, key, position, op")} f cross join deadlines_declared d

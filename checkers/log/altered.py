@@ -22,8 +22,8 @@ _SENT: Final = "kind = 'append' and outcome <> 'fail'"
 DESCRIBED: Final = View(
     "log_described",
     """
-    select e.op as op, e.key as key, e.kind as kind, e.position as position, e.value as value, e.outcome as outcome,
-        e.timestamp as timestamp, coalesce('=' || e.message_key, '') as message_key,
+    select e.op, e.key, e.kind, e.position, e.value, e.outcome,
+        e.timestamp, coalesce('=' || e.message_key, '') as message_key,
         case when e.timestamp is null and e.message_key is null then 1 else 0 end as silent
     from log_effects e join (
         select key from log_effects
@@ -62,8 +62,7 @@ _OWN: Final = "d.key = e.key and d.value = e.value"
 SEEN_AS: Final = Table(
     "log_seen_as",
     f"""
-    select e.key as key, e.value as value, e.position as position, e.timestamp as timestamp,
-        e.message_key as message_key, min(e.op) as op
+    select e.key, e.value, e.position, e.timestamp, e.message_key, min(e.op) as op
     from log_described e join log_descriptions d on {_OWN}
     where e.kind = 'observe' and e.silent = 0 and e.position is not null
     group by e.key, e.value, e.position, e.timestamp, e.message_key
@@ -73,14 +72,14 @@ SEEN_AS: Final = Table(
 SENT_AS: Final = Table(
     "log_sent_as",
     f"""
-    select e.key as key, e.value as value, e.timestamp as timestamp, e.message_key as message_key, min(e.op) as op
+    select e.key, e.value, e.timestamp, e.message_key, min(e.op) as op
     from log_described e join log_descriptions d on {_OWN}
     where e.kind = 'append' and e.outcome <> 'fail' and e.silent = 0
     group by e.key, e.value, e.timestamp, e.message_key
     """,
 )
 
-_RECORD: Final = "s.key as key, s.value as value, s.position as position"
+_RECORD: Final = "s.key, s.value, s.position"
 
 ALTERATIONS: Final = View(
     "log_alterations",
@@ -166,7 +165,7 @@ ALTERED_RECORD: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.position as position, f.what as what, f.op as seen_op,
+        select f.key, f.value, f.position, f.what, f.op as seen_op,
             max(s.timestamp) as seen_time, max(s.message_key) as seen_key,
             min(t.op) as send_op, min(t.timestamp) as sent_time, min(t.message_key) as sent_key,
             min(a.op) as first_op, min(a.timestamp) as first_time, min(a.message_key) as first_key,
@@ -219,8 +218,7 @@ RESURRECTED: Final = Check(
         Table(
             "log_risen",
             """
-            select w.key as key, w.value as value, w.key as former, c.topic as topic, c.since as since,
-                c.op as create_op, w.send_op as send_op
+            select w.key, w.value, w.key as former, c.topic, c.since, c.op as create_op, w.send_op
             from log_created c join log_lives l on c.name = l.name join log_values w on l.key = w.key
             where c.life > l.life and w.live > 0 and w.observed > 0
             union all
@@ -234,7 +232,7 @@ RESURRECTED: Final = Check(
         Table(
             "found_resurrected",
             """
-            select r.key as key, r.value as value, r.former as former, min(r.topic) as topic, min(p.op) as op,
+            select r.key, r.value, r.former, min(r.topic) as topic, min(p.op) as op,
                 min(r.create_op) as create_op, min(r.send_op) as send_op
             from log_risen r join log_polled p on r.key = p.key and r.value = p.value
             where p.kind = 'observe' and p.call > r.since

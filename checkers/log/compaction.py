@@ -29,7 +29,7 @@ LOST_LAST_VALUE: Final = Check(
         Table(
             "compacted_sends",
             """
-            select e.key as key, e.message_key as message_key, e.value as value, min(e.op) as op,
+            select e.key, e.message_key, e.value, min(e.op) as op,
                 max(case when e.timestamp = e.value then 1 else 0 end) as tombstone
             from effects e join log_compacted c on c.key = e.key
             where e.kind = 'append' and e.message_key is not null and e.value is not null
@@ -39,8 +39,7 @@ LOST_LAST_VALUE: Final = Check(
         Table(
             "compacted_records",
             """
-            select r.key as key, r.node as node, r.position as position, r.value as value, s.op as op,
-                s.message_key as message_key
+            select r.key, r.node, r.position, r.value, s.op, s.message_key
             from replicas r join compacted_sends s on s.key = r.key and s.value = r.value
                 left join (
                     select key, message_key from compacted_sends where tombstone = 1 group by key, message_key) t
@@ -51,8 +50,7 @@ LOST_LAST_VALUE: Final = Check(
         Table(
             "compacted_last",
             """
-            select r.key as key, r.message_key as message_key, r.position as position, min(r.node) as witness,
-                min(r.value) as value, min(r.op) as op
+            select r.key, r.message_key, r.position, min(r.node) as witness, min(r.value) as value, min(r.op) as op
             from compacted_records r join (
                 select key, message_key, max(position) as position from compacted_records
                 group by key, message_key) l
@@ -63,8 +61,7 @@ LOST_LAST_VALUE: Final = Check(
         Table(
             "found_lost_last_value",
             """
-            select l.key as key, m.node as node, l.message_key as message_key, l.position as position,
-                l.value as value, l.witness as witness, l.op as send_op
+            select l.key, m.node, l.message_key, l.position, l.value, l.witness, l.op as send_op
             from compacted_last l
                 join (
                     select key, node from replicas where in_isr and high_watermark is not null group by key, node) m

@@ -28,7 +28,7 @@ DAMAGED_LOG: Final = Check(
         Table(
             "found_damaged_log",
             """
-            select e.key as key, e.node as node, min(e.position) as position, min(e.time) as moment
+            select e.key, e.node, min(e.position) as position, min(e.time) as moment
             from events e cross join (
                 select count(*) as many from faults where coalesce(damages_files, true) and phase <> 'intended') f
             where e.event = 'log-damaged' and e.key is not null and f.many = 0

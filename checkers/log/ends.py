@@ -47,8 +47,7 @@ def _below(name: str, moments: str) -> tuple[View, View]:
                     max(case when is_return = 1 then position end) over (partition by key, level
                         {order_by("moment, is_return, op, sub")} {_KNOWN}) as former
                 from (
-                    select m.key as key, s.epoch as level, m.moment as moment, m.is_return as is_return, m.op as op,
-                        m.sub as sub, m.position as position
+                    select m.key, s.epoch as level, m.moment, m.is_return, m.op, m.sub, m.position
                     from {moments} m join log_suspects_{name} s on m.key = s.key
                     where (m.is_return = 1 and m.epoch <= s.epoch) or (m.is_return = 0 and m.epoch = s.epoch)
                     ) as levels) as moments
@@ -62,8 +61,8 @@ def _last_known(found: str, known: str) -> str:
     """Evidence: of what was ``known`` to lie above an end (up to ``position``), the last before its call."""
     return f"""
         select key, epoch, end_op, position, former, former_op, former_epoch, acked from (
-            select f.key as key, f.epoch as epoch, f.op as end_op, f.sub as sub, f.position as position,
-                e.position as former, e.op as former_op, e.epoch as former_epoch, e.acked as acked,
+            select f.key, f.epoch, f.op as end_op, f.sub, f.position,
+                e.position as former, e.op as former_op, e.epoch as former_epoch, e.acked,
                 {row_number(by="f.op, f.sub", order="e.back, e.op, e.position")} as turn
             from {first_rows(found, "key, op, sub")} f
                 join log_ends w on f.op = w.op and f.sub = w.sub
@@ -131,8 +130,7 @@ END_TOO_LOW: Final = Check(
         View(
             "log_known_moments",
             """
-            select e.key as key, e.ret as moment, 1 as is_return, e.epoch as epoch, e.op as op, e.sub as sub,
-                e.position + 1 as position
+            select e.key, e.ret as moment, 1 as is_return, e.epoch, e.op, e.sub, e.position + 1 as position
             from log_effects e join (select key from log_ends where epoch is not null group by key) k on e.key = k.key
                 cross join log_declared d
             where d.linearizable_ends = 0 and e.kind in ('append', 'observe') and e.outcome = 'ok'

@@ -57,7 +57,7 @@ LEADER_COMPLETENESS: Final = Check(
         Table(
             "epoch_begins",
             """
-            select e.key as key, e.epoch as epoch, min(e.position) as position
+            select e.key, e.epoch, min(e.position) as position
             from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic
             where e.event = 'became-leader' and e.key is not null and e.epoch is not null and e.position is not null
                 and d.topic is null
@@ -87,8 +87,7 @@ LEADER_COMPLETENESS: Final = Check(
                 select key, node, position, is_ack,
                     {greatest_before("epoch", by="key, node", order="position, is_ack")} as epoch
                 from (
-                    select e.key as key, e.node as node, e.position as position, 1 as is_ack,
-                        cast(null as bigint) as epoch
+                    select e.key, e.node, e.position, 1 as is_ack, cast(null as bigint) as epoch
                     from effects e join epoch_topics t on e.key = t.key join epoch_nodes n on e.node = n.node
                     where e.kind = 'append' and e.outcome = 'ok' and e.epoch is null and e.position is not null
                     group by e.key, e.node, e.position
@@ -133,7 +132,7 @@ LEADER_COMPLETENESS: Final = Check(
         Table(
             "found_leader_completeness",
             """
-            select l.key as key, l.epoch as epoch, l.position as position, l.before as before
+            select l.key, l.epoch, l.position, l.before
             from epoch_levels l cross join log_declared d
                 cross join (select count(*) as losses from (
                     select id from faults where loses_unsynced group by id) as f) p
@@ -142,10 +141,10 @@ LEADER_COMPLETENESS: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.epoch as epoch, f.position as position, f.before as before,
-            f.former as former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
+        select f.key, f.epoch, f.position, f.before,
+            f.former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
         from (
-            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, max(m.epoch) as former
+            select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
             from {first_rows("found_leader_completeness", "key, epoch")} f
                 join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
             group by f.key, f.epoch, f.position, f.before) f
@@ -179,7 +178,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         Table(
             "epoch_starts",
             """
-            select r.key as key, r.epoch as epoch, r.node as node, r.epoch_start as start, min(f.first) as first
+            select r.key, r.epoch, r.node, r.epoch_start as start, min(f.first) as first
             from replicas r join epoch_firsts f on r.key = f.key and r.node = f.node
             where r.below_hw and r.epoch is not null and r.epoch_start is not null
             group by r.key, r.epoch, r.node, r.epoch_start
@@ -188,8 +187,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         View(
             "epoch_pairs",
             """
-            select a.key as key, a.epoch as epoch, a.node as low_node, a.start as low_start, b.node as high_node,
-                b.start as high_start
+            select a.key, a.epoch, a.node as low_node, a.start as low_start, b.node as high_node, b.start as high_start
             from epoch_starts a join epoch_starts b on a.key = b.key and a.epoch = b.epoch
             where a.node < b.node and ((a.first = 0 and b.first = 0)
                 or (least(a.start, b.start) > greatest(a.first, b.first)))
@@ -204,10 +202,9 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.epoch as epoch, f.low_node as low_node, p.high_node as high_node,
-            min(p.low_start) as low_start, min(p.high_start) as high_start
+        select f.key, f.epoch, f.low_node, p.high_node, min(p.low_start) as low_start, min(p.high_start) as high_start
         from (
-            select f.key as key, f.epoch as epoch, f.low_node as low_node, min(p.high_node) as high_node
+            select f.key, f.epoch, f.low_node, min(p.high_node) as high_node
             from {first_rows("found_epoch_history_divergence", "key, epoch")} f
                 join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.low_node = p.low_node
             where p.low_start <> p.high_start group by f.key, f.epoch, f.low_node) f

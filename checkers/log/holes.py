@@ -32,7 +32,7 @@ REPLICA_HOLE: Final = Check(
         Table(
             "hole_members",
             """
-            select r.key as key, r.node as node, r.log_start as log_start, r.high_watermark as high_watermark
+            select r.key, r.node, r.log_start, r.high_watermark
             from replicas r left join log_compacted c on r.key = c.key
             where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
             """,
@@ -44,8 +44,7 @@ REPLICA_HOLE: Final = Check(
         Table(
             "hole_offsets",
             """
-            select m.key as key, m.node as node, m.log_start as log_start, m.high_watermark as high_watermark,
-                o.position as position, o.witness as witness
+            select m.key, m.node, m.log_start, m.high_watermark, o.position, o.witness
             from hole_members m
                 join (select key, position, min(node) as witness from hole_records group by key, position) o
                 on m.key = o.key and o.position >= m.log_start and o.position < m.high_watermark
@@ -63,8 +62,7 @@ REPLICA_HOLE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.log_start as log_start, f.high_watermark as high_watermark,
-            f.missing as missing, f.position as position, f.last as last, o.witness as witness
+        select f.key, f.node, f.log_start, f.high_watermark, f.missing, f.position, f.last, o.witness
         from {first_rows("found_replica_hole", "key, node")} f
             join hole_offsets o on f.key = o.key and f.node = o.node and f.position = o.position
         {order_by("f.key, f.node")}

@@ -49,7 +49,7 @@ INCONSISTENT_OFFSET: Final = Check(
         Table(
             "found_inconsistent_offset",
             """
-            select p.key as key, p.position as position, count(*) as held
+            select p.key, p.position, count(*) as held
             from log_placed p join log_offsets o on p.key = o.key and p.position = o.position
             where o.held > 1 and p.acks + p.observed > 0
             group by p.key, p.position
@@ -57,9 +57,8 @@ INCONSISTENT_OFFSET: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.position as position, f.held as held, n.former_value as first_value,
-            n.former_op as first_op, n.former_acked as first_acked, n.value as second_value, n.op as second_op,
-            n.acked as second_acked, n.onset as onset
+        select f.key, f.position, f.held, n.former_value as first_value, n.former_op as first_op,
+            n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked, n.onset
         from {_INCONSISTENT} f join ({
         nearest_pairs(
             f'''
@@ -106,9 +105,8 @@ DUPLICATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.offsets as offsets, f.live as live, f.send_op as send_op,
-            n.former_side as first, n.former_op as first_op, n.former_acked as first_acked, n.side as second,
-            n.op as second_op, n.acked as second_acked
+        select f.key, f.value, f.offsets, f.live, f.send_op, n.former_side as first, n.former_op as first_op,
+            n.former_acked as first_acked, n.side as second, n.op as second_op, n.acked as second_acked
         from {_DUPLICATE} f join ({
         nearest_pairs(
             f'''
@@ -151,10 +149,9 @@ ABORTED_READ: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.observed as observed,
-            case when n.side = 1 then n.former_op else n.op end as send_op,
-            case when n.side = 1 then n.op else n.former_op end as seen_op, coalesce(n.position, n.former_position)
-                as position
+        select f.key, f.value, f.observed, case when n.side = 1 then n.former_op else n.op end as send_op,
+            case when n.side = 1 then n.op else n.former_op end as seen_op,
+            coalesce(n.position, n.former_position) as position
         from {_ABORTED} f join ({
         nearest_pairs(
             f'''
@@ -199,8 +196,7 @@ PHANTOM: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.low as low, f.observed as observed, f.seen_op as seen_op,
-            t.other_key as other_key, t.send_op as other_op, t.again as again
+        select f.key, f.value, f.low, f.observed, f.seen_op, t.other_key, t.send_op as other_op, t.again
         from {first_rows("found_phantom", "key, low, value")} f
             left join log_strays t on f.key = t.key and f.value = t.value and t.source = 1
         {order_by("f.key, f.low, f.value")}

@@ -57,10 +57,10 @@ MEMBER_COMPLETENESS: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.epoch as epoch, f.position as position, f.before as before, f.former as former,
+        select f.key, f.epoch, f.position, f.before, f.former,
             min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
         from (
-            select f.key as key, f.epoch as epoch, f.position as position, f.before as before, max(m.epoch) as former
+            select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
             from {first_rows("found_member_completeness", "key, epoch, position")} f
                 left join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
             group by f.key, f.epoch, f.position, f.before) f

@@ -17,11 +17,9 @@ def _evidence(found: str, *, acked: bool) -> str:
     """
     few = first_rows(found, "key, position, value")
     return f"""
-        select f.key as key, f.value as value, f.position as position, f.acked as acked, f.without_it as without_it,
-            f.settled as settled, f.sentinel_op as sentinel_op,
+        select f.key, f.value, f.position, f.acked, f.without_it, f.settled, f.sentinel_op,
             {"coalesce(n.known_op, f.ack_op)" if acked else "f.ack_op"} as ack_op,
-            {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op as poll_op,
-            n.onset as onset
+            {"f.seen_op" if acked else "coalesce(n.known_op, f.seen_op)"} as seen_op, n.poll_op, n.onset
         from {few} f
             left join (
                 select key, value, position, case when side = 1 then former_op else op end as known_op,
@@ -84,8 +82,7 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
 
 
 _GONE_COLUMNS: Final = (
-    "g.key as key, g.value as value, g.position as position, g.acked as acked, g.seen as seen, g.ack_op as ack_op, "
-    "g.seen_op as seen_op, g.without_it as without_it, g.settled as settled, g.sentinel_op as sentinel_op"
+    "g.key, g.value, g.position, g.acked, g.seen, g.ack_op, g.seen_op, g.without_it, g.settled, g.sentinel_op"
 )
 
 LOST_WRITE: Final = Check(
@@ -102,10 +99,8 @@ LOST_WRITE: Final = Check(
         ),
     ),
     evidence=f"""
-        select m.key as key, m.value as value, m.position as position, m.acked as acked, m.ack_op as ack_op,
-            m.without_it as without_it, m.settled as settled, m.sentinel_op as sentinel_op, m.poll_op as poll_op,
-            m.onset as onset,
-            {ELSEWHERE}
+        select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
+            m.onset, {ELSEWHERE}
         from ({_evidence("found_lost_write", acked=True)}) m
             left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
         {order_by("m.key, m.position, m.value")}
@@ -174,13 +169,11 @@ MISPLACED_ACK: Final = Check(
         ),
     ),
     evidence=f"""
-        select m.key as key, m.value as value, m.position as position, m.acked as acked, m.ack_op as ack_op,
-            m.without_it as without_it, m.settled as settled, m.sentinel_op as sentinel_op, m.poll_op as poll_op,
-            m.onset as onset,
-            p.position as elsewhere, p.op as shown_op
+        select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
+            m.onset, p.position as elsewhere, p.op as shown_op
         from ({_evidence("found_misplaced_ack", acked=True)}) m
             join (
-                select f.key as key, f.value as value, s.position as position, s.op as op,
+                select f.key, f.value, s.position, s.op,
                     {row_number(by="f.key, f.value", order="s.moment, s.op, s.position")} as turn
                 from {first_rows("found_misplaced_ack", "key, position, value")} f
                     join log_said s on f.key = s.key and f.value = s.value and s.acked = 0) p
@@ -221,7 +214,7 @@ UNSEEN: Final = Check(
         View(
             "log_due",
             """
-            select p.key as key, p.value as value, p.position as position, p.okay_op as okay_op
+            select p.key, p.value, p.position, p.okay_op
             from log_judged p join log_final f on p.key = f.key
             where p.okays > 0 and (p.okayed < f.final_call or p.sentinel = 1) and p.judged = 1
                 and (p.position is not null or (p.compacted is null and p.log_start <= 0))
@@ -230,7 +223,7 @@ UNSEEN: Final = Check(
         Table(
             "found_unseen",
             """
-            select d.key as key, d.value as value, d.position as position, d.okay_op as okay_op
+            select d.key, d.value, d.position, d.okay_op
             from log_due d join log_values v on d.key = v.key and d.value = v.value
                 left join log_gone g on d.key = g.key and d.value = g.value and d.position = g.position
             where v.drained = 0 and g.key is null
@@ -238,8 +231,7 @@ UNSEEN: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.position as position, f.okay_op as okay_op, s.settled as settled,
-            e.last as last, {ELSEWHERE}
+        select f.key, f.value, f.position, f.okay_op, s.settled, e.last, {ELSEWHERE}
         from {first_rows("found_unseen", "key, position, value")} f join log_final e on f.key = e.key
             left join log_settled s on f.key = s.key
             left join log_strays t on f.key = t.other_key and f.value = t.value and t.sight = 1

@@ -115,9 +115,8 @@ REAL_TIME_ORDER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.place as place, f.overtaken as overtaken, f.future_ret as future_ret,
-            f.future_call as future_call, k.op as known_op, l.op as later_op, r.op as future_op,
-            c.op as future_send_op, n.spot as earlier_place, n.onset as onset
+        select f.key, f.place, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
+            r.op as future_op, c.op as future_send_op, n.spot as earlier_place, n.onset
         from {_FEW} f left join ({
         nearest_pairs(
             f'''
@@ -241,8 +240,7 @@ SEND_SKIP: Final = Check(
         Table(
             "log_set_parts",
             """
-            select s.op as op, s.sub as sub, s.key as key, s.request as request, p.position as position,
-                s.value as value, s.former_value as former_value
+            select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value
             from log_set_pairs s join log_placed p on s.key = p.key and s.value = p.value
                 left join log_compacted c on s.key = c.key
                 left join log_starts t on s.key = t.key
@@ -253,8 +251,8 @@ SEND_SKIP: Final = Check(
         View(
             "log_torn",
             """
-            select s.op as op, s.sub as sub, s.key as key, s.request as request, s.position as position,
-                s.value as value, s.former_value as former_value, min(o.value) as other, min(o.op) as other_op
+            select s.op, s.sub, s.key, s.request, s.position,
+                s.value, s.former_value, min(o.value) as other, min(o.op) as other_op
             from log_set_parts s
                 left join (
                     select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_placed
@@ -268,8 +266,7 @@ SEND_SKIP: Final = Check(
         Table(
             "found_send_skip",
             """
-            select s.op as op, s.sub as sub, s.key as key, s.request as request, s.position as position,
-                s.value as value, s.former as former, s.former_value as former_value,
+            select s.op, s.sub, s.key, s.request, s.position, s.value, s.former, s.former_value,
                 b.known_rank - a.known_rank - 1 as apart, cast(null as bigint) as other,
                 cast(null as bigint) as other_op
             from log_split s

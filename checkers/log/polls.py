@@ -30,10 +30,7 @@ BROKEN: Final = Table(
     """,
 )
 
-_STEP: Final = (
-    "r.op as op, r.sub as sub, r.process as process, r.key as key, r.assignment as assignment, r.kind as kind, "
-    "r.position as position, r.call as call, r.outcome as outcome"
-)
+_STEP: Final = "r.op, r.sub, r.process, r.key, r.assignment, r.kind, r.position, r.call, r.outcome"
 _ITS_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
 
 STEPS: Final = View(
@@ -86,16 +83,14 @@ CROOKED: Final = Table(
 )
 """Few, and nearly always none."""
 
-_LINK: Final = (
-    "r.process as process, r.key as key, r.assignment as assignment, r.breaks as breaks, r.op as op, r.call as call"
-)
+_LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
 
 LINKS: Final = View(
     "log_links",
     f"""
-    select {_LINK}, r.sub as sub, r.low as low, r.high as high from log_stretches r where r.straight = 1
+    select {_LINK}, r.sub, r.low, r.high from log_stretches r where r.straight = 1
     union all
-    select {_LINK}, r.sub as sub, r.position as low, r.position as high
+    select {_LINK}, r.sub, r.position as low, r.position as high
     from log_steps r join log_crooked t on r.op = t.op and r.process = t.process and r.key = t.key
         and r.assignment = t.assignment and r.breaks = t.breaks
     where r.kind = 'observe' and r.outcome = 'ok'
@@ -115,9 +110,8 @@ CHAINED: Final = View(
 POLL_GAPS: Final = Table(
     "log_poll_gaps",
     """
-    select c.op as op, c.sub as sub, c.process as process, c.key as key, c.position as position,
-        coalesce(c.former, s.sought - 1) as former, coalesce(c.former_op, s.op) as former_op,
-        case when c.former is null then s.sought end as sought
+    select c.op, c.sub, c.process, c.key, c.position, coalesce(c.former, s.sought - 1) as former,
+        coalesce(c.former_op, s.op) as former_op, case when c.former is null then s.sought end as sought
     from log_chained c
         left join log_chain_starts s on c.process = s.process and c.key = s.key and c.assignment = s.assignment
             and c.breaks = s.breaks and c.former is null
@@ -205,8 +199,7 @@ POLL_SKIP: Final = Check(
         Table(
             "found_poll_skip",
             """
-            select g.op as op, g.sub as sub, g.key as key, g.position as position, g.former as former,
-                g.former_op as former_op, g.sought as sought, b.upto - b.known - a.upto as skipped
+            select g.op, g.sub, g.key, g.position, g.former, g.former_op, g.sought, b.upto - b.known - a.upto as skipped
             from log_poll_gaps g
                 join log_observed_below a on g.key = a.key and g.former = a.position
                 join log_observed_below b on g.key = b.key and g.position = b.position
@@ -215,12 +208,11 @@ POLL_SKIP: Final = Check(
         ),
     ),
     evidence=f"""
-        select m.key as key, m.poll_op as poll_op, m.position as position, m.former as former,
-            m.former_op as former_op, m.sought as sought, m.skipped as skipped, m.missed as missed,
+        select m.key, m.poll_op, m.position, m.former, m.former_op, m.sought, m.skipped, m.missed,
             min(w.seen_op) as witness_op
         from (
-            select f.key as key, f.op as poll_op, f.sub as sub, f.position as position, f.former as former,
-                f.former_op as former_op, f.sought as sought, f.skipped as skipped, min(o.position) as missed
+            select f.key, f.op as poll_op, f.sub, f.position, f.former,
+                f.former_op, f.sought, f.skipped, min(o.position) as missed
             from {first_rows("found_poll_skip", "key, op, sub")} f
                 join log_offsets o on f.key = o.key and o.position > f.former and o.position < f.position
             where o.observed = 1 and o.judged = 1

@@ -63,7 +63,7 @@ POSITION_JUMP: Final = Check(
         View(
             "log_excused_jumps",
             """
-            select j.op as op, j.sub as sub
+            select j.op, j.sub
             from log_jumps j join ops own on own."index" = j.op join ops o on o.process = j.process and o.f = own.f
             where o.outcome <> 'ok' and o.call > j.former_call and o.call < j.call group by j.op, j.sub
             """,
@@ -71,8 +71,7 @@ POSITION_JUMP: Final = Check(
         Table(
             "found_position_jump",
             """
-            select j.op as op, j.sub as sub, j.key as key, j.position as position, j.former as former,
-                j.former_op as former_op
+            select j.op, j.sub, j.key, j.position, j.former, j.former_op
             from log_jumps j left join log_excused_jumps x on j.op = x.op and j.sub = x.sub where x.op is null
             """,
         ),
@@ -110,8 +109,7 @@ OFFSET_HOLE: Final = Check(
         Table(
             "log_gappy",
             """
-            select p.op as op, p.key as key, p.segment as segment, p.next_offset as next_offset,
-                greatest(p.first_offset, coalesce(t.log_start, 0)) as base
+            select p.op, p.key, p.segment, p.next_offset, greatest(p.first_offset, coalesce(t.log_start, 0)) as base
             from log_polls p cross join log_declared d
                 left join log_starts t on p.key = t.key left join log_compacted c on p.key = c.key
             where d.dense_offsets = 1 and c.key is null and p.passing = 1
@@ -143,14 +141,14 @@ OFFSET_HOLE: Final = Check(
         Table(
             "found_offset_hole",
             """
-            select g.key as key, g.position as position, min(g.until) as until, count(*) as polls, min(g.op) as op
+            select g.key, g.position, min(g.until) as until, count(*) as polls, min(g.op) as op
             from log_gaps g left join log_offsets o on g.key = o.key and g.position = o.position
             where o.key is null group by g.key, g.position
             """,
         ),
     ),
     evidence=f"""
-        select f.key as key, f.position as position, f.until as until, f.polls as polls, f.op as poll_op
+        select f.key, f.position, f.until, f.polls, f.op as poll_op
         from {first_rows("found_offset_hole", "key, position")} f {order_by("f.key, f.position")}
         """,
     examined="""

@@ -34,7 +34,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
         Table(
             "log_refused",
             f"""
-            select e.op as op, e.key as key, e.position as position, e.call as call
+            select e.op, e.key, e.position, e.call
             from log_effects e cross join log_declared d
                 left join log_starts t on e.key = t.key
                 left join (select key from events where event in ('segment-deleted', 'log-start') group by key) x
@@ -48,9 +48,8 @@ FALSE_OUT_OF_RANGE: Final = Check(
         View(
             "log_witnesses",
             f"""
-            select p.key as key, p.position as position, least(coalesce(p.acked, {INFINITY}),
-                coalesce(p.seen, {INFINITY})) as moment, coalesce(p.ack_op, p.seen_op) as op, 1 as spare,
-                'known' as how
+            select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
+                coalesce(p.ack_op, p.seen_op) as op, 1 as spare, 'known' as how
             from log_placed p join (select key from log_refused group by key) k on p.key = k.key
             where p.position is not null and p.acks + p.observed > 0
             union all
@@ -61,15 +60,14 @@ FALSE_OUT_OF_RANGE: Final = Check(
         Table(
             "found_false_out_of_range",
             f"""
-            select o.key as key, o.op as op, o.position as position, min(w.position) as known
+            select o.key, o.op, o.position, min(w.position) as known
             from log_refused o join log_witnesses w on {_WITNESS}
             group by o.key, o.op, o.position
             """,
         ),
     ),
     evidence=f"""
-        select f.key as key, f.op as poll_op, f.position as position, f.known as known, min(w.op) as known_op,
-            min(w.how) as how
+        select f.key, f.op as poll_op, f.position, f.known, min(w.op) as known_op, min(w.how) as how
         from {first_rows("found_false_out_of_range", "key, op, position")} f
             join log_refused o on f.key = o.key and f.op = o.op and f.position = o.position
             join log_witnesses w on {_WITNESS} and w.position = f.known

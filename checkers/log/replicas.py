@@ -48,11 +48,10 @@ REPLICA_DIVERGENCE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.position as position,
-            l.node as low_node, l.value as low_value, l.crc as low_crc, l.epoch as low_epoch,
+        select f.key, f.position, l.node as low_node, l.value as low_value, l.crc as low_crc, l.epoch as low_epoch,
             h.node as high_node, h.value as high_value, h.crc as high_crc, h.epoch as high_epoch
         from (
-            select f.key as key, f.position as position, f.node as low, min(b.node) as high
+            select f.key, f.position, f.node as low, min(b.node) as high
             from {first_rows("found_replica_divergence", "key, position")} f
                 join replicas_held a on f.key = a.key and f.position = a.position and f.node = a.node
                 join replicas_held b on f.key = b.key and f.position = b.position

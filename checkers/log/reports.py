@@ -56,7 +56,7 @@ CONTRADICTED_OUTCOME: Final = Check(
         View(
             "reports_first_rows",
             """
-            select e.op as op, e.key as key, e.value as value, min(e.sub) as sub
+            select e.op, e.key, e.value, min(e.sub) as sub
             from effects e join (select op from reports_made group by op) r on e.op = r.op
             where e.kind = 'append' and e.value is not null group by e.op, e.key, e.value
             """,
@@ -64,9 +64,7 @@ CONTRADICTED_OUTCOME: Final = Check(
         Table(
             "found_contradicted_outcome",
             f"""
-            select r.op as op, r.key as key, r.value as value, r.name as name, r.times as times,
-                e.outcome as outcome, e.position as position, r.reported as reported,
-                r.reported_position as reported_position
+            select r.op, r.key, r.value, r.name, r.times, e.outcome, e.position, r.reported, r.reported_position
             from reports_made r join reports_first_rows f on {_ITS_OWN}
                 join effects e on e.op = f.op and e.sub = f.sub
             where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome

@@ -73,8 +73,7 @@ LOG_START_REGRESSION: Final = Check(
     ),
     evidence=f"""
         select key, node, epoch, start_op, position, former, former_op from (
-            select f.key as key, f.node as node, f.epoch as epoch, f.op as start_op, f.sub as sub,
-                f.position as position, e.position as former, e.op as former_op,
+            select f.key, f.node, f.epoch, f.op as start_op, f.sub, f.position, e.position as former, e.op as former_op,
                 {row_number(by="f.op, f.sub", order="e.back, e.op, e.sub")} as turn
             from {first_rows("found_log_start_regression", "key, op, sub")} f
                 join log_start_reports w on f.op = w.op and f.sub = w.sub
@@ -95,8 +94,7 @@ LOG_START_REGRESSION: Final = Check(
 LIMITS: Final = Table(
     "log_limits",
     f"""
-    select s.topic as topic, s.name as name, s.since as since,
-        min(case when t.since > s.settled then t.settled else {INFINITY} end) as until,
+    select s.topic, s.name, s.since, min(case when t.since > s.settled then t.settled else {INFINITY} end) as until,
         case when s.value < 0 then {INFINITY} else s.value end as value
     from (
         select key as topic, name, call as since, op,
@@ -121,7 +119,7 @@ LIMITS: Final = Table(
 CUT: Final = Table(
     "log_advanced",
     """
-    select r.key as key, r.position as position, min(r.ret) as reported, min(r.op) as op
+    select r.key, r.position, min(r.ret) as reported, min(r.op) as op
     from log_start_reports r left join log_compacted c on r.key = c.key
     where r.position > 0 and c.key is null group by r.key, r.position
     """,
@@ -131,7 +129,7 @@ CUT: Final = Table(
 BORN: Final = View(
     "log_born",
     f"""
-    select p.key as key, p.value as value, p.position as position, min(b.born) - max(w.lead) as born
+    select p.key, p.value, p.position, min(b.born) - max(w.lead) as born
     from log_placed p join (select key from log_advanced group by key) a on p.key = a.key
         join (
             select key, value, {MILLISECOND} * min(timestamp) as born from log_effects
@@ -166,7 +164,7 @@ TAKEN: Final = Table(
     "log_taken",
     f"""
     select key, position, reported, op, born, ms, bytes from (
-        select y.key as key, y.position as position, y.reported as reported, y.op as op, y.born as born,
+        select y.key, y.position, y.reported, y.op, y.born,
             {_LEAST_OF.format("retention.ms")} as ms, {_LEAST_OF.format("retention.bytes")} as bytes
         from log_youngest_below y join log_limits l on {topic_of("y.key")} = l.topic
         where l.since <= y.reported and l.until >= y.born
@@ -181,7 +179,7 @@ TAKEN: Final = Table(
 ROOM: Final = View(
     "log_room",
     f"""
-    select t.key as key, t.position as position, cast(coalesce(sum(s.size), 0) as bigint) as most
+    select t.key, t.position, cast(coalesce(sum(s.size), 0) as bigint) as most
     from log_taken t left join log_effects s on t.key = s.key and s.kind = 'append' and s.outcome <> 'fail'
         and s.call < t.reported and coalesce(s.position, {INFINITY}) >= t.position
     where t.bytes < {INFINITY}
@@ -217,16 +215,15 @@ FORBIDDEN_DELETION: Final = Check(
         Table(
             "found_forbidden_deletion",
             f"""
-            select t.key as key, t.position as start, t.reported as reported, t.op as op, t.born as born, t.ms as ms,
-                t.bytes as bytes, r.most as most
+            select t.key, t.position as start, t.reported, t.op, t.born, t.ms, t.bytes, r.most
             from log_taken t left join log_room r on t.key = r.key and t.position = r.position
             where t.bytes = {INFINITY} or r.most < t.bytes
             """,
         ),
     ),
     evidence=f"""
-        select f.key as key, f.start as start, f.reported as reported, f.op as start_op, f.ms as ms, f.bytes as bytes,
-            f.most as most, b.position as position, min(b.value) as value, min(s.op) as send_op
+        select f.key, f.start, f.reported, f.op as start_op, f.ms, f.bytes,
+            f.most, b.position, min(b.value) as value, min(s.op) as send_op
         from {first_rows("found_forbidden_deletion", "key, start")} f
             join log_born b on f.key = b.key and f.born = b.born and b.position < f.start
             join log_sends s on b.key = s.key and b.value = s.value and s.outcome <> 'fail'

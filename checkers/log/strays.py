@@ -18,7 +18,7 @@ STRAYS: Final = Table(
         {row_number(by="key, value", order="again, send_op, other_key")} as source,
         {row_number(by="other_key, value", order="again, seen_op, key")} as sight
     from (
-        select v.key as key, v.value as value, v.low as position, v.seen_op as seen_op, s.key as other_key,
+        select v.key, v.value, v.low as position, v.seen_op, s.key as other_key,
             min(s.op) as send_op, case when {place_of("s.key")} = {place_of("v.key")} then 1 else 0 end as again
         from log_values v join log_sends s on v.value = s.value and v.key <> s.key
         where v.observed > 0 and v.live = 0 and v.failed = 0 and s.outcome <> 'fail'
@@ -28,7 +28,7 @@ STRAYS: Final = Table(
 """``source`` 1: from where a value came; ``sight`` 1: where one was read instead. ``again``: both keys are the same
 partition of a topic that was deleted and created again."""
 
-ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again as again"
+ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again"
 """Of a row ``t`` of it: what ``found_in`` needs."""
 
 

@@ -30,8 +30,7 @@ _CHAIN: Final = "p.process, p.key, p.assignment, p.position"
 EMPTY: Final = View(
     "log_empty_polls",
     """
-    select p.process as process, p.key as key, p.assignment as assignment, p.position as position, p.op as op,
-        p.call as call
+    select p.process, p.key, p.assignment, p.position, p.op, p.call
     from log_positions p join (
         select op from log_reads group by op having max(records) = 0) e on p.op = e.op
     where p.kind = 'observe-end' and p.outcome = 'ok' and p.former_kind = 'observe-begin' and p.former_op = p.op
@@ -42,10 +41,9 @@ EMPTY: Final = View(
 STAYS: Final = Table(
     "log_stays",
     f"""
-    select s.process as process, s.key as key, s.assignment as assignment, s.position as position,
-        s.last_call as last_call, c.begun as begun
+    select s.process, s.key, s.assignment, s.position, s.last_call, c.begun
     from (
-        select p.process as process, p.key as key, p.assignment as assignment, p.position as position,
+        select p.process, p.key, p.assignment, p.position,
             min(p.call) as first_call, max(p.call) as last_call, count(*) as polls
         from log_empty_polls p group by {_CHAIN}) s
         join (select process, key, assignment, min(ret) as begun from log_positions
@@ -109,8 +107,7 @@ STUCK_READER: Final = Check(
         Table(
             "log_waits",
             """
-            select a.process as process, a.key as key, a.assignment as assignment, a.position as position,
-                a.last_call as last_call, a.acked as acked,
+            select a.process, a.key, a.assignment, a.position, a.last_call, a.acked,
                 greatest(a.acked, a.begun, coalesce(max(f.until), 0)) as since
             from log_awaited a left join log_disturbances f on f.since < a.last_call
             group by a.process, a.key, a.assignment, a.position, a.last_call, a.acked, a.begun
@@ -119,8 +116,8 @@ STUCK_READER: Final = Check(
         Table(
             "found_stuck_reader",
             f"""
-            select w.process as process, w.key as key, w.assignment as assignment, w.position as position,
-                w.last_call as last_call, w.acked as acked, w.since as since, count(*) as polls, max(p.op) as op
+            select w.process, w.key, w.assignment, w.position,
+                w.last_call, w.acked, w.since, count(*) as polls, max(p.op) as op
             from log_waits w cross join log_declared d
                 join log_empty_polls p on w.process = p.process and w.key = p.key and w.assignment = p.assignment
                     and w.position = p.position
@@ -132,8 +129,8 @@ STUCK_READER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.position as position, f.last_call as last_call, f.acked as acked, f.since as since,
-            f.polls as polls, f.op as poll_op, min(p.position) as there, min(p.value) as value, min(p.ack_op) as ack_op
+        select f.key, f.position, f.last_call, f.acked, f.since,
+            f.polls, f.op as poll_op, min(p.position) as there, min(p.value) as value, min(p.ack_op) as ack_op
         from {first_rows("found_stuck_reader", "key, process, assignment, position")} f
             join log_placed p on f.key = p.key and f.acked = p.acked and p.position >= f.position
         group by f.key, f.process, f.assignment, f.position, f.last_call, f.acked, f.since, f.polls, f.op

@@ -26,11 +26,11 @@ LOOK_UPS: Final = Table(
 DATED: Final = Table(
     "log_dated",
     f"""
-    select p.key as key, p.position as position, p.value as value, t.timestamp as timestamp, t.op as op,
+    select p.key, p.position, p.value, t.timestamp, t.op,
         least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,
         case when p.judged = 1 and p.compacted is null then 1 else 0 end as judged
     from log_judged p join (
-        select e.key as key, e.value as value, e.position as position, min(e.timestamp) as timestamp, min(e.op) as op
+        select e.key, e.value, e.position, min(e.timestamp) as timestamp, min(e.op) as op
         from log_effects e join (select key from log_look_ups group by key) k on e.key = k.key
         where e.kind = 'observe' and e.value is not null and e.timestamp is not null
         group by e.key, e.value, e.position having min(e.timestamp) = max(e.timestamp)) t
@@ -41,8 +41,7 @@ DATED: Final = Table(
 LASTING: Final = Table(
     "log_lasting",
     f"""
-    select d.key as key, d.position as position, d.timestamp as timestamp, d.known as known, d.op as op,
-        d.value as value
+    select d.key, d.position, d.timestamp, d.known, d.op, d.value
     from log_dated d
         join (select topic, min(case when name = 'retention.ms' then value end) as ms,
                 min(case when name = 'retention.bytes' then value end) as bytes
@@ -70,7 +69,7 @@ def _before(rows: str, value: str, order: str) -> str:
 SUSPECTS: Final = Table(
     "log_look_up_suspects",
     f"""
-    select q.op as op, q.sub as sub, q.key as key, q.timestamp as timestamp, q.position as position, q.call as call
+    select q.op, q.sub, q.key, q.timestamp, q.position, q.call
     from log_look_ups q join ({
         _before(
             '''
@@ -124,8 +123,7 @@ TIME_LOOK_UP: Final = Check(
         Table(
             "found_time_look_up",
             """
-            select s.op as op, s.sub as sub, s.key as key, s.timestamp as timestamp, s.position as position, 1 as late,
-                min(r.position) as missed
+            select s.op, s.sub, s.key, s.timestamp, s.position, 1 as late, min(r.position) as missed
             from log_look_up_suspects s join log_lasting r on s.key = r.key
             where r.timestamp >= s.timestamp and r.known < s.call
                 and (s.position is null or r.position < s.position)
@@ -138,8 +136,8 @@ TIME_LOOK_UP: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.op as asked_op, f.timestamp as timestamp, f.position as position, f.late as late,
-            f.missed as missed, max(r.timestamp) as created, min(r.op) as seen_op
+        select f.key, f.op as asked_op, f.timestamp, f.position, f.late,
+            f.missed, max(r.timestamp) as created, min(r.op) as seen_op
         from {first_rows("found_time_look_up", "key, op, sub, late")} f
             join log_dated r on f.key = r.key and f.missed = r.position
         group by f.key, f.op, f.sub, f.timestamp, f.position, f.late, f.missed

@@ -58,7 +58,7 @@ def _moments(engine: Engine) -> list[int]:
     servers = {row["node"] for row in engine.rows("select node from events group by node")}
     rows = engine.rows(
         f"""
-        select i.targets as targets, i.time as moment
+        select i.targets, i.time as moment
         from faults i left join (select id, took_effect from faults where phase = 'healed') h on i.id = h.id
         where i.loses_unsynced and i.phase = 'injected' and (h.id is null or h.took_effect)
         {order_by("i.time")}
@@ -102,13 +102,13 @@ def _ended(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
             select key, value, min(call) as call from effects
             where kind = 'append' and outcome <> 'fail' and value is not null group by key, value),
         later as (
-            select s.key as key, e.position as position from sends s
+            select s.key, e.position from sends s
                 join effects e on s.key = e.key and s.value = e.value
             where s.call >= {moment} and e.kind in ('append', 'observe') and e.outcome = 'ok' and e.position is not null
             union all
             select key, position from effects
             where kind in ('end', 'drained') and outcome = 'ok' and call >= {moment} and position is not null)
-        select n.key as key, l.position as position from ends n join later l on n.key = l.key
+        select n.key, l.position from ends n join later l on n.key = l.key
         where l.position < n.ended and l.position >= n.ended - {unflushed} group by n.key, l.position
         """
 
@@ -131,7 +131,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
                 and (ret < {moment}{taken} or (kind = 'append' and call < {moment} and ret >= {moment}))
             group by key, value, position),
         tail as (
-            select k.key as key, k.value as value, k.position as position, k.late as late
+            select k.key, k.value, k.position, k.late
             from known k join (
                 select key, coalesce(max(case when late = 0 then position end), min(position)) as last
                 from known group by key) e on k.key = e.key and k.position > e.last - {unflushed}),
@@ -145,7 +145,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
             select key, value, position from effects
             where kind = 'append' and outcome = 'ok' and call >= {moment} and value is not null),
         replaced as (
-            select t.key as key, t.position as position from tail t join placed p
+            select t.key, t.position from tail t join placed p
                 on t.key = p.key and t.position = p.position and t.value <> p.value
             group by t.key, t.position),
         polls as (
@@ -154,7 +154,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
             from effects where kind in ('observe-begin', 'observe-end') and call >= {moment} and outcome = 'ok'
             group by op, key),
         passed as (
-            select t.key as key, t.position as position from tail t join polls p
+            select t.key, t.position from tail t join polls p
                 on t.key = p.key and t.position >= p.first_offset and t.position < p.next_offset
             group by t.key, t.position),
         drained as (
@@ -162,7 +162,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
         ended as (
             select key, min(position) as least from effects
             where kind = 'end' and outcome = 'ok' and call >= {moment} group by key)
-        select t.key as key, t.position as position, case when t.late = 0 then l.position end as found,
+        select t.key, t.position, case when t.late = 0 then l.position end as found,
             case when s.key is null and (r.key is not null or p.key is not null or t.position >= d.settled)
                 then 1 else 0 end as gone,
             case when s.key is null and t.position >= n.least then 1 else 0 end as hidden
@@ -241,8 +241,7 @@ _CHECK: Final = Check(
         Table(
             "found_unflushed_loss",
             """
-            select e.key as key, e.value as value, e.position as position, e.op as ack_op, r.until as moment,
-                r.cut as cut
+            select e.key, e.value, e.position, e.op as ack_op, r.until as moment, r.cut
             from effects e join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
             where e.kind = 'append' and e.outcome = 'ok' and e.ret < r.until and e.position >= r.cut
             """,

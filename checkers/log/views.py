@@ -51,10 +51,7 @@ READS: Final = Table(
 UNEVEN: Final = Table("log_uneven", "select op, key from log_reads where polls <> 1 or first_begin > first_row")
 """Operations whose rows of a key are not those of one poll from its beginning on. Nearly always there are none."""
 
-_POLLED: Final = (
-    "e.op as op, e.sub as sub, e.process as process, e.key as key, e.kind as kind, e.position as position, "
-    "e.value as value, e.call as call, e.ret as ret, e.outcome as outcome, e.phase as phase"
-)
+_POLLED: Final = "e.op, e.sub, e.process, e.key, e.kind, e.position, e.value, e.call, e.ret, e.outcome, e.phase"
 
 SEGMENTED: Final = View(
     "log_segmented",
@@ -122,7 +119,7 @@ ODD: Final = Table(
 ODDLY_SHOWN: Final = View(
     "log_oddly_shown",
     """
-    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
+    select p.key, p.value, p.position, p.op, p.segment
     from log_polled p join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
     where s.passing = 1 and p.kind = 'observe' and p.value is not null
         and p.position >= s.first_offset and p.position < s.next_offset
@@ -133,7 +130,7 @@ ODDLY_SHOWN: Final = View(
 SHOWN: Final = View(
     "log_shown",
     """
-    select p.key as key, p.value as value, p.position as position, p.op as op, p.segment as segment
+    select p.key, p.value, p.position, p.op, p.segment
     from log_polled p left join log_odd s on p.op = s.op and p.key = s.key and p.segment = s.segment
     where p.kind = 'observe' and p.segment > 0 and s.op is null
     union all
@@ -212,7 +209,7 @@ STARTS: Final = Table(
 LAST_OF_KEY: Final = View(
     "log_last_of_key",
     """
-    select s.key as key, s.message_key as message_key, max(p.position) as last_offset,
+    select s.key, s.message_key, max(p.position) as last_offset,
         max(case when v.offsets = 0 then 1 else 0 end) as doubtful
     from log_sends s join log_compacted c on s.key = c.key
         join log_values v on s.key = v.key and s.value = v.value
@@ -226,7 +223,7 @@ LAST_OF_KEY: Final = View(
 KEPT: Final = Table(
     "log_kept",
     """
-    select p.key as key, p.position as position
+    select p.key, p.position
     from log_placed p join log_compacted c on p.key = c.key
         join log_sends s on p.key = s.key and p.value = s.value
         join log_last_of_key l on s.key = l.key and s.message_key = l.message_key
@@ -241,10 +238,8 @@ KEPT: Final = Table(
 JUDGED: Final = View(
     "log_judged",
     """
-    select p.key as key, p.value as value, p.position as position, p.acks as acks, p.acked as acked,
-        p.ack_op as ack_op, p.okays as okays, p.okayed as okayed, p.okay_op as okay_op, p.sentinel as sentinel,
-        p.observed as observed, p.seen as seen, p.seen_op as seen_op, p.shown as shown, c.key as compacted,
-        coalesce(t.log_start, 0) as log_start,
+    select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.okays, p.okayed, p.okay_op, p.sentinel, p.observed,
+        p.seen, p.seen_op, p.shown, c.key as compacted, coalesce(t.log_start, 0) as log_start,
         case when p.position < coalesce(t.log_start, 0) then 0
             when c.key is not null and k.key is null then 0 else 1 end as judged
     from log_placed p
@@ -289,7 +284,7 @@ COVER: Final = Table(
 SETTLED: Final = Table(
     "log_settled",
     """
-    select d.key as key, d.settled as settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
+    select d.key, d.settled, min(s.call) as sentinel_call, min(s.op) as sentinel_op
     from (select key, max(position) as settled from log_effects
           where kind = 'drained' and outcome = 'ok' and position is not null group by key) d
         left join log_sends s on d.key = s.key and s.phase = 'sentinel' and s.outcome = 'ok'
@@ -303,7 +298,7 @@ nothing is judged."""
 LACKING: Final = Table(
     "log_lacking",
     """
-    select c.key as key, c.position as position, c.passes as passes
+    select c.key, c.position, c.passes
     from log_cover c left join log_settled t on c.key = t.key
     where c.passes > c.least_shown or c.position >= t.settled
     """,
@@ -313,9 +308,8 @@ LACKING: Final = Table(
 GONE: Final = Table(
     "log_gone",
     f"""
-    select p.key as key, p.value as value, p.position as position, p.acks as acks, p.acked as acked, p.ack_op as ack_op,
-        p.observed as observed, p.seen as seen, p.seen_op as seen_op, c.passes - p.shown as without_it,
-        case when c.passes > p.shown then null else t.settled end as settled,
+    select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.observed, p.seen, p.seen_op,
+        c.passes - p.shown as without_it, case when c.passes > p.shown then null else t.settled end as settled,
         case when c.passes > p.shown then null else t.sentinel_op end as sentinel_op
     from log_judged p
         join log_lacking c on p.key = c.key and p.position = c.position

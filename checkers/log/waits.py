@@ -42,8 +42,7 @@ UNTIMELY_ANSWER: Final = Check(
         Table(
             "log_waited",
             f"""
-            select e.op as op, e.key as key, e.position as position, e.value as slept, e.expected as allowed,
-                e.name as name, e.ret as ret
+            select e.op, e.key, e.position, e.value as slept, e.expected as allowed, e.name, e.ret
             from log_effects e left join log_disturbances f
                 on f.since < e.ret and (f.until > e.call or e.call - f.until < {_SLACK})
             where e.kind = 'waited' and e.outcome = 'ok' and e.ret is not null and e.position is not null
@@ -53,8 +52,7 @@ UNTIMELY_ANSWER: Final = Check(
         Table(
             "found_untimely_answer",
             f"""
-            select w.op as op, w.key as key, w.position as position, w.slept as slept, w.allowed as allowed,
-                min(p.position) as there
+            select w.op, w.key, w.position, w.slept, w.allowed, min(p.position) as there
             from log_waited w join log_placed p on w.key = p.key and p.position >= w.position
             where p.acks > 0 and w.slept > {SLACK_MS} and w.ret - p.acked > {_SLACK}
             group by w.op, w.key, w.position, w.slept, w.allowed
@@ -65,8 +63,7 @@ UNTIMELY_ANSWER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.op as poll_op, f.position as position, f.slept as slept, f.allowed as allowed,
-            f.there as there, min(p.ack_op) as ack_op
+        select f.key, f.op as poll_op, f.position, f.slept, f.allowed, f.there, min(p.ack_op) as ack_op
         from {first_rows("found_untimely_answer", "key, op")} f
             left join log_placed p on f.key = p.key and f.there = p.position and p.acks > 0
         group by f.key, f.op, f.position, f.slept, f.allowed, f.there

@@ -93,7 +93,7 @@ COUNTER_DUPLICATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.value as value, f.many as many, n.former_op as low_op, n.op as high_op
+        select f.key, f.value, f.many, n.former_op as low_op, n.op as high_op
         from {_REPEATED} f join ({
         nearest_pairs(
             f'''

@@ -87,19 +87,17 @@ QUEUE_FALSE_EMPTY: Final = Check(
         Table(
             "found_queue_false_empty",
             """
-            select e.key as key, e.op as op, e.sub as sub, e.call as call, e.ret as ret, l.inside as inside,
-                l.unknown as unknown
+            select e.key, e.op, e.sub, e.call, e.ret, l.inside, l.unknown
             from queue_empties e join queue_last_empty l on e.key = l.key and e.ret = l.time and l.late = 0
             where l.inside > l.unknown and l.empty_until < e.call
             """,
         ),
     ),
     evidence=f"""
-        select f.key as key, f.op as empty_op, f.sub as sub, f.inside as inside, f.unknown as unknown, a.op as add_op,
-            a.value as value
+        select f.key, f.op as empty_op, f.sub, f.inside, f.unknown, a.op as add_op, a.value
         from {first_rows("found_queue_false_empty", "key, op, sub")} f
             left join (
-                select f.op as op, f.sub as sub, min(a.op) as add_op
+                select f.op, f.sub, min(a.op) as add_op
                 from {first_rows("found_queue_false_empty", "key, op, sub")} f
                     join queue_adds a on f.key = a.key and a.ret < f.call
                     left join queue_takes t on a.key = t.key and a.value = t.value

@@ -18,9 +18,8 @@ from assay.checkers.sql import first_rows, order_by
 WAITING: Final = View(
     "deletion_waiting",
     f"""
-    select p.look as look, {topic_of("p.key")} as topic from (
-        select p.look as look, p.key as key, p.replicas as replicas,
-            count(case when {lists("p.replicas", "b.broker")} then 1 end) as living
+    select p.look, {topic_of("p.key")} as topic from (
+        select p.look, p.key, p.replicas, count(case when {lists("p.replicas", "b.broker")} then 1 end) as living
         from looks p join rest_brokers b on b.look = p.look
         where p.what = 'partition' group by p.look, p.key, p.replicas) p
     where living < {length("p.replicas")}
@@ -33,7 +32,7 @@ WAITING: Final = View(
 ASKED: Final = View(
     "deletion_asked",
     """
-    select d.look as look, d.key as key, coalesce(t.zxid, -1) as zxid from looks d
+    select d.look, d.key, coalesce(t.zxid, -1) as zxid from looks d
         left join looks t on t.look = d.look and t.what = 'topic' and t.key = d.key
         left join deletion_waiting w on w.look = d.look and w.topic = d.key
     where d.what = 'deletion' and w.topic is null
@@ -43,7 +42,7 @@ ASKED: Final = View(
 FILES: Final = View(
     "deletion_files",
     f"""
-    select f.look as look, f.key as key, f.node as node, f.zxid as zxid from looks f
+    select f.look, f.key, f.node, f.zxid from looks f
         join rest_brokers b on b.look = f.look and b.node = f.node
         left join looks t on t.look = f.look and t.what = 'topic' and t.key = {topic_of("f.key")} and t.zxid = f.zxid
     where f.what = 'folder' and t.key is null
@@ -53,7 +52,7 @@ FILES: Final = View(
 KNOWN: Final = View(
     "deletion_known",
     """
-    select k.look as look, k.key as key, k.node as node from looks k
+    select k.look, k.key, k.node from looks k
         left join looks t on t.look = k.look and t.what = 'topic' and t.key = k.key
     where k.what = 'known' and t.key is null
     """,
@@ -62,7 +61,7 @@ KNOWN: Final = View(
 SETTINGS: Final = View(
     "deletion_settings",
     """
-    select s.look as look, s.key as key from looks s
+    select s.look, s.key from looks s
         left join looks t on t.look = s.look and t.what = 'topic' and t.key = s.key
     where s.what = 'settings' and t.key is null
     """,
@@ -71,7 +70,7 @@ SETTINGS: Final = View(
 PROMISED: Final = Table(
     "deletion_promised",
     f"""
-    select d.topic as topic, d.op as op from (
+    select d.topic, d.op from (
         select {first_name("key")} as topic, min(op) as op, min(call) as call from effects
         where kind = 'topic-delete' and outcome = 'ok' and ret is not null group by {first_name("key")}, op) d
         left join (
@@ -87,7 +86,7 @@ PROMISED: Final = Table(
 BROKEN: Final = View(
     "deletion_broken",
     """
-    select t.look as look, t.key as key, min(p.op) as op from deletion_promised p
+    select t.look, t.key, min(p.op) as op from deletion_promised p
         join looks t on t.what = 'topic' and t.key = p.topic
         left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
     where d.key is null group by t.look, t.key
@@ -145,8 +144,7 @@ UNDELETED_TOPIC: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.arm as arm, f.node as node, f.op as delete_op, f.since as since, f.until as until,
-            d.deletion_deadline as deadline
+        select f.key, f.arm, f.node, f.op as delete_op, f.since, f.until, d.deletion_deadline as deadline
         from {first_rows("found_undeleted_topic", "key, arm, node")} f cross join deadlines_declared d
         {order_by("f.key, f.arm, f.node")}
         """,

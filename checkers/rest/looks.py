@@ -59,8 +59,7 @@ QUIET: Final = View(
 LOOKS: Final = Table(
     "rest_looks",
     f"""
-    select l.look as look, l.time as time, l.ended as ended, l.value as wall_ms, l.size as unsettled,
-        coalesce(r.lives, 0) as lives
+    select l.look, l.time, l.ended, l.value as wall_ms, l.size as unsettled, coalesce(r.lives, 0) as lives
     from looks l cross join rest_quiet q cross join (
         select coalesce(max(case when pause > {STALL} then look end), 0) as look from (
             select look, time - {previous("ended", by="what", order="look")} as pause
@@ -93,8 +92,7 @@ BUSY: Final = View(
 LED: Final = View(
     "rest_led",
     """
-    select p.look as look, p.key as key, p.epoch as epoch, p.value as leader, b.node as leader_node, p.zxid as zxid,
-        p.replicas as replicas, p.members as members
+    select p.look, p.key, p.epoch, p.value as leader, b.node as leader_node, p.zxid, p.replicas, p.members
     from looks p join rest_looks l on l.look = p.look
         join rest_brokers b on b.look = p.look and b.broker = p.value
     where p.what = 'partition'
@@ -114,11 +112,11 @@ def lasting(so: str, what: str, deadline: str) -> str:
     """
     whats = ", ".join(f"g.{name.strip()} as {name.strip()}" for name in what.split(","))
     return f"""
-        select {whats}, g.last_look as last_look, a.ended as since, b.time as until
+        select {whats}, g.last_look, a.ended as since, b.time as until
         from (
             select {what}, lives, min(look) as first_look, max(look) as last_look from (
                 select {what}, lives, look, look - {row_number(by=f"{what}, lives", order="look")} as island from (
-                    select s.*, l.lives as lives from ({so}) s join rest_looks l on l.look = s.look) as living
+                    select s.*, l.lives from ({so}) s join rest_looks l on l.look = s.look) as living
                 ) as numbered
             group by {what}, lives, island) g
             join rest_looks a on a.look = g.first_look

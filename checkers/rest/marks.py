@@ -26,8 +26,7 @@ LATE_HIGH_WATERMARK: Final = Check(
         View(
             "mark_lacking",
             f"""
-            select p.look as look, p.key as key, p.leader_node as node, p.epoch as epoch, r.position as position,
-                r.log_end as log_end
+            select p.look, p.key, p.leader_node as node, p.epoch, r.position, r.log_end
             from rest_led p
                 join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
                 left join rest_busy m on m.look = p.look and m.key = p.key
@@ -41,8 +40,7 @@ LATE_HIGH_WATERMARK: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.epoch as epoch, f.position as position, f.log_end as log_end,
-            f.since as since, f.until as until, d.obedience_deadline as deadline
+        select f.key, f.node, f.epoch, f.position, f.log_end, f.since, f.until, d.obedience_deadline as deadline
         from {first_rows("found_late_high_watermark", "key, node")} f cross join deadlines_declared d
         {order_by("f.key, f.node")}
         """,

@@ -22,7 +22,7 @@ _NONE_LEFT: Final = " and ".join(
 PENDING: Final = View(
     "move_pending",
     f"""
-    select m.look as look, m.key as key, m.replicas as target, m.members as going, p.epoch as epoch
+    select m.look, m.key, m.replicas as target, m.members as going, p.epoch
     from (
         select look, key, replicas, coalesce(members, '') as members from looks where what = 'move'
         group by look, key, replicas, coalesce(members, '')) m
@@ -37,7 +37,7 @@ PENDING: Final = View(
 ACCEPTED: Final = Table(
     "move_accepted",
     f"""
-    select a.key as key, a.op as op, a.target as target from (
+    select a.key, a.op, a.target from (
         select key, op, call, replicas as target, ended,
             {previous("ended", by="key", order="ended, op")} as former,
             lead(op) over (partition by key {order_by("ended, op")}) as later
@@ -60,7 +60,7 @@ a fault that moves replicas either, and the topic was there all the time."""
 FORGOTTEN: Final = View(
     "move_forgotten",
     """
-    select p.look as look, a.key as key, a.op as op, a.target as target, p.replicas as present
+    select p.look, a.key, a.op, a.target, p.replicas as present
     from move_accepted a join looks p on p.key = a.key and p.what = 'partition'
         left join looks m on m.look = p.look and m.what = 'move' and m.key = p.key
     where p.replicas <> a.target and m.key is null
@@ -70,7 +70,7 @@ FORGOTTEN: Final = View(
 LEFT_BEHIND: Final = View(
     "move_left_behind",
     f"""
-    select f.look as look, f.key as key, f.node as node, p.replicas as present
+    select f.look, f.key, f.node, p.replicas as present
     from looks f
         join rest_brokers b on b.look = f.look and b.node = f.node
         join looks p on p.look = f.look and p.what = 'partition' and p.key = f.key and p.zxid = f.zxid
@@ -129,8 +129,8 @@ UNFINISHED_MOVE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.arm as arm, f.target as target, f.going as going, f.present as present, f.node as node,
-            f.op as move_op, f.since as since, f.until as until, d.move_deadline as deadline
+        select f.key, f.arm, f.target, f.going, f.present, f.node,
+            f.op as move_op, f.since, f.until, d.move_deadline as deadline
         from {first_rows("found_unfinished_move", "key, arm, node")} f cross join deadlines_declared d
         {order_by("f.key, f.arm, f.node")}
         """,

@@ -29,7 +29,7 @@ DISOBEYED_STATE: Final = Check(
         View(
             "obedience_lacking",
             f"""
-            select p.look as look, p.key as key, p.epoch as epoch, b.node as node
+            select p.look, p.key, p.epoch, b.node
             from looks p
                 join rest_brokers b on b.look = p.look
                 join looks a on a.look = p.look and a.what = 'answer' and a.node = b.node
@@ -45,8 +45,7 @@ DISOBEYED_STATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.epoch as epoch, f.since as since, f.until as until,
-            r.epoch as obeyed, d.obedience_deadline as deadline
+        select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, d.obedience_deadline as deadline
         from {first_rows("found_disobeyed_state", "key, node")} f cross join deadlines_declared d
             left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}

@@ -28,7 +28,7 @@ NO_REJOIN: Final = Check(
         View(
             "rejoin_missing",
             f"""
-            select p.look as look, p.key as key, p.epoch as epoch, p.leader_node as leader_node, b.node as node
+            select p.look, p.key, p.epoch, p.leader_node, b.node
             from rest_led p
                 join rest_brokers b on b.look = p.look
                 join looks f on f.look = p.look and f.what = 'role' and f.key = p.key and f.node = b.node
@@ -44,8 +44,7 @@ NO_REJOIN: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.leader_node as leader_node, f.epoch as epoch, f.since as since,
-            f.until as until, d.rejoin_deadline as deadline
+        select f.key, f.node, f.leader_node, f.epoch, f.since, f.until, d.rejoin_deadline as deadline
         from {first_rows("found_no_rejoin", "key, node")} f cross join deadlines_declared d
         {order_by("f.key, f.node")}
         """,

@@ -17,8 +17,7 @@ from assay.checkers.sql import first_rows, order_by
 DUE: Final = View(
     "retention_due",
     f"""
-    select s.look as look, s.key as key, s.node as node, s.position as position, t.retention_ms as retention_ms,
-        t.retention_bytes as retention_bytes,
+    select s.look, s.key, s.node, s.position, t.retention_ms, t.retention_bytes,
         case when t.retention_ms >= 0 and s.timestamp >= 0
             and s.timestamp + t.retention_ms + t.retention_check_ms < l.wall_ms then 0
             else t.retention_check_ms * 1000000 end as wait
@@ -70,8 +69,7 @@ RETENTION_UNDONE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.position as position, s.log_end as log_end,
-            f.retention_ms as retention_ms, f.retention_bytes as retention_bytes, f.since as since, f.until as until,
+        select f.key, f.node, f.position, s.log_end, f.retention_ms, f.retention_bytes, f.since, f.until,
             d.retention_deadline as deadline
         from {first_rows("found_retention_undone", "key, node")} f cross join deadlines_declared d
             join looks s on s.look = f.last_look and s.what = 'segment' and s.key = f.key and s.node = f.node

@@ -36,8 +36,7 @@ STALE_METADATA: Final = Check(
         View(
             "routing_lacking",
             f"""
-            select p.look as look, p.key as key, a.node as node, p.leader as leader, p.replicas as replicas,
-                p.members as members
+            select p.look, p.key, a.node, p.leader, p.replicas, p.members
             from rest_led p
                 join looks a on a.look = p.look and a.what = 'answer'
                 join rest_brokers b on b.look = p.look and b.node = a.node
@@ -55,9 +54,8 @@ STALE_METADATA: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.leader as leader, f.replicas as replicas, f.members as members,
-            r.value as said, r.replicas as said_replicas, r.members as said_members, f.since as since,
-            f.until as until, d.obedience_deadline as deadline
+        select f.key, f.node, f.leader, f.replicas, f.members, r.value as said, r.replicas as said_replicas,
+            r.members as said_members, f.since, f.until, d.obedience_deadline as deadline
         from {first_rows("found_stale_metadata", "key, node")} f cross join deadlines_declared d
             left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}

@@ -28,7 +28,7 @@ DISOBEYED_SETTINGS: Final = Check(
         View(
             "settings_lacking",
             f"""
-            select r.look as look, r.key as key, r.node as node, t.key as topic, t.value as settings
+            select r.look, r.key, r.node, t.key as topic, t.value as settings
             from looks r
                 join looks t on t.look = r.look and t.what = 'topic' and t.key = {topic_of("r.key")}
                 left join rest_busy m on m.look = r.look and m.key = r.key
@@ -41,8 +41,7 @@ DISOBEYED_SETTINGS: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key as key, f.node as node, f.topic as topic, f.since as since, f.until as until,
-            d.obedience_deadline as deadline
+        select f.key, f.node, f.topic, f.since, f.until, d.obedience_deadline as deadline
         from {first_rows("found_disobeyed_settings", "key, node")} f cross join deadlines_declared d
         {order_by("f.key, f.node")}
         """,
