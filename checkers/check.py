@@ -155,6 +155,14 @@ class Family:
         return tuple(check.anomaly for check in self.checks)
 
 
+def family_of(*checks: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None) -> Family:
+    """A family with its first check's name, so that a history that has nothing for it owes no data.
+
+    ``applies``: the rows that it needs some of, as they stand behind ``from``.
+    """
+    return Family(checks[0].anomaly, checks, f"select count(*) as examined from {applies}", prepare=prepare)
+
+
 def build(engine: Engine, views: tuple[View, ...]) -> None:
     """Makes the views, in order."""
     for view in views:

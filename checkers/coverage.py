@@ -21,12 +21,10 @@ from assay.checkers.check import seconds
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.disturbance import FaultTimes, faults, silences
 from assay.checkers.engine import Engine, Row
+from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.verdict import Finding
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
-
-_NAME: Final = "regexp_replace(key, '#[0-9]+', '')"
-"""Of a topic, or of one of its partitions, without the number of its life."""
 
 _EMPTY_HANDED: Final = (
     "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'queue-drained', 'assign', 'revoke', "
@@ -173,8 +171,8 @@ def _drain_reasons(engine: Engine) -> list[str]:
         select k.key, t.settled from (
             select key from effect_kinds where kind in ('append', 'observe', 'observe-begin') group by key) k
             left join log_settled t on k.key = t.key
-            left join (select {_NAME} as name from effect_kinds where kind = 'topic-create' group by {_NAME}) c
-                on regexp_replace(regexp_replace(k.key, '#[0-9]+', ''), '-[0-9]+$', '') = c.name
+            left join (select {first_name("key")} as name from effect_kinds where kind = 'topic-create'
+                group by {first_name("key")}) c on {topic_of(first_name("k.key"))} = c.name
         where t.sentinel_call is null and c.name is null order by k.key nulls first
         """
     )

@@ -19,7 +19,7 @@ number is not known, nothing is claimed.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, greatest_before, order_by, total_of
 
@@ -185,12 +185,8 @@ MISMATCHES: Final = Family(
     checks=(COMMIT_MISMATCH,),
     applies=f"select {total_of('many')} as examined from effect_kinds where kind = 'fetched'",
 )
-BEYOND: Final = Family(
-    name=COMMIT_BEYOND_LOG.anomaly,
-    checks=(COMMIT_BEYOND_LOG,),
-    applies="""
-        select count(*) as examined from effects e
-        where e.kind = 'advance' or (e.kind = 'commit' and e.assignment is not null)
-        """,
+BEYOND: Final = family_of(
+    COMMIT_BEYOND_LOG,
+    applies="effects e where e.kind = 'advance' or (e.kind = 'commit' and e.assignment is not null)",
 )
 COMMITS: Final = (MISMATCHES, BEYOND)

@@ -20,10 +20,9 @@ that has none), ``owner`` the member's or consumer's id:
 Each check is a family of its own, so that a history owes no data for what it has nothing of.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from assay.checkers.check import Check, Family, build
+from assay.checkers.check import build, family_of
 from assay.checkers.engine import Engine
 from assay.checkers.groups.commits import BEYOND, COMMITS, MISMATCHES
 from assay.checkers.groups.fencing import FENCING_VIOLATION
@@ -35,37 +34,32 @@ from assay.checkers.groups.settling import UNSETTLED_GROUP
 from assay.checkers.refusals import REFUSALS
 
 
-def _family(check: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None) -> Family:
-    return Family(
-        name=check.anomaly,
-        checks=(check,),
-        applies=f"select count(*) as examined from {applies}",
-        prepare=prepare,
-    )
-
-
 def _make_holds(engine: Engine) -> list[str]:
     build(engine, HOLD_VIEWS)
     return []
 
 
 GENERATIONS: Final = (
-    _family(ZOMBIE_COMMIT, "effects e where e.kind in ('acquire', 'commit') and e.group is not null and e.epoch >= 0"),
-    _family(
-        DOUBLE_OWNERSHIP,
-        "effects e where e.kind = 'acquire' and e.owner is not null and (e.epoch is not null or "
-        "e.assignment is not null)",
-        _make_holds,
+    family_of(
+        ZOMBIE_COMMIT,
+        applies="effects e where e.kind in ('acquire', 'commit') and e.group is not null and e.epoch >= 0",
     ),
-    _family(GENERATION_REUSE, "events where event = 'group-generation'"),
+    family_of(
+        DOUBLE_OWNERSHIP,
+        applies="effects e where e.kind = 'acquire' and e.owner is not null and (e.epoch is not null or "
+        "e.assignment is not null)",
+        prepare=_make_holds,
+    ),
+    family_of(GENERATION_REUSE, applies="events where event = 'group-generation'"),
 )
-HOLDING: Final = _family(
+HOLDING: Final = family_of(
     ORPHANED_PARTITION,
-    "effects e where e.kind = 'acquire' and e.owner is not null and e.assignment is not null and e.key <> e.group",
+    applies="effects e where e.kind = 'acquire' and e.owner is not null and e.assignment is not null "
+    "and e.key <> e.group",
 )
 """After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
-FENCING: Final = _family(FENCING_VIOLATION, "effects where kind = 'guarded' and epoch is not null")
-SETTLING: Final = _family(UNSETTLED_GROUP, "effects e where e.phase = 'drain' and e.group is not null")
+FENCING: Final = family_of(FENCING_VIOLATION, applies="effects where kind = 'guarded' and epoch is not null")
+SETTLING: Final = family_of(UNSETTLED_GROUP, applies="effects e where e.phase = 'drain' and e.group is not null")
 
 GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, PARTINGS, SETTLING)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, row_number
+from assay.checkers.sql import RETURNED, first_rows, greatest_before, nearest_pairs, order_by, row_number
 
 FORGOTTEN: Final = Table(
     "group_forgotten",
@@ -21,8 +21,6 @@ FORGOTTEN: Final = Table(
 )
 """A group without members and offsets is forgotten in the end, and its generations begin again: each number may be
 given once more for each time. No order is known between these events and what clients did, or other nodes."""
-
-_ANSWERED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end"
 
 STEPS: Final = Table(
     "group_steps",
@@ -36,7 +34,7 @@ STEPS: Final = Table(
     group by e.group, e.epoch, e.op
     union all
     select e.group, e.epoch, 1, e.op, min(e.sub), min(e.call),
-        min(least({_ANSWERED}, coalesce(f.ret, {INFINITY}))), min(case when f.ret < {_ANSWERED} then f.op end)
+        min(least({RETURNED}, coalesce(f.ret, {INFINITY}))), min(case when f.ret < {RETURNED} then f.op end)
     from effects e left join (
         select key, value, ret, op from (
             select key, value, ret, op, {row_number(by="key, value", order="ret, op")} as turn from effects

@@ -25,9 +25,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql import first_rows, greatest_before, order_by, previous, sum_so_far
-
-_TOPIC: Final = "regexp_replace({}, '-[0-9]+$', '')"
 
 
 def _unowned(owned: str) -> str:
@@ -140,7 +139,7 @@ OWNED: Final = Table(
 GAPS: Final = Table(
     "orphan_gaps",
     f"""
-    select g.group_name, {_TOPIC.format("g.key")} as topic, g.key, g.since, g.until
+    select g.group_name, {topic_of("g.key")} as topic, g.key, g.since, g.until
     from ({_unowned("orphan_owned")}) g cross join group_declared d
     where g.since + d.deadline < g.until
     """,
@@ -150,7 +149,7 @@ GAPS: Final = Table(
 LIVES: Final = Table(
     "orphan_lives",
     f"""
-    select l.group_name, {_TOPIC.format("l.key")} as topic, l.since, l.until from (
+    select l.group_name, {topic_of("l.key")} as topic, l.since, l.until from (
         select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
             select h.group_name, h.key, h.begun, e.call,
                 {previous("e.call", by="h.group_name, h.key, h.process, h.assignment", order="e.call, e.op")} as former

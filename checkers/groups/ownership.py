@@ -13,7 +13,7 @@ Each is a family of its own, so that a history lacking one kind of event owes no
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, greatest_before, order_by
 
@@ -155,20 +155,14 @@ STALE_EPOCH_OBEYED: Final = Check(
 )
 
 
-def _family(check: Check, applies: str) -> Family:
-    return Family(
-        name=check.anomaly,
-        checks=(check,),
-        applies=f"select count(*) as examined from events where {applies}",
-    )
-
-
 OWNERSHIP: Final = (
-    _family(TWO_LEADERS, "event = 'first-append-in-epoch' and key is not null and epoch is not null"),
-    _family(TWO_CONTROLLERS, "event = 'became-controller' and controller_epoch is not null"),
-    _family(
+    family_of(
+        TWO_LEADERS, applies="events where event = 'first-append-in-epoch' and key is not null and epoch is not null"
+    ),
+    family_of(TWO_CONTROLLERS, applies="events where event = 'became-controller' and controller_epoch is not null"),
+    family_of(
         STALE_EPOCH_OBEYED,
-        "controller_epoch is not null and (event = 'request-obeyed' or zxid is not null)",
+        applies="events where controller_epoch is not null and (event = 'request-obeyed' or zxid is not null)",
     ),
 )
 

@@ -10,7 +10,7 @@ operation that reports the parting nothing is claimed, since the place may have 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -59,10 +59,6 @@ READ_AFTER_RELEASE: Final = Check(
     explain=_late,
 )
 
-PARTINGS: Final = Family(
-    name=READ_AFTER_RELEASE.anomaly,
-    checks=(READ_AFTER_RELEASE,),
-    applies="""
-        select count(*) as examined from effects where kind in ('release', 'lost') and position is not null
-        """,
+PARTINGS: Final = family_of(
+    READ_AFTER_RELEASE, applies="effects where kind in ('release', 'lost') and position is not null"
 )

@@ -15,7 +15,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, seconds
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.rest.looks import QUIET, topic_of
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.rest.looks import QUIET
 from assay.checkers.sql import first_rows, order_by, previous, sum_so_far
 
 SENTINELS: Final = Table(

@@ -8,7 +8,7 @@ or may have, is not judged.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import order_by
 
@@ -43,8 +43,4 @@ DAMAGED_LOG: Final = Check(
     explain=_damaged,
 )
 
-DAMAGE: Final = Family(
-    name=DAMAGED_LOG.anomaly,
-    checks=(DAMAGED_LOG,),
-    applies="select count(*) as examined from events where event = 'recovered'",
-)
+DAMAGE: Final = family_of(DAMAGED_LOG, applies="events where event = 'recovered'")

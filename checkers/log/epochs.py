@@ -20,10 +20,11 @@ have taken so many.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, capital, offset_of, offsets_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of, offset_of, offsets_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.damage import DAMAGE
 from assay.checkers.log.holes import HOLES
+from assay.checkers.log.incarnations import first_name, name_of
 from assay.checkers.log.joining import MEMBER_COMPLETENESS
 from assay.checkers.sql import first_rows, greatest_before, order_by
 
@@ -49,9 +50,9 @@ LEADER_COMPLETENESS: Final = Check(
     views=(
         View(
             "epoch_deleted",
-            """
-            select regexp_replace(key, '#[0-9]+$', '') as topic from effects
-            where kind = 'topic-delete' and outcome <> 'fail' group by regexp_replace(key, '#[0-9]+$', '')
+            f"""
+            select {name_of("key")} as topic from effects
+            where kind = 'topic-delete' and outcome <> 'fail' group by {name_of("key")}
             """,
         ),
         Table(
@@ -66,8 +67,8 @@ LEADER_COMPLETENESS: Final = Check(
         ),
         View(
             "epoch_topics",
-            """
-            select min(key) as key from epoch_begins group by regexp_replace(key, '#[0-9]+', '')
+            f"""
+            select min(key) as key from epoch_begins group by {first_name("key")}
             having min(key) = max(key)
             """,
         ),
@@ -219,16 +220,12 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
 )
 
-COMPLETENESS: Final = Family(
-    name=LEADER_COMPLETENESS.anomaly,
-    checks=(LEADER_COMPLETENESS, MEMBER_COMPLETENESS),
-    applies="select count(*) as examined from events where event = 'became-leader' and high_watermark is not null",
+COMPLETENESS: Final = family_of(
+    LEADER_COMPLETENESS,
+    MEMBER_COMPLETENESS,
+    applies="events where event = 'became-leader' and high_watermark is not null",
 )
-EPOCH_HISTORIES: Final = Family(
-    name=EPOCH_HISTORY_DIVERGENCE.anomaly,
-    checks=(EPOCH_HISTORY_DIVERGENCE,),
-    applies="select count(*) as examined from replicas where epoch_start is not null",
-)
+EPOCH_HISTORIES: Final = family_of(EPOCH_HISTORY_DIVERGENCE, applies="replicas where epoch_start is not null")
 
 REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES, DAMAGE)
 """Each is a family of its own, so that a history that lacks what it reads owes no data for it."""

@@ -7,7 +7,7 @@ A replica that does not say where it starts (a compacted log) is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, offsets_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of, offsets_of
 from assay.checkers.engine import Row
 from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.sql import first_rows, order_by
@@ -73,8 +73,4 @@ REPLICA_HOLE: Final = Check(
     seen_again=True,
 )
 
-HOLES: Final = Family(
-    name=REPLICA_HOLE.anomaly,
-    checks=(REPLICA_HOLE, LOST_LAST_VALUE),
-    applies="select count(*) as examined from replicas where high_watermark is not null",
-)
+HOLES: Final = family_of(REPLICA_HOLE, LOST_LAST_VALUE, applies="replicas where high_watermark is not null")

@@ -6,6 +6,11 @@ def topic_of(key: str) -> str:
     return f"regexp_replace({key}, '-[0-9]+$', '')"
 
 
+def first_name(key: str) -> str:
+    """SQL: ``orders`` of ``orders#2``, and ``orders-0`` of ``orders#2-0``: the name that it has in the cluster."""
+    return f"regexp_replace({key}, '#[0-9]+', '')"
+
+
 def place_of(key: str) -> str:
     """SQL: ``orders-0`` of ``orders#2-0``, the same for each life of a topic."""
     return f"regexp_replace({key}, '#[0-9]+-', '-')"

@@ -13,7 +13,7 @@ elements count as often as they are inside.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, greatest_before, order_by, sum_so_far
 
@@ -113,11 +113,10 @@ QUEUE_FALSE_EMPTY: Final = Check(
 """``empty_until``: up to when the queue may last have been empty, before the answer's return. ``late``: at one moment
 dequeues are called before enqueues have returned."""
 
-EMPTINESS: Final = Family(
-    name=QUEUE_FALSE_EMPTY.anomaly,
-    checks=(QUEUE_FALSE_EMPTY,),
+EMPTINESS: Final = family_of(
+    QUEUE_FALSE_EMPTY,
     applies="""
-        select count(*) as examined from effects e cross join queue_declared d
+        effects e cross join queue_declared d
         where d.linearizable_queues = 1 and e.kind = 'queue-dequeue' and e.outcome = 'ok' and e.value is null
         """,
 )

@@ -12,7 +12,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.rest.looks import first_name, lasting, length, lists, topic_of
+from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.rest.looks import lasting, length, lists
 from assay.checkers.sql import first_rows, order_by
 
 WAITING: Final = View(
@@ -126,11 +127,11 @@ UNDELETED_TOPIC: Final = Check(
         SETTINGS,
         PROMISED,
         BROKEN,
-        Table("deletion_unended", lasting("select * from deletion_asked", "key, zxid", "d.deletion_deadline")),
-        Table("deletion_uncleaned", lasting("select * from deletion_files", "key, node, zxid", "d.deletion_deadline")),
-        Table("deletion_remembered", lasting("select * from deletion_known", "key, node", "d.deletion_deadline")),
-        Table("deletion_outlived", lasting("select * from deletion_settings", "key", "d.deletion_deadline")),
-        Table("deletion_undone", lasting("select * from deletion_broken", "key, op", "0")),
+        lasting("deletion_unended", "deletion_asked", "key, zxid", "d.deletion_deadline"),
+        lasting("deletion_uncleaned", "deletion_files", "key, node, zxid", "d.deletion_deadline"),
+        lasting("deletion_remembered", "deletion_known", "key, node", "d.deletion_deadline"),
+        lasting("deletion_outlived", "deletion_settings", "key", "d.deletion_deadline"),
+        lasting("deletion_undone", "deletion_broken", "key, op", "0"),
         Table(
             "found_undeleted_topic",
             """

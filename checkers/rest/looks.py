@@ -17,20 +17,11 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
+from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql import previous, row_number
 
 STALL: Final = 5_000_000_000
 """Nanoseconds between two looks after which it is not known what was so between them."""
-
-
-def topic_of(key: str) -> str:
-    """SQL for the topic of a partition ``orders-3``."""
-    return f"regexp_replace({key}, '-[0-9]+$', '')"
-
-
-def first_name(key: str) -> str:
-    """SQL for the name that a topic has in the cluster, whichever incarnation of it ``key`` is."""
-    return f"regexp_replace({key}, '#[0-9]+', '')"
 
 
 def lists(brokers: str, broker: str) -> str:
@@ -103,20 +94,22 @@ LED: Final = View(
 REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
 
 
-def lasting(so: str, what: str, deadline: str) -> str:
-    """SQL for what was so in all looks of a time that is longer than a deadline and reaches to the last look.
+def lasting(name: str, so: str, what: str, deadline: str) -> Table:
+    """What was ``so`` in all looks of a time that is longer than a deadline and reaches to the last look.
 
-    ``so``: SQL with the columns ``what`` and ``look``, none of them null; ``deadline``: SQL over those, and the
-    contract's as ``d``; with "0" two looks are enough. Gives ``what``, ``last_look``, and the time from ``since`` to
-    ``until``.
+    ``so``: a view with the columns ``what`` and ``look``, none of them null; ``deadline``: SQL over those, and the
+    contract's as ``d``; with "0" two looks are enough. The table has ``what``, ``last_look``, and the time from
+    ``since`` to ``until``.
     """
-    whats = ", ".join(f"g.{name.strip()} as {name.strip()}" for name in what.split(","))
-    return f"""
+    whats = ", ".join(f"g.{column.strip()} as {column.strip()}" for column in what.split(","))
+    return Table(
+        name,
+        f"""
         select {whats}, g.last_look, a.ended as since, b.time as until
         from (
             select {what}, lives, min(look) as first_look, max(look) as last_look from (
                 select {what}, lives, look, look - {row_number(by=f"{what}, lives", order="look")} as island from (
-                    select s.*, l.lives from ({so}) s join rest_looks l on l.look = s.look) as living
+                    select s.*, l.lives from {so} s join rest_looks l on l.look = s.look) as living
                 ) as numbered
             group by {what}, lives, island) g
             join rest_looks a on a.look = g.first_look
@@ -124,4 +117,5 @@ def lasting(so: str, what: str, deadline: str) -> str:
             join (select max(look) as look from rest_looks) e on e.look = b.look
             cross join deadlines_declared d
         where a.ended + {deadline} <= b.time
-        """
+        """,
+    )

@@ -4,7 +4,7 @@ contract's obedience deadline: what lies between is not acknowledged and not rea
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, length
 from assay.checkers.sql import first_rows, order_by
@@ -34,9 +34,8 @@ LATE_HIGH_WATERMARK: Final = Check(
                 and {length("p.members")} = {length("p.replicas")}
             """,
         ),
-        Table(
-            "found_late_high_watermark",
-            lasting("select * from mark_lacking", "key, node, epoch, position, log_end", "d.obedience_deadline"),
+        lasting(
+            "found_late_high_watermark", "mark_lacking", "key, node, epoch, position, log_end", "d.obedience_deadline"
         ),
     ),
     evidence=f"""

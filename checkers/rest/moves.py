@@ -8,9 +8,10 @@ since a move may end while one is taken. At rest no client writes, so that the n
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.rest.looks import first_name, lasting, length, lists, topic_of
+from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.rest.looks import lasting, length, lists
 from assay.checkers.sql import first_rows, order_by, previous
 
 _NONE_LEFT: Final = " and ".join(
@@ -99,7 +100,7 @@ def _unfinished(row: Row, evidence: Evidence) -> Explanation:
             f"{row['node']} had files of {row['key']} {times}, although that was on {row['present']} and no move was "
             f"under way{until}"
         )
-    return Explanation(claim[0].upper() + claim[1:], (row["move_op"],), 0, row["until"])
+    return Explanation(capital(claim), (row["move_op"],), 0, row["until"])
 
 
 UNFINISHED_MOVE: Final = Check(
@@ -110,9 +111,9 @@ UNFINISHED_MOVE: Final = Check(
         ACCEPTED,
         FORGOTTEN,
         LEFT_BEHIND,
-        Table("move_unended", lasting("select * from move_pending", "key, target, going, epoch", "d.move_deadline")),
-        Table("move_undone", lasting("select * from move_forgotten", "key, op, target, present", "0")),
-        Table("move_uncleaned", lasting("select * from move_left_behind", "key, node, present", "d.move_deadline")),
+        lasting("move_unended", "move_pending", "key, target, going, epoch", "d.move_deadline"),
+        lasting("move_undone", "move_forgotten", "key, op, target, present", "0"),
+        lasting("move_uncleaned", "move_left_behind", "key, node, present", "d.move_deadline"),
         Table(
             "found_unfinished_move",
             """

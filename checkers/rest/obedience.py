@@ -6,7 +6,7 @@ Versions of the znode prove nothing, since a leader changes the in-sync set with
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists
 from assay.checkers.sql import first_rows, order_by
@@ -39,10 +39,7 @@ DISOBEYED_STATE: Final = Check(
                 and coalesce(r.epoch, -1) < p.epoch and m.key is null
             """,
         ),
-        Table(
-            "found_disobeyed_state",
-            lasting("select * from obedience_lacking", "key, node, epoch", "d.obedience_deadline"),
-        ),
+        lasting("found_disobeyed_state", "obedience_lacking", "key, node, epoch", "d.obedience_deadline"),
     ),
     evidence=f"""
         select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, d.obedience_deadline as deadline

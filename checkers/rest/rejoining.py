@@ -6,7 +6,7 @@ and obeys it, too. At rest no client writes, so that it gains on the leader in a
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists
 from assay.checkers.sql import first_rows, order_by
@@ -38,10 +38,7 @@ NO_REJOIN: Final = Check(
                 and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
             """,
         ),
-        Table(
-            "found_no_rejoin",
-            lasting("select * from rejoin_missing", "key, node, leader_node, epoch", "d.rejoin_deadline"),
-        ),
+        lasting("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "d.rejoin_deadline"),
     ),
     evidence=f"""
         select f.key, f.node, f.leader_node, f.epoch, f.since, f.until, d.rejoin_deadline as deadline

@@ -9,9 +9,10 @@ fault is in force.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, topic_of
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.rest.looks import lasting
 from assay.checkers.sql import first_rows, order_by
 
 DUE: Final = View(
@@ -59,13 +60,11 @@ RETENTION_UNDONE: Final = Check(
     meaning="a segment that retention no longer covers was not deleted by the deadline",
     views=(
         DUE,
-        Table(
+        lasting(
             "found_retention_undone",
-            lasting(
-                "select * from retention_due",
-                "key, node, position, retention_ms, retention_bytes, wait",
-                "d.retention_deadline + g.wait",
-            ),
+            "retention_due",
+            "key, node, position, retention_ms, retention_bytes, wait",
+            "d.retention_deadline + g.wait",
         ),
     ),
     evidence=f"""

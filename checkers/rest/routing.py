@@ -7,7 +7,7 @@ histories of before this was recorded, none does.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists
 from assay.checkers.sql import first_rows, order_by
@@ -48,9 +48,8 @@ STALE_METADATA: Final = Check(
                 or (r.key is null and w.node is not null and {lists("p.replicas", "b.broker")}))
             """,
         ),
-        Table(
-            "found_stale_metadata",
-            lasting("select * from routing_lacking", "key, node, leader, replicas, members", "d.obedience_deadline"),
+        lasting(
+            "found_stale_metadata", "routing_lacking", "key, node, leader, replicas, members", "d.obedience_deadline"
         ),
     ),
     evidence=f"""

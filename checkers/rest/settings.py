@@ -6,9 +6,10 @@ its own account. A change that is announced while an earlier one is being read m
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, topic_of
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.rest.looks import lasting
 from assay.checkers.sql import first_rows, order_by
 
 
@@ -18,7 +19,7 @@ def _stale(row: Row, _: Evidence) -> Explanation:
         f"{row['key']}, from {seconds(row['since'])} to {seconds(row['until'])}, and no fault was in force; the "
         f"contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(claim[0].upper() + claim[1:], (), 0, row["until"])
+    return Explanation(capital(claim), (), 0, row["until"])
 
 
 DISOBEYED_SETTINGS: Final = Check(
@@ -35,10 +36,7 @@ DISOBEYED_SETTINGS: Final = Check(
             where r.what = 'role' and r.value <> t.value and m.key is null
             """,
         ),
-        Table(
-            "found_disobeyed_settings",
-            lasting("select * from settings_lacking", "key, node, topic, settings", "d.obedience_deadline"),
-        ),
+        lasting("found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "d.obedience_deadline"),
     ),
     evidence=f"""
         select f.key, f.node, f.topic, f.since, f.until, d.obedience_deadline as deadline
