@@ -44,13 +44,12 @@ def coordinated_by(group: str) -> str:
 
 
 def _staying(system: System, settings: Settings) -> Shares:
-    deaths = unfold(lambda state, context: (Operation(DIE, argument={"group": STAYING}), state), None)
     shifts = topic_changes.handovers([coordinated_by(STAYING)], settings.nodes)
     return [
         (40, poll(STAYING)),
         (20, commit(STAYING, system.keys())),
         (EAGER, stagger(0.6, shifts)),
-        (EAGER, stagger(2.0, deaths)),
+        (EAGER, stagger(2.0, lambda context: Operation(DIE, argument={"group": STAYING}))),
     ]
 
 
@@ -173,8 +172,7 @@ SHARES: Final = WorkloadMix(
 
 def _pauses(system: System, settings: Settings) -> Shares:
     argument = {"group": WORKERS, "seconds": PAUSE_SECONDS}
-    silence = unfold(lambda state, context: (Operation(SILENCE, argument=argument), state), None)
-    return [(EAGER, stagger(0.2, silence))]
+    return [(EAGER, stagger(0.2, lambda context: Operation(SILENCE, argument=argument)))]
 
 
 PAUSES: Final = WorkloadMix(

@@ -36,7 +36,7 @@ happened, until a heartbeat or a commit is rejected.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from assay.harness.core.generator import Context, Generator, mix, stagger, unfold
+from assay.harness.core.generator import Context, Generator, as_generator, mix, stagger, unfold
 from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
 from assay.workloads import log_operations
 from assay.workloads.log_operations import POLL, end, send
@@ -64,7 +64,7 @@ CHURN_SECONDS: Final = 1.2
 
 def poll(group: str) -> Generator:
     """Polls of the group's members, for ever."""
-    return unfold(lambda state, context: (Operation(POLL, argument={"group": group}), state), None)
+    return as_generator(lambda context: Operation(POLL, argument={"group": group}))
 
 
 def commit(group: str, keys: Sequence[str]) -> Generator:

@@ -16,7 +16,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
-from assay.system_under_test.client.consumer import Fetched, SimpleConsumer
+from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.traits import client_traits
@@ -24,11 +24,11 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads import burst_client, log_operations, sweeps, topic_admin, wide_requests
 from assay.workloads.burst_client import BURST, Bursts
 from assay.workloads.log_ends import LogEnds
-from assay.workloads.log_messages import ALL, PLAIN, Packing, Record, acks, created_at, packing, plain, records, seen
+from assay.workloads.log_messages import ALL, PLAIN, Packing, Record, acks, created_at, packing, plain, records
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
 from assay.workloads.send_habits import SEND_SECONDS
-from assay.workloads.sweeps import LARGEST, LIST, SWEEP, WAIT, Sweeps
+from assay.workloads.sweeps import LIST, SWEEP, WAIT, Sweeps, seen_from
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
 from assay.workloads.wide_requests import WIDE, WideRequests
 
@@ -157,7 +157,7 @@ class LogClient:
             # Out of range above all: the reader starts again, as a consumer with auto.offset.reset would.
             del self._positions[key]
             return _refused(fetched.error, begin)
-        result = self._seen(begin, fetched, self._assignments[key])
+        result = seen_from(begin, fetched, self._assignments[key])
         self._positions[key] = result["end"]
         if sought:
             result["sought"] = True
@@ -177,20 +177,10 @@ class LogClient:
             fetched = await self._consumer.fetch(topic, partition, offset, size, max_wait=wait)
             if fetched.error is not ErrorCode.NONE:
                 return _refused(fetched.error, offset)
-            polls.append(self._seen(offset, fetched, next(self._numbers)) | {"sought": True})
+            polls.append(seen_from(offset, fetched, next(self._numbers)) | {"sought": True})
         for poll in polls[:1]:
             poll["start"] = first
         return Completion(Outcome.OK, polls[0] if steps == 1 else {"polls": polls})
-
-    def _seen(self, begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
-        """What a poll from ``begin`` reports."""
-        return {
-            "begin": begin,
-            "records": [seen(message) for message in fetched.messages],
-            "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
-            "assignment": assignment,
-            "node": node_name(fetched.node),
-        }
 
     async def _end(self, key: str) -> Completion:
         topic, partition = split(key)

@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Final
 
-from assay.harness.core.generator import Context, Generator, mix, time_limit, unfold
+from assay.harness.core.generator import Context, Generator, as_generator, mix, time_limit, unfold
 from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
 from assay.workloads.log_messages import Record, packing, places, plain, records, size, text, values
 
@@ -74,40 +74,36 @@ def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
 def poll(keys: Sequence[str]) -> Generator:
     """Reads on from the client's own position in partitions by chance, for ever."""
 
-    def step(state: None, context: Context) -> tuple[Operation, None]:
+    def read(context: Context) -> Operation:
         start = EARLIEST if context.below(TAIL_READERS + 1, salt=3) == 0 else LATEST
-        return Operation(POLL, context.choose(keys, salt=4), {"start": start}), None
+        return Operation(POLL, context.choose(keys, salt=4), {"start": start})
 
-    return unfold(step, None)
+    return as_generator(read)
 
 
 def end(keys: Sequence[str]) -> Generator:
     """Asks for log ends, for ever."""
-
-    def step(state: None, context: Context) -> tuple[Operation, None]:
-        return Operation(END, context.choose(keys, salt=5)), None
-
-    return unfold(step, None)
+    return as_generator(lambda context: Operation(END, context.choose(keys, salt=5)))
 
 
 def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
     """Looks into the middle of partitions, anywhere in the ``last`` thousandths of them, for ever."""
 
-    def step(state: None, context: Context) -> tuple[Operation, None]:
+    def look(context: Context) -> Operation:
         place = THOUSAND - last + context.below(last, salt=7)
-        return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": place}), None
+        return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": place})
 
-    return unfold(step, None)
+    return as_generator(look)
 
 
 def walk(keys: Sequence[str], *, steps: int) -> Generator:
     """Looks at so many places after each other, anywhere in partitions, for ever."""
 
-    def step(state: None, context: Context) -> tuple[Operation, None]:
+    def look(context: Context) -> Operation:
         argument = {"thousandths": context.below(THOUSAND, salt=7), "steps": steps}
-        return Operation(GLANCE, context.choose(keys, salt=6), argument), None
+        return Operation(GLANCE, context.choose(keys, salt=6), argument)
 
-    return unfold(step, None)
+    return as_generator(look)
 
 
 def glances(keys: Sequence[str], *, each: int, seconds: float) -> Generator:

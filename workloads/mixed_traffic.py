@@ -7,7 +7,7 @@ once in a run.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from assay.harness.core.generator import Context, Generator, mix, stagger, unfold
+from assay.harness.core.generator import Context, Generator, as_generator, mix, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.workloads.burst_client import BURST
 from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
@@ -82,11 +82,11 @@ def stamped(keys: Sequence[str]) -> Generator:
 def look_ups(keys: Sequence[str]) -> Generator:
     """Look-ups by time, for ever; now and then of a time that no message has reached."""
 
-    def step(state: None, context: Context) -> tuple[Operation, None]:
+    def look_up(context: Context) -> Operation:
         age = 2 * YOUNGEST + context.below(LOOKED_BACK, salt=12)
-        return Operation(LOOK_UP, context.choose(keys, salt=13), {"age": age}), None
+        return Operation(LOOK_UP, context.choose(keys, salt=13), {"age": age})
 
-    return unfold(step, None)
+    return as_generator(look_up)
 
 
 def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
@@ -173,7 +173,7 @@ def wide(keys: Sequence[str]) -> Generator:
 def sweeps(keys: Sequence[str]) -> Generator:
     """Reads of several partitions in one request, for ever."""
 
-    def step(state: None, context: Context) -> tuple[Operation, None]:
+    def sweep(context: Context) -> Operation:
         first, count = context.below(len(keys), salt=31), 1 + context.below(len(keys), salt=32)
         chosen = [keys[(first + rank) % len(keys)] for rank in range(count)]
         back = {key: context.below(30, salt=40 + rank) for rank, key in enumerate(chosen)}
@@ -186,17 +186,15 @@ def sweeps(keys: Sequence[str]) -> Generator:
             "wait": context.choose((0.0, 0.05, 0.3), salt=36),
         }
         if not context.below(6, salt=37):
-            return Operation(LIST, chosen[0], {"count": 1 + context.below(4, salt=38)}), None
-        return Operation(SWEEP, chosen[0], argument), None
+            return Operation(LIST, chosen[0], {"count": 1 + context.below(4, salt=38)})
+        return Operation(SWEEP, chosen[0], argument)
 
-    return unfold(step, None)
+    return as_generator(sweep)
 
 
 def waits(keys: Sequence[str]) -> Generator:
     """Fetches that wait at the ends of partitions, and sends that end their waiting, for ever. Not all workers wait."""
-    wait = unfold(
-        lambda state, context: (Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}), state), None
-    )
+    wait = as_generator(lambda context: Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}))
     sent = sends(keys, AWAITED, lambda context: {})
     return mix(stagger(2 * AWAITED_SECONDS, wait), stagger(AWAITED_SECONDS, sent), weights=(1, 1))
 

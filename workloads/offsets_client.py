@@ -113,9 +113,7 @@ class OffsetsClient:
                     return await self._fetch(operation)
                 case f if f in brief_groups.OPERATIONS:
                     return await self._brief.invoke(operation)
-        except JoinFailed as error:
-            return Completion(Outcome.FAIL, error=described(error))
-        except ReadFailed as error:
+        except (JoinFailed, ReadFailed) as error:
             return Completion(Outcome.FAIL, error=described(error))
         except CommitFailed as error:
             known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO

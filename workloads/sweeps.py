@@ -103,7 +103,7 @@ class Sweeps:
         if fetched.error is not ErrorCode.NONE:
             return Completion(Outcome.FAIL, error=error_name(fetched.error))
         slept = round(1000 * (loop.time() - asked))
-        return Completion(Outcome.OK, _seen(begin, next(self._numbers), fetched, sought=True) | {"slept": slept})
+        return Completion(Outcome.OK, seen_from(begin, fetched, next(self._numbers)) | {"sought": True, "slept": slept})
 
     def _consumer(self, version: int) -> SimpleConsumer:
         if version not in self._consumers:
@@ -120,19 +120,19 @@ class Sweeps:
         self._places[key] = max(self._starts[key], position - back), next(self._numbers)
 
     def _read(self, key: str, begin: int, assignment: int, fetched: Fetched, sought: bool) -> dict[str, Any]:
-        read = _seen(begin, assignment, fetched, sought=sought)
+        read = seen_from(begin, fetched, assignment)
         self._places[key] = read["end"], assignment
-        return read | {"key": key}
+        return read | {"sought": sought, "key": key}
 
 
-def _seen(begin: int, assignment: int, fetched: Fetched, *, sought: bool) -> dict[str, Any]:
+def seen_from(begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
+    """What a poll from ``begin`` reports."""
     return {
         "begin": begin,
         "records": [seen(message) for message in fetched.messages],
         "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
         "assignment": assignment,
         "node": node_name(fetched.node),
-        "sought": sought,
     }
 
 

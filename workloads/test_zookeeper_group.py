@@ -15,7 +15,7 @@ from assay.checkers.groups.parting import PARTINGS
 from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
-from assay.harness.core.generator import Generator, each_process, mix, stagger, unfold
+from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
@@ -68,9 +68,9 @@ CONTRACT = promised(
 def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner at a time, and no offset goes back."""
     keys = SYSTEM.keys()
-    leave = unfold(lambda state, context: (Operation(LEAVE, argument={"group": WORKERS}), state), None)
     traffic = mix(
-        send(keys), poll(WORKERS), commit(WORKERS, keys), end(keys), stagger(LEAVE_SECONDS, leave),
+        send(keys), poll(WORKERS), commit(WORKERS, keys), end(keys),
+        stagger(LEAVE_SECONDS, lambda context: Operation(LEAVE, argument={"group": WORKERS})),
         weights=(8, 8, 4, 1, 2),
     )  # fmt: skip
     parting = each_process(Operation(LEAVE, argument={"group": WORKERS}, phase=Phase.DRAIN))
