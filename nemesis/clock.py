@@ -8,14 +8,13 @@ Proof: the clock was read, and was wrong by that much.
 
 import asyncio
 import random
-from collections.abc import Sequence
 from typing import cast
 
 from assay.cluster.node import Clocked, Cluster, Node, NodeError
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target
+from assay.nemesis.process import ServerFault
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
 
@@ -23,18 +22,16 @@ FURTHEST = 290.0
 STROBES = (0.0, 0.05, 0.5)
 
 
-class Clock:
+class Clock(ServerFault):
     """A wrong wall clock, set right at the heal."""
 
     name = "clock"
     description = "the wall clock jumps ahead or back (or to and fro, strobe), and is set right at the heal"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
     scope = Scope.CLOCK
     impact = Impact(wrong_clock=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = draw_target(rng, census, target)
+        whom, _ = super().draw(rng, census, target)
         seconds = round(rng.choice((-1, 1)) * FURTHEST ** rng.random(), 3)
         return whom, {"seconds": seconds, "strobe": rng.choice(STROBES)}
 

@@ -48,35 +48,39 @@ GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 
 
-class StopConsumer(Stop):
+class _OnClients:
+    """What is done to the nodes that clients live on."""
+
+    name: str
+    roles: Sequence[str] = (CLIENT_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(clients(cluster), NONE_HERE)
+
+
+class _CutsOfClients(_OnClients):
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await super().probe(cluster, system) or await probe_counters(cluster)
+
+
+class StopConsumer(_OnClients, Stop):
     """SIGSTOP of client nodes."""
 
     name = "stop-consumer"
     description = "a consumer is paused (SIGSTOP) past its session, which half the interval must be longer than"
-    roles: Sequence[str] = (CLIENT_ROLE,)
-
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _whom(self.name, rng, census, target), {}
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(clients(cluster), NONE_HERE)
 
 
-class KillConsumer(Kill):
+class KillConsumer(_OnClients, Kill):
     """SIGKILL of client nodes' processes."""
 
     name = "kill-consumer"
     description = "a consumer's process is killed (SIGKILL) and started again at the heal"
-    roles: Sequence[str] = (CLIENT_ROLE,)
-
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _whom(self.name, rng, census, target), {}
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(clients(cluster), NONE_HERE)
 
 
-class CutConsumer(Partition):
+class CutConsumer(_CutsOfClients, Partition):
     """Client nodes from all servers."""
 
     def __init__(self) -> None:
@@ -85,14 +89,8 @@ class CutConsumer(Partition):
         self.description = "a consumer's node cut from all servers, not from ZooKeeper"
         self.roles = (CLIENT_ROLE,)
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _whom(self.name, rng, census, target), {}
 
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(clients(cluster), NONE_HERE) or await probe_counters(cluster)
-
-
-class ConsumerFromZooKeeper(Partition):
+class ConsumerFromZooKeeper(_CutsOfClients, Partition):
     """Client nodes from every ZooKeeper node."""
 
     capabilities: Sequence[type] = (ClientSessions,)
@@ -103,19 +101,12 @@ class ConsumerFromZooKeeper(Partition):
         self.description = "a consumer's node cut from every ZooKeeper node, not from the servers"
         self.roles = (CLIENT_ROLE, ZOOKEEPER_ROLE)
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _whom(self.name, rng, census, target), {}
 
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(clients(cluster), NONE_HERE) or await probe_counters(cluster)
-
-
-class ConsumerFromCoordinator(Cutting):
+class ConsumerFromCoordinator(_CutsOfClients, Cutting):
     """Client nodes from the coordinator of the group that the parameter ``group`` names."""
 
     name = "consumer-from-coordinator"
     description = "a consumer's node cut from the server that coordinates its group, not from the others"
-    roles: Sequence[str] = (CLIENT_ROLE,)
     capabilities: Sequence[type] = (Grouped,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -123,9 +114,6 @@ class ConsumerFromCoordinator(Cutting):
         if not census.groups:
             raise ScheduleError(f"{self.name}: this system names no groups, so no node coordinates one")
         return whom, {GROUP: rng.choice(census.groups)}
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(clients(cluster), NONE_HERE) or await probe_counters(cluster)
 
     async def inject(self, injection: Injection) -> None:
         """When no node is known to coordinate the group, another server is taken, and the evidence says so."""

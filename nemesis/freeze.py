@@ -8,31 +8,24 @@ Nothing can be asked of a frozen machine, so no other fault may hold it, and the
 Proof: what froze it saw it frozen after the injection and at the heal, and the same process runs before and after.
 """
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import Injection, Proof, Scope, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target, probe_processes, proved, status
-from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, servers
+from assay.nemesis.process import ServerFault, proved, seen_of, status
+from assay.nemesis.target import servers
 
 
-class Freeze:
+class Freeze(ServerFault):
     """The machine is frozen, and thawed at the heal."""
 
     name = "freeze"
     description = "the whole machine is frozen, its network included, and thawed at the heal"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
     scope = Scope.NODE
     impact = Impact(pauses_process=True)
-
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         try:
@@ -40,11 +33,11 @@ class Freeze:
                 await node.frozen()
         except NodeError as error:
             return f"machines cannot be frozen here: {error}"
-        return await probe_processes(servers(cluster, system))
+        return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         async def freeze(node: Node) -> None:
-            seen = _seen(injection, node)
+            seen = seen_of(injection, node)
             seen["before"] = await status(node)
             await node.freeze()
             seen["frozen"] = await node.frozen()
@@ -53,7 +46,7 @@ class Freeze:
 
     async def observe(self, injection: Injection) -> None:
         async def look(node: Node) -> None:
-            _seen(injection, node)["frozen_at_heal"] = await node.frozen()
+            seen_of(injection, node)["frozen_at_heal"] = await node.frozen()
 
         await on_each(injection.targets, look)
 
@@ -61,17 +54,12 @@ class Freeze:
         async def thaw(node: Node) -> None:
             # Always: an injection that failed midway may have silenced a machine and not yet frozen it.
             await node.thaw()
-            _seen(injection, node)["after"] = await status(node)
+            seen_of(injection, node)["after"] = await status(node)
 
         await on_each(injection.targets, thaw)
 
     def proof(self, injection: Injection) -> Proof:
         return proved(injection, _lacking)
-
-
-def _seen(injection: Injection, node: Node) -> dict[str, Any]:
-    seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
-    return seen
 
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:

@@ -22,36 +22,34 @@ from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import Holdable, System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target, probe_processes, status, written
+from assay.nemesis.process import ServerFault, seen_of, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, TargetError, servers
+from assay.nemesis.target import Target, TargetError
 
 OFTEN: Final = 3
 """Of an event that has been read as often, ``seen`` may wait for the next."""
 
 
-class Hold:
+class Hold(ServerFault):
     """An order to stop after an event; withdrawn, and the process continued, at the heal."""
 
     name = "hold"
     description = "the process stops itself right after an event of its event log, and goes on at the heal"
-    roles: Sequence[str] = ()
     capabilities: Sequence[type] = (Holdable,)
-    scope = Scope.PROCESS
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
     """With ``restart`` the process ends before it comes to the event."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """The event is chosen at the injection, when the system is known."""
-        whom, _ = draw_target(rng, census, target)
+        whom, _ = super().draw(rng, census, target)
         return whom, {"restart": True}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, Holdable):
             return f"{system.name} cannot stop itself after an event (hold_file, start_events)"
-        return await probe_processes(servers(cluster, system))
+        return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         system, event, key = _order(injection)
@@ -65,7 +63,7 @@ class Hold:
         await _end(injection.background)
 
         async def look(node: Node) -> None:
-            seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+            seen = seen_of(injection, node)
             seen["at_heal"] = await status(node)
             last = injection.context.last_events.get(node.name)
             seen["last_event"] = None if last is None else {name: last.get(name) for name in ("event", "key", "seq")}
@@ -89,7 +87,7 @@ class Hold:
                 await node.start()
             elif state is ProcessState.STOPPED:
                 await node.resume()
-            injection.evidence.setdefault(node.name, {})["after"] = written(await node.process())
+            seen_of(injection, node)["after"] = await status(node)
 
         await on_each(injection.targets, let_go)
 
@@ -125,7 +123,7 @@ def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
 
 async def _give(injection: Injection, system: Holdable, nodes: Sequence[Node], order: str, restart: bool) -> None:
     async def give(node: Node) -> None:
-        seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+        seen = seen_of(injection, node)
         seen["before"] = await status(node)
         await node.write_file(system.hold_file(node), f"{order}\n".encode())
         if restart:

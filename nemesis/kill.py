@@ -6,40 +6,27 @@ rules, so a partition stays in force over a kill and the restarted process comes
 Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards.
 """
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from assay.cluster.node import Cluster, Node, ProcessState
-from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.cluster.node import Node, ProcessState
+from assay.nemesis.fault import Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target, probe_processes, proved, status, written
-from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, servers
+from assay.nemesis.process import ServerFault, proved, seen_of, status
 
 
-class Kill:
+class Kill(ServerFault):
     """SIGKILL, and a new start at the heal."""
 
     name = "kill"
     description = "the process is killed (SIGKILL) and started again at the heal"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
-    scope = Scope.PROCESS
     impact = Impact(ends_process=True)
     on_targets = staticmethod(on_each)
     """One after the other, or all at once."""
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target)
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(servers(cluster, system))
-
     async def inject(self, injection: Injection) -> None:
         async def kill(node: Node) -> None:
-            seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+            seen = seen_of(injection, node)
             seen["before"] = await status(node)
             await self.end(injection, node)
             seen["killed"] = await status(node)
@@ -50,18 +37,12 @@ class Kill:
         """How the process ends."""
         await node.kill()
 
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            injection.evidence.setdefault(node.name, {})["at_heal"] = await status(node)
-
-        await on_each(injection.targets, look)
-
     async def heal(self, injection: Injection) -> None:
         async def start(node: Node) -> None:
             # Only what is dead: after an injection that failed midway some targets may never have been killed.
             if (await node.process()).state is ProcessState.DEAD:
                 await node.start()
-            injection.evidence.setdefault(node.name, {})["after"] = written(await node.process())
+            seen_of(injection, node)["after"] = await status(node)
 
         await on_each(injection.targets, start)
 

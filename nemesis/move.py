@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import Movable, System
 from assay.nemesis.fault import Census, Injection, Proof, Scope
-from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.process import ServerFault, draw_target
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Kind, Target, TargetError, servers
 
@@ -32,15 +31,13 @@ HEAL_SECONDS = 12.0
 ASK_EVERY = 0.2
 
 
-class MoveReplicas:
+class MoveReplicas(ServerFault):
     """One replica of one key, to another server."""
 
     name = "move-replicas"
     description = "a key's replica moves from one server to another; the heal waits until it has"
-    roles: Sequence[str] = ()
     capabilities: Sequence[type] = (Movable,)
     scope = Scope.REPLICAS
-    impact = Impact()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if census.keys == () or census.servers < 2:
@@ -58,7 +55,7 @@ class MoveReplicas:
             return f"{system.name} has no keys"
         if len(servers(cluster, system)) < 2:
             return "there is no second server to move to (--nodes=3)"
-        return await probe_processes(servers(cluster, system))
+        return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         cluster, system = injection.context.cluster, _movable(injection)

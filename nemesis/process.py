@@ -4,10 +4,12 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.cluster.node import Node, NodeError, ProcessStatus
-from assay.nemesis.fault import Census, Injection, Proof, with_key
+from assay.cluster.node import Cluster, Node, NodeError, ProcessStatus
+from assay.cluster.system import System
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each, with_key
+from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import KEYED, Kind, Target
+from assay.nemesis.target import KEYED, Kind, Target, servers
 
 DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
 """What is drawn from when no target is asked for. Not ``majority`` and ``all``: with min_insync=2 nothing can be
@@ -46,6 +48,33 @@ async def probe_processes(
     except NodeError as error:
         return f"the processes cannot be seen: {error}"
     return None
+
+
+class ServerFault:
+    """What most faults of servers have alike; ``observe`` looks at the processes of the targets."""
+
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
+    scope = Scope.PROCESS
+    impact = Impact()
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(servers(cluster, system))
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            seen_of(injection, node)["at_heal"] = await status(node)
+
+        await on_each(injection.targets, look)
+
+
+def seen_of(injection: Injection, node: Node) -> dict[str, Any]:
+    """A target's part of the evidence."""
+    seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+    return seen
 
 
 async def status(node: Node) -> dict[str, str | None]:

@@ -12,50 +12,35 @@ Proof: the process was running before, had ended by itself after SIGTERM, and an
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from assay.cluster.node import Cluster, Node, NodeError, ProcessState
+from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import DeploymentError, System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target, probe_processes, proved, status
+from assay.nemesis.process import ServerFault, draw_target, proved, seen_of, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Kind, Target, servers
+from assay.nemesis.target import Kind, Target
 
 READY_EVERY = 0.1
 READY_WITHIN = 10.0
 """Seconds for one server of a rolling restart to serve again."""
 
 
-class Restart:
+class Restart(ServerFault):
     """SIGTERM at the injection, a new start at the heal."""
 
     name = "restart"
     description = "the process is ended cleanly (SIGTERM) and started again at the heal"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
-    scope = Scope.PROCESS
     impact = Impact(ends_process=True)
-
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target)
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(servers(cluster, system))
 
     async def inject(self, injection: Injection) -> None:
         await on_each(injection.targets, lambda node: _terminate(injection, node))
 
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            _seen(injection, node)["at_heal"] = await status(node)
-
-        await on_each(injection.targets, look)
-
     async def heal(self, injection: Injection) -> None:
         async def start(node: Node) -> None:
-            seen = _seen(injection, node)
+            seen = seen_of(injection, node)
             now = await node.process()
             if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
                 await node.kill()
@@ -85,7 +70,7 @@ class RollingRestart(Restart):
             for node in injection.targets:
                 await _terminate(injection, node)
                 await node.start()
-                _seen(injection, node)["started"] = await status(node)
+                seen_of(injection, node)["started"] = await status(node)
                 await serves(injection.context.system, node)
 
         injection.background = asyncio.get_running_loop().create_task(roll(), name=f"rolling restart {injection.id}")
@@ -103,7 +88,7 @@ class RollingRestart(Restart):
 
 
 async def _terminate(injection: Injection, node: Node) -> None:
-    seen = _seen(injection, node)
+    seen = seen_of(injection, node)
     seen["before"] = await status(node)
     seen["asked"] = True
     await node.terminate()
@@ -123,11 +108,6 @@ async def serves(system: System, node: Node) -> None:
             pass  # a server that starts may answer in any way; it is asked again
         await asyncio.sleep(READY_EVERY)
     raise NodeError(f"{node.name} did not serve within {READY_WITHIN:g} s of its restart; the others were left alone")
-
-
-def _seen(injection: Injection, node: Node) -> dict[str, Any]:
-    seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
-    return seen
 
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:

@@ -9,15 +9,13 @@ node's count of fsyncs that were slow; of the second one, that such a one was un
 
 import asyncio
 import random
-from collections.abc import Sequence
 from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, NodeError, SlowToFsync
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
-from assay.nemesis.impact import Impact
 from assay.nemesis.power_loss import PowerLoss
-from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.process import ServerFault
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
 
@@ -28,22 +26,19 @@ PATIENCE: Final = 4.0
 LOOK_EVERY: Final = 0.01
 
 
-class SlowFsync:
+class SlowFsync(ServerFault):
     """Every fsync takes longer; at the heal as long as before."""
 
     name = "slow-fsync"
     description = "each fsync of the server takes up to 0.8 s longer"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
     scope = Scope.DISK
-    impact = Impact()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = draw_target(rng, census, target)
+        whom, _ = super().draw(rng, census, target)
         return whom, {"seconds": rng.choice(SECONDS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return _not_here(cluster, system) or await probe_processes(servers(cluster, system))
+        return _not_here(cluster, system) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         seconds = _seconds(injection)

@@ -6,14 +6,12 @@ late.
 """
 
 import random
-from collections.abc import Sequence
 from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, SlowToSend
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
-from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.process import ServerFault
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
 
@@ -21,18 +19,15 @@ SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.2)
 LONGEST: Final = 1.0
 
 
-class SlowNetwork:
+class SlowNetwork(ServerFault):
     """What the targets send arrives later; after the heal as soon as before."""
 
     name = "slow-network"
     description = "what the server sends arrives up to 0.2 s later, in order"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
     scope = Scope.CONNECTION
-    impact = Impact()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = draw_target(rng, census, target)
+        whom, _ = super().draw(rng, census, target)
         return whom, {"seconds": rng.choice(SECONDS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -41,7 +36,7 @@ class SlowNetwork:
                 f"what a {cluster.kind} node sends cannot be made late: that takes the kernel's netem queue, which "
                 "many kernels of containers lack; the simulation's can (--cluster=sim)"
             )
-        return await probe_processes(servers(cluster, system))
+        return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         seconds = injection.step.parameters.get("seconds")

@@ -9,55 +9,42 @@ same incarnation.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from assay.cluster.node import Cluster, Node, ProcessState
-from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.cluster.node import Node, ProcessState
+from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import draw_target, probe_processes, proved, status, written
+from assay.nemesis.process import ServerFault, proved, seen_of, status
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import OF_CLIENTS, Target, servers
+from assay.nemesis.target import OF_CLIENTS, Target
 
 
-class Stop:
+class Stop(ServerFault):
     """SIGSTOP, and SIGCONT at the heal."""
 
     name = "stop"
     description = "the process is paused (SIGSTOP) and goes on at the heal (SIGCONT)"
-    roles: Sequence[str] = ()
-    capabilities: Sequence[type] = ()
-    scope = Scope.PROCESS
     impact = Impact(pauses_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if target is not None and target.kind in OF_CLIENTS:
             # A contract may tolerate what a client does that slept, and goes by the fault's name.
             raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
-        return draw_target(rng, census, target)
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(servers(cluster, system))
+        return super().draw(rng, census, target)
 
     async def inject(self, injection: Injection) -> None:
         async def stop(node: Node) -> None:
             await node.stop()
-            injection.evidence.setdefault(node.name, {})["stopped"] = await status(node)
+            seen_of(injection, node)["stopped"] = await status(node)
 
         await on_each(injection.targets, stop)
-
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            injection.evidence.setdefault(node.name, {})["at_heal"] = await status(node)
-
-        await on_each(injection.targets, look)
 
     async def heal(self, injection: Injection) -> None:
         async def resume(node: Node) -> None:
             if (await node.process()).state is ProcessState.STOPPED:
                 await node.resume()
-            injection.evidence.setdefault(node.name, {})["after"] = written(await node.process())
+            seen_of(injection, node)["after"] = await status(node)
 
         await on_each(injection.targets, resume)
 

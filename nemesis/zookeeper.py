@@ -24,38 +24,35 @@ KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
 NONE_HERE = "there is no ZooKeeper node to do it to (--zookeepers=1)"
 
 
-class ZooKeeperPause(Stop):
+class _OnZooKeeper:
+    """What is done to one ZooKeeper node or all."""
+
+    name: str
+    roles: Sequence[str] = (ZOOKEEPER_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if not census.zookeepers:
+            raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
+        if target is not None and target.kind not in (*KINDS, Kind.NAMED):
+            raise ScheduleError(
+                f"{self.name} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1"
+            )
+        kinds = KINDS if census.zookeepers > 1 else KINDS[:1]
+        return target or Target(rng.choice(kinds)), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(zookeepers(cluster), NONE_HERE)
+
+
+class ZooKeeperPause(_OnZooKeeper, Stop):
     """SIGSTOP of ZooKeeper nodes."""
 
     name = "zookeeper-pause"
     description = "ZooKeeper is paused (SIGSTOP), one node of it or all, and goes on at the heal"
-    roles: Sequence[str] = (ZOOKEEPER_ROLE,)
-
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _draw(self.name, rng, census, target)
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(zookeepers(cluster), NONE_HERE)
 
 
-class ZooKeeperKill(Kill):
+class ZooKeeperKill(_OnZooKeeper, Kill):
     """SIGKILL of ZooKeeper nodes."""
 
     name = "zookeeper-kill"
     description = "ZooKeeper is killed (SIGKILL), one node of it or all, and started again at the heal"
-    roles: Sequence[str] = (ZOOKEEPER_ROLE,)
-
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _draw(self.name, rng, census, target)
-
-    async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(zookeepers(cluster), NONE_HERE)
-
-
-def _draw(fault: str, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-    if not census.zookeepers:
-        raise ScheduleError(f"{fault}: this cluster has no ZooKeeper node")
-    if target is not None and target.kind not in (*KINDS, Kind.NAMED):
-        raise ScheduleError(f"{fault} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1")
-    kinds = KINDS if census.zookeepers > 1 else KINDS[:1]
-    return target or Target(rng.choice(kinds)), {}
