@@ -17,9 +17,15 @@ def order_by(columns: str) -> str:
     return "order by " + ", ".join(f"{column.strip()} nulls first" for column in columns.split(","))
 
 
+def first_of(table: str, order: str, *, also: str = "") -> str:
+    """The rows of a table of violations that are explained. ``also``: columns that are needed by another name, too."""
+    columns = f"*, {also}" if also else "*"
+    return f"select {columns} from {table} {order_by(order)} limit {MOST_FINDINGS}"
+
+
 def first_rows(table: str, order: str) -> str:
-    """The rows of a table of violations that are explained, to join evidence to."""
-    return f"(select * from {table} {order_by(order)} limit {MOST_FINDINGS})"
+    """The same, to join evidence to."""
+    return f"({first_of(table, order)})"
 
 
 def greatest_before(value: str, *, by: str, order: str) -> str:

@@ -21,7 +21,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, greatest_before, order_by, total_of
+from assay.checkers.sql import first_of, greatest_before, total_of
 
 _READER: Final = "group_name, log, process, assignment"
 
@@ -64,10 +64,7 @@ COMMIT_MISMATCH: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, value, position, fetch_op, times, committed, commit_op
-        from {first_rows("found_commit_mismatch", "key, value, position")} f {order_by("key, value, position")}
-        """,
+    evidence=first_of("found_commit_mismatch", "key, value, position"),
     examined="""
         select count(*) as examined from effects where kind = 'fetched' and outcome = 'ok' and value is not null
         """,
@@ -171,11 +168,7 @@ COMMIT_BEYOND_LOG: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, why, commit_op, position, reached, other_op
-        from {first_rows("found_commit_beyond_log", "key, why, commit_op, other_op")} f
-        {order_by("key, why, commit_op, other_op")}
-        """,
+    evidence=first_of("found_commit_beyond_log", "key, why, commit_op, other_op"),
     examined="select count(*) as examined from commits_made",
     explain=_beyond,
 )

@@ -22,7 +22,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import QUIET
-from assay.checkers.sql import RETURNED, first_rows, order_by
+from assay.checkers.sql import RETURNED, first_of, first_rows, order_by
 
 SLACK: Final = 2_000_000
 """Nanoseconds: times in the offsets topic are whole milliseconds."""
@@ -175,10 +175,7 @@ OVERDUE_OFFSET: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, look_op, value, since, deadline from {first_rows("found_overdue_offset", "key, look_op")} f
-        {order_by("key, look_op")}
-        """,
+    evidence=first_of("found_overdue_offset", "key, look_op"),
     examined="select count(*) as examined from expiry_looks where at_end = 1",
     explain=_overdue,
     optional=True,

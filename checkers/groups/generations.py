@@ -11,9 +11,9 @@ that a generation went into the offsets topic.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import RETURNED, first_rows, greatest_before, nearest_pairs, order_by, row_number
+from assay.checkers.sql import RETURNED, first_of, first_rows, greatest_before, nearest_pairs, order_by, row_number
 
 FORGOTTEN: Final = Table(
     "group_forgotten",
@@ -134,10 +134,7 @@ GENERATION_REUSE: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, epoch, stored, low_node, high_node, since, moment, forgotten from found_generation_reuse
-        {order_by("key, epoch")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_generation_reuse", "key, epoch"),
     examined="select count(*) as examined from events where event = 'group-generation'",
     explain=_reused,
 )

@@ -13,9 +13,9 @@ Each is a family of its own, so that a history lacking one kind of event owes no
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, family_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, greatest_before, order_by
+from assay.checkers.sql import first_of, first_rows, greatest_before, order_by
 
 
 def _more(row: Row) -> str:
@@ -95,10 +95,7 @@ TWO_CONTROLLERS: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, epoch, low_node, high_node, holders, since, moment from found_two_controllers
-        {order_by("epoch")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_two_controllers", "epoch"),
     examined="select count(*) as examined from ownership_controllers",
     explain=_controllers,
 )
@@ -146,10 +143,7 @@ STALE_EPOCH_OBEYED: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, node, incarnation, place, epoch, former, moment from found_stale_epoch_obeyed
-        {order_by("node, incarnation, place")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_stale_epoch_obeyed", "node, incarnation, place"),
     examined="select count(*) as examined from ownership_commands",
     explain=_obeyed,
 )

@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of
 
 
 def _late(row: Row, evidence: Evidence) -> Explanation:
@@ -50,11 +50,7 @@ READ_AFTER_RELEASE: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, parting_op, position, read_op, reached
-        from {first_rows("found_read_after_release", "key, parting_op, read_op, reached")} f
-        {order_by("key, parting_op, read_op, reached")}
-        """,
+    evidence=first_of("found_read_after_release", "key, parting_op, read_op, reached"),
     examined="select count(*) as examined from partings",
     explain=_late,
 )

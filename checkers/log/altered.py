@@ -11,11 +11,11 @@ before the poll was called; and so is a record of the earlier life in its own na
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, offset_of, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import life_of, name_of, place_of, topic_of
 from assay.checkers.log.strays import STRAYS, sent_to
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of, first_rows, order_by
 
 _SENT: Final = "kind = 'append' and outcome <> 'fail'"
 
@@ -240,10 +240,7 @@ RESURRECTED: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, value, former, topic, op as poll_op, create_op, send_op from found_resurrected
-        {order_by("key, value, former")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_resurrected", "key, value, former", also="op as poll_op"),
     examined="select count(*) as examined from log_created",
     explain=_resurrected,
     needs_close=True,

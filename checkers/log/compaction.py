@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, capital
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of
 
 
 def _lost(row: Row, evidence: Evidence) -> Explanation:
@@ -71,10 +71,7 @@ LOST_LAST_VALUE: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select * from {first_rows("found_lost_last_value", "key, position, node")} f
-        {order_by("f.key, f.position, f.node")}
-        """,
+    evidence=first_of("found_lost_last_value", "key, position, node"),
     examined="select count(*) as examined from compacted_last",
     explain=_lost,
     optional=True,  # most workloads have no compacted topic

@@ -8,9 +8,9 @@ or may have, is not judged.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, family_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql import order_by
+from assay.checkers.sql import first_of
 
 
 def _damaged(row: Row, _: Evidence) -> Explanation:
@@ -36,9 +36,7 @@ DAMAGED_LOG: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, node, position, moment from found_damaged_log {order_by("key, node")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_damaged_log", "key, node"),
     examined="select count(*) as examined from events where event = 'recovered'",
     explain=_damaged,
 )

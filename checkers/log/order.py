@@ -12,10 +12,19 @@ of 2^61 or more, which no log can have and only a damaged record claims, has no 
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, offset_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.views import SAID
-from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, previous, row_number, total_of
+from assay.checkers.sql import (
+    first_of,
+    first_rows,
+    greatest_before,
+    nearest_pairs,
+    order_by,
+    previous,
+    row_number,
+    total_of,
+)
 
 PLACEABLE: Final = 2**61
 """Offsets below have a place that fits into 64 bits."""
@@ -176,10 +185,7 @@ NONMONOTONIC_SEND: Final = Check(
         ),
         Table("found_nonmonotonic_send", "select * from log_send_pairs where position < former"),
     ),
-    evidence=f"""
-        select key, op, op as own_op, position, value, former, former_value, former_op from found_nonmonotonic_send
-        {order_by("key, op, sub")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_nonmonotonic_send", "key, op, sub", also="op as own_op"),
     examined=f"""
         select {total_of("sends - 1")} as examined from (
             select count(*) as sends from log_sends where outcome = 'ok' and position is not null
@@ -278,11 +284,7 @@ SEND_SKIP: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, op, op as own_op, position, value, former, former_value, apart, other, other_op
-        from found_send_skip
-        {order_by("key, op, sub")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_send_skip", "key, op, sub", also="op as own_op"),
     examined=f"""
         select {total_of("sends - 1")} as examined from (
             select count(*) as sends from log_sends

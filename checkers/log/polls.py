@@ -10,9 +10,9 @@ A poll that did not end ok and yet showed records breaks its chain: it is not kn
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, order_by, previous, row_number, sum_so_far
+from assay.checkers.sql import first_of, first_rows, order_by, previous, row_number, sum_so_far
 
 READ: Final = View(
     "log_read",
@@ -155,10 +155,7 @@ NONMONOTONIC_POLL: Final = Check(
             "select op, sub, key, position, former, former_op, sought from log_poll_gaps where position <= former",
         ),
     ),
-    evidence=f"""
-        select key, op as poll_op, position, former, former_op, sought from found_nonmonotonic_poll
-        {order_by("key, op, sub")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
     examined=_EXAMINED,
     explain=_went_back,
     explained_by=("position-jump",),

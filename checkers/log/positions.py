@@ -11,9 +11,9 @@ what has gone.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, order_by, previous
+from assay.checkers.sql import first_of, order_by, previous
 
 _CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
 
@@ -76,10 +76,7 @@ POSITION_JUMP: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, op as poll_op, position, former, former_op from found_position_jump
-        {order_by("key, op, sub")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_position_jump", "key, op, sub", also="op as poll_op"),
     examined="""
         select count(*) as examined from log_positions
         where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
@@ -147,10 +144,7 @@ OFFSET_HOLE: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select f.key, f.position, f.until, f.polls, f.op as poll_op
-        from {first_rows("found_offset_hole", "key, position")} f {order_by("f.key, f.position")}
-        """,
+    evidence=first_of("found_offset_hole", "key, position", also="op as poll_op"),
     examined="""
         select count(*) as examined from log_polls p cross join log_declared d
         where d.dense_offsets = 1 and p.passing = 1

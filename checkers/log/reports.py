@@ -15,7 +15,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, value_of
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of
 
 _OUTCOMES: Final = {"ok": "appended", "fail": "certainly not appended", "info": "of unknown fate"}
 _ITS_OWN: Final = "r.op = f.op and r.key = f.key and r.value = f.value"
@@ -72,11 +72,7 @@ CONTRADICTED_OUTCOME: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, op, op as own_op, value, name, times, outcome, position, reported, reported_position
-        from {first_rows("found_contradicted_outcome", "key, op, value, name")} f
-        {order_by("key, op, value, name")}
-        """,
+    evidence=first_of("found_contradicted_outcome", "key, op, value, name", also="op as own_op"),
     examined="select count(*) as examined from reports_made",
     explain=_contradicted,
     optional=True,

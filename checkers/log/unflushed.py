@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, seconds
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
-from assay.checkers.sql import order_by
+from assay.checkers.sql import first_of, order_by
 from assay.harness.core.history import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
@@ -247,10 +247,7 @@ _CHECK: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, value, position, ack_op, moment, cut from found_unflushed_loss
-        {order_by("key, position, moment")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_unflushed_loss", "key, position, moment"),
     examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
     explain=_unflushed,
 )

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.register.views import INITIAL
-from assay.checkers.sql import first_rows, nearest_pairs, order_by, previous
+from assay.checkers.sql import first_of, first_rows, nearest_pairs, order_by, previous
 
 
 def held(value: int | None) -> str:
@@ -94,10 +94,7 @@ FUTURE_READ: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, value, op as seen_op, ret, write_op, write_call from found_future_read
-        {order_by("key, op, sub")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_future_read", "key, op, sub", also="op as seen_op"),
     examined=MISSING_WRITER.examined,
     explain=_future,
 )

@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, order_by, previous
+from assay.checkers.sql import first_of, first_rows, order_by, previous
 
 _READS: Final = """
     select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)
@@ -45,10 +45,7 @@ G1A: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, value, read_op, write_op, reads from found_g1a
-        {order_by("key, value")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_g1a", "key, value"),
     examined=_READS,
     explain=_aborted,
 )
@@ -71,10 +68,7 @@ GARBAGE_READ: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, value, read_op, reads from found_garbage_read
-        {order_by("key, value")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_garbage_read", "key, value"),
     examined=_READS,
     explain=_garbage,
     needs_close=True,
@@ -213,10 +207,7 @@ DUPLICATE_ELEMENTS: Final = Check(
             """,
         ),
     ),
-    evidence=f"""
-        select key, value, read_op, reads from found_duplicate_elements
-        {order_by("key, value")} limit {MOST_FINDINGS}
-        """,
+    evidence=first_of("found_duplicate_elements", "key, value"),
     examined="select count(*) as examined from txn_cells",
     explain=_duplicate,
 )
