@@ -14,7 +14,7 @@ from assay.checkers.check import Check, Evidence, Explanation, Table, View, capi
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.rest.looks import lasting, length, lists
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of
 
 WAITING: Final = View(
     "deletion_waiting",
@@ -127,28 +127,26 @@ UNDELETED_TOPIC: Final = Check(
         SETTINGS,
         PROMISED,
         BROKEN,
-        lasting("deletion_unended", "deletion_asked", "key, zxid", "d.deletion_deadline"),
-        lasting("deletion_uncleaned", "deletion_files", "key, node, zxid", "d.deletion_deadline"),
-        lasting("deletion_remembered", "deletion_known", "key, node", "d.deletion_deadline"),
-        lasting("deletion_outlived", "deletion_settings", "key", "d.deletion_deadline"),
-        lasting("deletion_undone", "deletion_broken", "key, op", "0"),
+        lasting("deletion_unended", "deletion_asked", "key, zxid", "deletion_deadline"),
+        lasting("deletion_uncleaned", "deletion_files", "key, node, zxid", "deletion_deadline"),
+        lasting("deletion_remembered", "deletion_known", "key, node", "deletion_deadline"),
+        lasting("deletion_outlived", "deletion_settings", "key", "deletion_deadline"),
+        lasting("deletion_undone", "deletion_broken", "key, op", "deletion_deadline", over="0"),
         Table(
             "found_undeleted_topic",
             """
-            select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as op, since, until
+            select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as delete_op, since, until,
+                deadline
             from deletion_unended
-            union all select key, 2, node, cast(null as bigint), since, until from deletion_uncleaned
-            union all select key, 3, node, cast(null as bigint), since, until from deletion_remembered
-            union all select key, 4, cast(null as string), op, since, until from deletion_undone
-            union all select key, 5, cast(null as string), cast(null as bigint), since, until from deletion_outlived
+            union all select key, 2, node, cast(null as bigint), since, until, deadline from deletion_uncleaned
+            union all select key, 3, node, cast(null as bigint), since, until, deadline from deletion_remembered
+            union all select key, 4, cast(null as string), op, since, until, deadline from deletion_undone
+            union all select key, 5, cast(null as string), cast(null as bigint), since, until, deadline
+            from deletion_outlived
             """,
         ),
     ),
-    evidence=f"""
-        select f.key, f.arm, f.node, f.op as delete_op, f.since, f.until, d.deletion_deadline as deadline
-        from {first_rows("found_undeleted_topic", "key, arm, node")} f cross join deadlines_declared d
-        {order_by("f.key, f.arm, f.node")}
-        """,
+    evidence=first_of("found_undeleted_topic", "key, arm, node"),
     examined="select count(*) as examined from rest_looks",
     explain=_undeleted,
     needs_end=True,

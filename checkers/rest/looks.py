@@ -94,18 +94,19 @@ LED: Final = View(
 REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
 
 
-def lasting(name: str, so: str, what: str, deadline: str) -> Table:
+def lasting(name: str, so: str, what: str, deadline: str, *, over: str = "") -> Table:
     """What was ``so`` in all looks of a time that is longer than a deadline and reaches to the last look.
 
-    ``so``: a view with the columns ``what`` and ``look``, none of them null; ``deadline``: SQL over those, and the
-    contract's as ``d``; with "0" two looks are enough. The table has ``what``, ``last_look``, and the time from
-    ``since`` to ``until``.
+    ``so``: a view with the columns ``what`` and ``look``, none of them null; ``deadline``: one of the contract's.
+    ``over``: how long the time must be where it is not the deadline, SQL over ``what`` as ``g`` and the contract's
+    deadlines as ``d``; with "0" two looks are enough. The table has ``what``, ``last_look``, the time from ``since`` to
+    ``until`` and the ``deadline``.
     """
     whats = ", ".join(f"g.{column.strip()} as {column.strip()}" for column in what.split(","))
     return Table(
         name,
         f"""
-        select {whats}, g.last_look, a.ended as since, b.time as until
+        select {whats}, g.last_look, a.ended as since, b.time as until, d.{deadline} as deadline
         from (
             select {what}, lives, min(look) as first_look, max(look) as last_look from (
                 select {what}, lives, look, look - {row_number(by=f"{what}, lives", order="look")} as island from (
@@ -116,6 +117,6 @@ def lasting(name: str, so: str, what: str, deadline: str) -> Table:
             join rest_looks b on b.look = g.last_look
             join (select max(look) as look from rest_looks) e on e.look = b.look
             cross join deadlines_declared d
-        where a.ended + {deadline} <= b.time
+        where a.ended + {over or "d." + deadline} <= b.time
         """,
     )

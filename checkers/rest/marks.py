@@ -7,7 +7,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, length
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of
 
 
 def _late(row: Row, _: Evidence) -> Explanation:
@@ -35,14 +35,10 @@ LATE_HIGH_WATERMARK: Final = Check(
             """,
         ),
         lasting(
-            "found_late_high_watermark", "mark_lacking", "key, node, epoch, position, log_end", "d.obedience_deadline"
+            "found_late_high_watermark", "mark_lacking", "key, node, epoch, position, log_end", "obedience_deadline"
         ),
     ),
-    evidence=f"""
-        select f.key, f.node, f.epoch, f.position, f.log_end, f.since, f.until, d.obedience_deadline as deadline
-        from {first_rows("found_late_high_watermark", "key, node")} f cross join deadlines_declared d
-        {order_by("f.key, f.node")}
-        """,
+    evidence=first_of("found_late_high_watermark", "key, node"),
     examined="select count(*) as examined from rest_looks",
     explain=_late,
     needs_end=True,

@@ -12,7 +12,7 @@ from assay.checkers.check import Check, Evidence, Explanation, Table, View, capi
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.rest.looks import lasting, length, lists
-from assay.checkers.sql import first_rows, order_by, previous
+from assay.checkers.sql import first_of, order_by, previous
 
 _NONE_LEFT: Final = " and ".join(
     f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"
@@ -111,30 +111,25 @@ UNFINISHED_MOVE: Final = Check(
         ACCEPTED,
         FORGOTTEN,
         LEFT_BEHIND,
-        lasting("move_unended", "move_pending", "key, target, going, epoch", "d.move_deadline"),
-        lasting("move_undone", "move_forgotten", "key, op, target, present", "0"),
-        lasting("move_uncleaned", "move_left_behind", "key, node, present", "d.move_deadline"),
+        lasting("move_unended", "move_pending", "key, target, going, epoch", "move_deadline"),
+        lasting("move_undone", "move_forgotten", "key, op, target, present", "move_deadline", over="0"),
+        lasting("move_uncleaned", "move_left_behind", "key, node, present", "move_deadline"),
         Table(
             "found_unfinished_move",
             """
             select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
-                cast(null as bigint) as op, since, until from move_unended
+                cast(null as bigint) as move_op, since, until, deadline from move_unended
             union all
-            select key, 2, target, cast(null as string), present, cast(null as string), op, since, until
+            select key, 2, target, cast(null as string), present, cast(null as string), op, since, until, deadline
             from move_undone
             union all
             select key, 3, cast(null as string), cast(null as string), present, node, cast(null as bigint), since,
-                until
+                until, deadline
             from move_uncleaned
             """,
         ),
     ),
-    evidence=f"""
-        select f.key, f.arm, f.target, f.going, f.present, f.node,
-            f.op as move_op, f.since, f.until, d.move_deadline as deadline
-        from {first_rows("found_unfinished_move", "key, arm, node")} f cross join deadlines_declared d
-        {order_by("f.key, f.arm, f.node")}
-        """,
+    evidence=first_of("found_unfinished_move", "key, arm, node"),
     examined="select count(*) as examined from rest_looks",
     explain=_unfinished,
     needs_end=True,

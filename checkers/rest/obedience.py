@@ -39,11 +39,11 @@ DISOBEYED_STATE: Final = Check(
                 and coalesce(r.epoch, -1) < p.epoch and m.key is null
             """,
         ),
-        lasting("found_disobeyed_state", "obedience_lacking", "key, node, epoch", "d.obedience_deadline"),
+        lasting("found_disobeyed_state", "obedience_lacking", "key, node, epoch", "obedience_deadline"),
     ),
     evidence=f"""
-        select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, d.obedience_deadline as deadline
-        from {first_rows("found_disobeyed_state", "key, node")} f cross join deadlines_declared d
+        select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, f.deadline
+        from {first_rows("found_disobeyed_state", "key, node")} f
             left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,

@@ -9,7 +9,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of
 
 
 def _out(row: Row, _: Evidence) -> Explanation:
@@ -38,13 +38,9 @@ NO_REJOIN: Final = Check(
                 and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
             """,
         ),
-        lasting("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "d.rejoin_deadline"),
+        lasting("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
     ),
-    evidence=f"""
-        select f.key, f.node, f.leader_node, f.epoch, f.since, f.until, d.rejoin_deadline as deadline
-        from {first_rows("found_no_rejoin", "key, node")} f cross join deadlines_declared d
-        {order_by("f.key, f.node")}
-        """,
+    evidence=first_of("found_no_rejoin", "key, node"),
     examined="select count(*) as examined from rest_looks",
     explain=_out,
     needs_end=True,

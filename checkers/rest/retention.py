@@ -64,13 +64,13 @@ RETENTION_UNDONE: Final = Check(
             "found_retention_undone",
             "retention_due",
             "key, node, position, retention_ms, retention_bytes, wait",
-            "d.retention_deadline + g.wait",
+            "retention_deadline",
+            over="d.retention_deadline + g.wait",
         ),
     ),
     evidence=f"""
-        select f.key, f.node, f.position, s.log_end, f.retention_ms, f.retention_bytes, f.since, f.until,
-            d.retention_deadline as deadline
-        from {first_rows("found_retention_undone", "key, node")} f cross join deadlines_declared d
+        select f.key, f.node, f.position, s.log_end, f.retention_ms, f.retention_bytes, f.since, f.until, f.deadline
+        from {first_rows("found_retention_undone", "key, node")} f
             join looks s on s.look = f.last_look and s.what = 'segment' and s.key = f.key and s.node = f.node
                 and s.position = f.position
         {order_by("f.key, f.node")}

@@ -49,13 +49,13 @@ STALE_METADATA: Final = Check(
             """,
         ),
         lasting(
-            "found_stale_metadata", "routing_lacking", "key, node, leader, replicas, members", "d.obedience_deadline"
+            "found_stale_metadata", "routing_lacking", "key, node, leader, replicas, members", "obedience_deadline"
         ),
     ),
     evidence=f"""
         select f.key, f.node, f.leader, f.replicas, f.members, r.value as said, r.replicas as said_replicas,
-            r.members as said_members, f.since, f.until, d.obedience_deadline as deadline
-        from {first_rows("found_stale_metadata", "key, node")} f cross join deadlines_declared d
+            r.members as said_members, f.since, f.until, f.deadline
+        from {first_rows("found_stale_metadata", "key, node")} f
             left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,

@@ -10,7 +10,7 @@ from assay.checkers.check import Check, Evidence, Explanation, View, capital, se
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.rest.looks import lasting
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_of
 
 
 def _stale(row: Row, _: Evidence) -> Explanation:
@@ -36,13 +36,9 @@ DISOBEYED_SETTINGS: Final = Check(
             where r.what = 'role' and r.value <> t.value and m.key is null
             """,
         ),
-        lasting("found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "d.obedience_deadline"),
+        lasting("found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "obedience_deadline"),
     ),
-    evidence=f"""
-        select f.key, f.node, f.topic, f.since, f.until, d.obedience_deadline as deadline
-        from {first_rows("found_disobeyed_settings", "key, node")} f cross join deadlines_declared d
-        {order_by("f.key, f.node")}
-        """,
+    evidence=first_of("found_disobeyed_settings", "key, node"),
     examined="select count(*) as examined from rest_looks",
     explain=_stale,
     needs_end=True,
