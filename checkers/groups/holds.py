@@ -20,7 +20,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN
-from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by
+from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, sum_so_far
 
 ACQUIRED: Final = View(
     "hold_acquires",
@@ -125,6 +125,7 @@ def _owned(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (high, low, row["last_op"]))
 
 
+_BEGINS: Final = "case when before >= begun then 0 else 1 end"
 _FEW: Final = first_rows("found_double_ownership", "group_name, key, epoch, begun")
 
 DOUBLE_OWNERSHIP: Final = Check(
@@ -153,9 +154,8 @@ DOUBLE_OWNERSHIP: Final = Check(
         View(
             "hold_turns",
             f"""
-            select group_name, key, owner, begun, until, cast(sum(case when before >= begun then 0 else 1 end) over (
-                partition by group_name, key, owner {order_by("begun, until")}
-                rows between unbounded preceding and current row) as bigint) as reign
+            select group_name, key, owner, begun, until,
+                {sum_so_far(_BEGINS, by="group_name, key, owner", order="begun, until")} as reign
             from hold_order
             """,
         ),

@@ -31,6 +31,7 @@ BROKEN: Final = Table(
 )
 
 _STEP: Final = "r.op, r.sub, r.process, r.key, r.assignment, r.kind, r.position, r.call, r.outcome"
+_BREAKS: Final = "case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end"
 _ITS_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
 
 STEPS: Final = View(
@@ -39,11 +40,7 @@ STEPS: Final = View(
     select {_STEP}, cast(0 as bigint) as breaks
     from log_read r left join log_broken_chains b on {_ITS_CHAIN} where b.process is null
     union all
-    select {_STEP},
-        cast(sum(case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end) over (
-            partition by r.process, r.key, r.assignment
-            {order_by("r.call, r.op, r.sub")}
-            rows between unbounded preceding and current row) as bigint) as breaks
+    select {_STEP}, {sum_so_far(_BREAKS, by="r.process, r.key, r.assignment", order="r.call, r.op, r.sub")} as breaks
     from log_read r join log_broken_chains b on {_ITS_CHAIN}
     """,
 )

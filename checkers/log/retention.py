@@ -19,7 +19,7 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql import first_rows, order_by, row_number
+from assay.checkers.sql import first_rows, greatest_before, order_by, row_number
 
 UNCERTAINTY: Final = 1_000_000_000
 """Nanoseconds that two clocks may differ where no fault moves one."""
@@ -44,6 +44,9 @@ def _start_went_back(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (row["former_op"], row["start_op"]))
 
 
+_RETURNED: Final = "case when is_return = 1 then position end"
+_LEADER: Final = "key, node, incarnation, epoch"
+
 LOG_START_REGRESSION: Final = Check(
     anomaly="log-start-regression",
     meaning="the start of a log went back on one node in one leader epoch",
@@ -63,9 +66,7 @@ LOG_START_REGRESSION: Final = Check(
             f"""
             select key, node, incarnation, epoch, op, sub, position, former from (
                 select key, node, incarnation, epoch, op, sub, is_return, position,
-                    max(case when is_return = 1 then position end) over (partition by key, node, incarnation, epoch
-                        {order_by("moment, is_return, op, sub")}
-                        rows between unbounded preceding and 1 preceding) as former
+                    {greatest_before(_RETURNED, by=_LEADER, order="moment, is_return, op, sub")} as former
                 from log_start_moments) as moments
             where is_return = 0 and former > position
             """,
@@ -148,8 +149,7 @@ YOUNGEST: Final = View(
     f"""
     select key, position, reported, op, born from (
         select key, position, is_record, reported, op,
-            max(case when is_record = 1 then born end) over (partition by key
-                {order_by("position, is_record")} rows between unbounded preceding and 1 preceding) as born
+            {greatest_before("case when is_record = 1 then born end", by="key", order="position, is_record")} as born
         from (
             select key, position, 0 as is_record, reported, op, cast(null as bigint) as born from log_advanced
             union all

@@ -13,7 +13,7 @@ from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Ta
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.log.retention import MILLISECOND, UNCERTAINTY
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import first_rows, greatest_before, order_by
 
 LOOK_UPS: Final = Table(
     "log_look_ups",
@@ -60,8 +60,8 @@ LASTING: Final = Table(
 def _before(rows: str, value: str, order: str) -> str:
     """Look-ups (``is_asked`` 1) with the greatest ``value`` of the rows before them."""
     return f"""
-        select op, sub, is_asked, timestamp, max(case when is_asked = 0 then {value} end) over (partition by key
-            {order_by(order)} rows between unbounded preceding and 1 preceding) as latest
+        select op, sub, is_asked, timestamp,
+            {greatest_before(f"case when is_asked = 0 then {value} end", by="key", order=order)} as latest
         from ({rows}) as points
         """
 

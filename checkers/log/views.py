@@ -14,7 +14,7 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.sql import order_by, sum_so_far
+from assay.checkers.sql import sum_so_far
 
 SENDS: Final = Table(
     "log_sends",
@@ -57,9 +57,8 @@ SEGMENTED: Final = View(
     "log_segmented",
     f"""
     select {_POLLED},
-        cast(sum(case when e.kind = 'observe-begin' then 1 else 0 end) over (
-            partition by e.op, e.key {order_by("e.op, e.sub")}
-            rows between unbounded preceding and current row) as bigint) as segment
+        {sum_so_far("case when e.kind = 'observe-begin' then 1 else 0 end", by="e.op, e.key", order="e.op, e.sub")}
+        as segment
     from log_effects e join log_uneven u on e.op = u.op and e.key = u.key
     where e.kind in ('observe-begin', 'observe', 'observe-end')
     """,

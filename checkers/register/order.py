@@ -88,9 +88,8 @@ STALE_READ: Final = Check(
             f"""
             select key, reach, first_ret, last_call from (
                 select key, forward, low, high, first_ret, last_call,
-                    max(case when forward = 1 then high end) over (partition by key
-                        {order_by("low, forward, chain")}
-                        rows between unbounded preceding and 1 preceding) as reach
+                    {greatest_before("case when forward = 1 then high end", by="key", order="low, forward, chain")}
+                    as reach
                 from register_zones) as ordered
             where (forward = 1 and reach > low) or (forward = 0 and reach > high)
             """,
