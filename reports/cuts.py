@@ -1,7 +1,5 @@
 """Which links a fault has cut, in words, by the evidence that it recorded."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ For testers, who look when all faults are healed and no client works any more: w
 Nothing is concluded here about how long that may take.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The topics that a cluster is given when it is set up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ only, and partitions pass between members of both modes. The others send.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -125,21 +125,8 @@ class Migration(Generator, frozen=True):
             return False
         return all(set(self.holders.get(key, {}).values()) == {self.step} for key in self.keys)
 
-    def _with(
-        self,
-        *,
-        step: int | None = None,
-        before: int | None = None,
-        members: Mapping[int, Rolled] | None = None,
-        holders: Mapping[str, Mapping[tuple[int, int], int]] | None = None,
-    ) -> Migration:
-        return Migration(
-            self.keys,
-            self.step if step is None else step,
-            self.before if before is None else before,
-            self.members if members is None else members,
-            self.holders if holders is None else holders,
-        )
+    def _with(self, **changes: Any) -> Migration:
+        return msgspec.structs.replace(self, **changes)
 
 
 def migration(keys: Sequence[str]) -> Generator:

@@ -12,6 +12,5 @@ A worker process imports ``assay.harness.core``, this package and the workload's
 
 from assay.harness.remote.messages import PORT
 from assay.harness.remote.proxy import RemoteClient, RemoteError
-from assay.harness.remote.server import argv, entry, ready
 
-__all__ = ["PORT", "RemoteClient", "RemoteError", "argv", "entry", "ready"]
+__all__ = ["PORT", "RemoteClient", "RemoteError"]

@@ -1,7 +1,5 @@
 """Which replicas this broker has, and which leader epoch each obeys: an answer for testers."""
 
-from __future__ import annotations
-
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
 from assay.system_under_test.replication.manager import ReplicaManager

@@ -8,8 +8,7 @@
 - ``digest``: one hash over all rows, to compare two runs.
 """
 
-from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.reader import Closed, HistoryReader
+from assay.harness.core.history.reader import HistoryReader
 from assay.harness.core.history.schema import (
     CLOSED,
     DIGESTED,
@@ -19,7 +18,6 @@ from assay.harness.core.history.schema import (
     FORMAT,
     LOOKS,
     OPS,
-    REPLICAS,
     SCHEMAS,
     HistoryError,
 )
@@ -34,10 +32,7 @@ __all__ = [
     "FORMAT",
     "LOOKS",
     "OPS",
-    "REPLICAS",
     "SCHEMAS",
-    "Closed",
-    "HistoryDigest",
     "HistoryError",
     "HistoryReader",
     "HistoryWriter",
