@@ -1,13 +1,20 @@
-"""Collects this project's own workloads, in a checkout, under the names by which everything else imports them.
+"""How pytest imports this project's own modules: each under one name, and only those of tests with their asserts
+rewritten.
 
 In a checkout the parts of ``assay`` are links to folders at its top, so ``pytest workloads/`` names a file by another
 path than ``import assay.workloads`` does. Left alone, pytest would load it a second time, as ``workloads.test_log``.
-An installed package has no links, and nothing happens here.
+An installed package has no links.
+
+pytest rewrites the asserts of every module of a distribution that has a plugin, and compiles each a second time for
+itself. Of this one that would be hundreds, whose asserts only say what cannot be.
 """
 
 import importlib
+import sys
 import traceback
+from collections.abc import Sequence
 from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -42,6 +49,24 @@ class OwnModule(pytest.Module):
             return importlib.import_module(name)
         except Exception as error:
             raise self.CollectError("".join(traceback.format_exception(error))) from error
+
+
+class AsTheyAre:
+    """Finds modules of the package as Python itself does. It leaves tests to pytest."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not name.startswith(f"{PACKAGE.name}.") or name.rpartition(".")[2].startswith(("test_", "conftest")):
+            return None
+        return PathFinder.find_spec(name, path, target)
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """What is imported from here on, which is nearly all: until now there was this plugin."""
+    finder = AsTheyAre()
+    sys.meta_path.insert(0, finder)
+    early_config.add_cleanup(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:

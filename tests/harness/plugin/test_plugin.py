@@ -260,3 +260,12 @@ def test_other_projects_pay_nothing_for_the_plugin(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "LOADED [] 0" in done.stdout, done.stdout
+
+
+def test_of_the_package_only_tests_have_their_asserts_rewritten() -> None:
+    """In the session that runs this. The others share what any Python compiles of them."""
+    loaders = [
+        type(importlib.import_module(f"assay.{name}").__loader__).__name__
+        for name in ("checkers.check", "nemesis.catalogue", "workloads.test_log")
+    ]
+    assert loaders == ["SourceFileLoader", "SourceFileLoader", "AssertionRewritingHook"]
