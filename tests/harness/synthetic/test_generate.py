@@ -26,7 +26,7 @@ from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.groups.parting import PARTINGS
 from assay.checkers.log.epochs import REPLICATION
-from assay.checkers.log.family import LOG, STATEMENTS
+from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
@@ -131,7 +131,7 @@ def within(planted: Planted, finding: Any) -> bool:
     return finding.time is None or bool(planted.time <= finding.time <= planted.until)
 
 
-UNPLANTED = (*COMMITS, *REPLICATION, EMPTINESS, EXPIRY, PARTINGS, REFUSALS, REST, SETTLING, STATEMENTS)
+UNPLANTED = (*COMMITS, *REPLICATION, EMPTINESS, EXPIRY, PARTINGS, REFUSALS, REPORTED, REST, SETTLING, STATEMENTS)
 """What needs more than generated histories have."""
 
 
