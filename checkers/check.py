@@ -4,7 +4,7 @@ The SQL finds *all* instances of one anomaly and keeps them in the table ``found
 joins the operations that contradict each other back to them. Numbers and names only: sentences are made in Python.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -183,10 +183,20 @@ def ask(engine: Engine, check: Check) -> tuple[int, int]:
 
 def findings(engine: Engine, check: Check) -> list[Finding]:
     """The first instances in words; the judge adds leader, epoch and faults."""
+    rows = evidence(engine, check)
+    return in_words(check, rows, involved(engine, named(rows)))
+
+
+def evidence(engine: Engine, check: Check) -> list[Row]:
+    """The first instances, with what there is to say of each."""
     build(engine, check.evidence_views)
-    rows = engine.rows(check.evidence)
-    evidence = Evidence(involved(engine, {op for row in rows for op in _named(row)}))
-    return [_finding(check.anomaly, row, check.explain(row, evidence), evidence) for row in rows]
+    return engine.rows(check.evidence)
+
+
+def in_words(check: Check, rows: Sequence[Row], operations: Mapping[int, Involved]) -> list[Finding]:
+    """``operations``: all that the rows name."""
+    known = Evidence(operations)
+    return [_finding(check.anomaly, row, check.explain(row, known), known) for row in rows]
 
 
 def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
@@ -237,8 +247,9 @@ def doubts(engine: Engine, table: str, say: Callable[[Row], str], rest: Callable
     return [*(say(row) for row in rows), *([rest(more)] if more > 0 else [])]
 
 
-def _named(row: Row) -> list[int]:
-    return [value for name, value in row.items() if name.endswith("_op") and value is not None]
+def named(rows: Sequence[Row]) -> set[int]:
+    """The operations, by index."""
+    return {value for row in rows for name, value in row.items() if name.endswith("_op") and value is not None}
 
 
 def _finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence) -> Finding:

@@ -93,7 +93,10 @@ def application() -> Iterator[Any]:
     from assay.checkers.engine.spark_application import SparkApplication  # imports pyspark
 
     with SparkApplication(quick=True) as running:
+        jvm, folder = running._gateway.proc, running._folder
         yield running
+    assert jvm.poll() is not None, "Spark's JVM is left behind"
+    assert not folder.exists(), "Spark's files are left behind"
 
 
 @pytest.fixture(scope="session")
