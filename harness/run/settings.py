@@ -11,10 +11,12 @@ own ``hash`` of text differs between two processes.
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+Number = TypeVar("Number", int, float)
 
 SIM: Final = "sim"
 DOCKER: Final = "docker"
@@ -110,12 +112,16 @@ def asked_by_name(options: Sequence[str]) -> frozenset[str]:
     return frozenset(names) - {NONE, ALL, ""}
 
 
+def _read(kind: Callable[[str], Number], text: str, wrong: str) -> Number:
+    try:
+        return kind(text)
+    except ValueError:
+        raise SettingsError(wrong) from None
+
+
 def parse_seconds(option: str, text: str, *, least: float = 0.0) -> float:
     """A finite number of seconds greater than ``least``."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise SettingsError(f"{option}={text!r} is not a number of seconds") from None
+    value = _read(float, text, f"{option}={text!r} is not a number of seconds")
     if not math.isfinite(value) or value <= least:
         raise SettingsError(f"{option}={text} must be more than {least:g} seconds")
     return value
@@ -125,20 +131,14 @@ def parse_rate(text: str | None) -> float | None:
     """Operations per second, or None for a closed loop."""
     if text is None or text == NONE:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        raise SettingsError(f"--rate={text!r} is not a number of operations per second, nor {NONE!r}") from None
+    value = _read(float, text, f"--rate={text!r} is not a number of operations per second, nor {NONE!r}")
     if not math.isfinite(value) or value <= 0:
         raise SettingsError(f"--rate={text} must be more than 0 operations per second")
     return value
 
 
 def parse_count(option: str, text: str, *, least: int = 1) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise SettingsError(f"{option}={text!r} is not a whole number") from None
+    value = _read(int, text, f"{option}={text!r} is not a whole number")
     if value < least:
         raise SettingsError(f"{option}={text} must be at least {least}")
     return value
@@ -147,20 +147,15 @@ def parse_count(option: str, text: str, *, least: int = 1) -> int:
 def parse_concurrency(text: str, nodes: int) -> int:
     """Workers: a number (``6``), or a multiple of the nodes (``2n``)."""
     digits, multiple = (text[:-1], nodes) if text.endswith("n") else (text, 1)
-    try:
-        value = int(digits or "1") * multiple
-    except ValueError:
-        raise SettingsError(f"--concurrency={text!r} is neither a number of workers (6) nor per node (2n)") from None
+    wrong = f"--concurrency={text!r} is neither a number of workers (6) nor per node (2n)"
+    value = _read(int, digits or "1", wrong) * multiple
     if value < 1:
         raise SettingsError(f"--concurrency={text} must give at least 1 worker")
     return value
 
 
 def parse_seed(text: str) -> int:
-    try:
-        value = int(text, 0)
-    except ValueError:
-        raise SettingsError(f"--seed={text!r} is not a whole number") from None
+    value = _read(lambda digits: int(digits, 0), text, f"--seed={text!r} is not a whole number")
     if not 0 <= value < SEED_LIMIT:
         raise SettingsError(f"--seed={text} must be between 0 and {SEED_LIMIT - 1}")
     return value
