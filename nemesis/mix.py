@@ -18,6 +18,7 @@ Same arguments, same schedule.
 
 import random
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -172,72 +173,62 @@ def _drawable(fault: Fault, census: Census) -> bool:
     return True
 
 
+@dataclass
 class _Episode:
     """One fault, and those that begin while it is in force."""
 
-    def __init__(
-        self,
-        rng: random.Random,
-        catalogue: Catalogue,
-        census: Census,
-        kinds: Sequence[str],
-        at: float,
-        interval: float,
-        victim: str,
-        end: float,
-    ) -> None:
-        self._rng = rng
-        self._catalogue = catalogue
-        self._census = census
-        self._kinds = kinds
-        self._at = at
-        self._interval = interval
-        self._victim = victim
-        self._end = end
+    rng: random.Random
+    catalogue: Catalogue
+    census: Census
+    kinds: Sequence[str]
+    at: float
+    interval: float
+    victim: str
+    end: float
 
     def steps(self) -> list[Step]:
-        rng = self._rng
-        name = rng.choices(self._kinds, [weight(name) for name in self._kinds])[0]
-        first = self._step(name, self._at, self._interval * rng.uniform(*self._lasting(name)))
+        rng = self.rng
+        name = rng.choices(self.kinds, [weight(name) for name in self.kinds])[0]
+        first = self._step(name, self.at, self.interval * rng.uniform(*self._lasting(name)))
         steps = [first]
         if first.fault == CONTROLLER:
-            first = steps[0] = msgspec.structs.replace(first, duration=self._interval * LONGEST)
-            if KILL in self._catalogue:
+            first = steps[0] = msgspec.structs.replace(first, duration=self.interval * LONGEST)
+            if KILL in self.catalogue:
                 away = round(AWAY * first.duration, 3)
-                steps.append(Step(round(self._at + 0.2, 3), KILL, ONE, away, {}, rng.getrandbits(32)))
+                steps.append(Step(round(self.at + 0.2, 3), KILL, ONE, away, {}, rng.getrandbits(32)))
             return steps
         begins, companions = BEGINS, rng.choice(COMPANIONS)
         if first.fault == HOLD:
             first = steps[0] = msgspec.structs.replace(first, parameters={"seen": True})
             begins, companions = (0.6, 0.8), max(1, companions)
         for _ in range(companions):
-            others = [name for name in self._kinds if all(self._together(step.fault, name) for step in steps)]
+            others = [name for name in self.kinds if all(self._together(step.fault, name) for step in steps)]
             if not others:
                 break
             name = rng.choices(others, [weight(name) for name in others])[0]
-            begin = max(self._at + first.duration * rng.uniform(*begins), steps[-1].at)
-            shortest, longest = (self._interval * part for part in self._lasting(name))
-            if begin + shortest > self._end:
+            begin = max(self.at + first.duration * rng.uniform(*begins), steps[-1].at)
+            shortest, longest = (self.interval * part for part in self._lasting(name))
+            if begin + shortest > self.end:
                 break
-            step = self._step(name, begin, min(rng.uniform(shortest, longest), self._end - begin))
+            step = self._step(name, begin, min(rng.uniform(shortest, longest), self.end - begin))
             if any(self._outlasts(step, other) for other in steps):
                 until = max(step.until, *(other.until + OUTLASTS for other in steps))
-                if until > self._end:
+                if until > self.end:
                     break
                 step = msgspec.structs.replace(step, duration=round(until - step.at, 3))
             steps.append(msgspec.structs.replace(step, keep_majority=self._heavy(name)))
         return steps
 
     def _step(self, name: str, at: float, duration: float) -> Step:
-        target, parameters = self._catalogue[name].draw(self._rng, self._census, None)
-        if self._catalogue[name].impact.loses_data:
-            target = named(self._victim)
+        target, parameters = self.catalogue[name].draw(self.rng, self.census, None)
+        if self.catalogue[name].impact.loses_data:
+            target = named(self.victim)
         if LINKS in parameters:
-            target, parameters = spared(self._rng, self._census, str(parameters[LINKS]))
-        return Step(round(at, 3), name, target, round(duration, 3), parameters, self._rng.getrandbits(32))
+            target, parameters = spared(self.rng, self.census, str(parameters[LINKS]))
+        return Step(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
 
     def _together(self, first: str, second: str) -> bool:
-        one, two = self._catalogue[first], self._catalogue[second]
+        one, two = self.catalogue[first], self.catalogue[second]
         if first == second or second in (CONTROLLER, HOLD) or Scope.NODE in (one.scope, two.scope):
             return False
         if PAIR in (first, second):
@@ -265,11 +256,11 @@ class _Episode:
             for deaf, away in ((later, first), (first, later))
         ):
             return True
-        cut = self._catalogue[later.fault].impact.cuts_links and self._heavy(later.fault)
-        return cut and self._heavy(first.fault) and self._catalogue[first.fault].impact.stops_work
+        cut = self.catalogue[later.fault].impact.cuts_links and self._heavy(later.fault)
+        return cut and self._heavy(first.fault) and self.catalogue[first.fault].impact.stops_work
 
     def _heavy(self, name: str) -> bool:
         """Does it take servers away from the others?"""
-        fault = self._catalogue[name]
+        fault = self.catalogue[name]
         ours = fault.impact.stops_work or fault.scope is Scope.NETWORK
         return ours and CLIENT_ROLE not in fault.roles

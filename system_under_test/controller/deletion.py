@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError
@@ -19,24 +20,17 @@ from assay.system_under_test.zookeeper import paths
 _log = logging.getLogger("assay.controller")
 
 
+@dataclass
 class Deletions:
     """``perform`` runs an action between two triggers of the controller; ``look_again`` has ``look`` called;
     ``endings`` gives the writes that end everything else that was under way with a topic.
     """
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        background: Background,
-        perform: Callable[[Action[None]], Awaitable[None]],
-        look_again: Callable[[], None],
-        endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]],
-    ) -> None:
-        self._zookeeper = zookeeper
-        self._background = background
-        self._perform = perform
-        self._look_again = look_again
-        self._endings = endings
+    zookeeper: ZooKeeper
+    background: Background
+    perform: Callable[[Action[None]], Awaitable[None]]
+    look_again: Callable[[], None]
+    endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]]
 
     async def request(self, name: str) -> None:
         """Marks the topic; returns once every replica and the topic itself are gone. Raises ``TopicError``.
@@ -52,20 +46,20 @@ class Deletions:
                 with contextlib.suppress(NodeExistsError):  # it waits for a dead replica since an earlier request
                     await active.fence.write(topics.deletion_mark(name))
             active.cluster.when_forgotten(name, gone)
-            self._look_again()
+            self.look_again()
 
-        await self._perform(act)
+        await self.perform(act)
         await gone
 
     async def look(self, active: ActiveTerm, watch: Watch) -> None:
         """Begins what can be begun; marks of topics that are not there go at once."""
-        for name in await self._zookeeper.get_children(paths.DELETE_TOPICS, watch):
+        for name in await self.zookeeper.get_children(paths.DELETE_TOPICS, watch):
             if name not in active.cluster.topics:
                 await active.fence.write(topics.forget_mark(name))
                 continue
             if name not in active.cluster.deleting and active.brokers.reaches(active.cluster.replicas_of(name)):
                 active.cluster.deleting[name] = None
-                self._background.spawn(self._delete(active, name), f"deleting {name}")
+                self.background.spawn(self._delete(active, name), f"deleting {name}")
 
     async def _delete(self, active: ActiveTerm, name: str) -> None:
         """One try; a replica that goes away during it brings the next one when it is back."""
@@ -81,9 +75,9 @@ class Deletions:
             if current is not active:
                 return
             try:
-                endings = await self._endings(active, name) if deleted else []
+                endings = await self.endings(active, name) if deleted else []
                 if deleted and is_the_one():
-                    await active.fence.write([*await topics.removal(self._zookeeper, name, parts), *endings])
+                    await active.fence.write([*await topics.removal(self.zookeeper, name, parts), *endings])
                     moves = active.cluster.moves.items()
                     active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
                     active.cluster.forget(name)
@@ -94,10 +88,10 @@ class Deletions:
                     active.cluster.deleting.pop(name, None)
 
         try:
-            await self._perform(finish)
+            await self.perform(finish)
         except TopicError as error:
             _log.info("deleting topic %s: %s; again", name, error)
             deleted = False
         if not deleted:
             await asyncio.sleep(BACK_OFF)
-            self._look_again()
+            self.look_again()

@@ -16,7 +16,7 @@ A replica that is dead is waited for, at each step. Deleting a topic ends its re
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -41,33 +41,25 @@ PATH = paths.REASSIGNMENTS
 Moves = dict[PartitionId, Move]
 
 
+@dataclass
 class Reassignments:
     """``perform`` runs an action between two triggers of the controller; ``look_again`` has ``look`` called; ``learn``
     reads which topics and partitions there are, and where.
     """
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        background: Background,
-        events: EventLog,
-        perform: Callable[[Action[None]], Awaitable[None]],
-        look_again: Callable[[], None],
-        learn: Callable[[ActiveTerm], Awaitable[None]],
-    ) -> None:
-        self._zookeeper = zookeeper
-        self._background = background
-        self._events = events
-        self._perform = perform
-        self._look_again = look_again
-        self._learn = learn
+    zookeeper: ZooKeeper
+    background: Background
+    events: EventLog
+    perform: Callable[[Action[None]], Awaitable[None]]
+    look_again: Callable[[], None]
+    learn: Callable[[ActiveTerm], Awaitable[None]]
 
     # -- the znode ---------------------------------------------------------------------------------------------------
 
     async def _read(self, active: ActiveTerm, watch: Watch | None = None) -> tuple[Moves, int | None, list[str]]:
         """What is to be moved, the znode's version (None: there is none), and which entries make no sense, and why."""
         cluster = active.cluster
-        found = await watched(self._zookeeper, PATH, watch)
+        found = await watched(self.zookeeper, PATH, watch)
         entries: list[Move] = []
         problems: list[str] = []
         if found is not None:
@@ -77,7 +69,7 @@ class Reassignments:
                 entries, problems = list(cluster.moves.values()), [str(error)]
         moves = {(m.topic, m.partition): _with_unfinished(m, cluster.moves) for m in entries}
         if moves != cluster.moves:
-            await self._learn(active)  # of new topics, and of steps whose outcome was unknown
+            await self.learn(active)  # of new topics, and of steps whose outcome was unknown
         for partition, move in list(moves.items()):
             problem = _problem(active, move)
             if problem is not None:
@@ -150,7 +142,7 @@ class Reassignments:
                     break
         except (BadVersionError, NoNodeError) as error:
             _log.info("reassignment: %r, as another writer was faster; again", error)
-            self._look_again()
+            self.look_again()
         active.brokers.send()
 
     async def _step(self, active: ActiveTerm, moves: Moves, version: int | None, move: Move) -> bool:
@@ -198,9 +190,9 @@ class Reassignments:
         """Writes the assignment and the changed state, and those, in one; false when the state cannot be so changed."""
         name, index = partition
         topic, path = active.cluster.topics[name], paths.topic(name)
-        data, stat = await self._zookeeper.get(path)
+        data, stat = await self.zookeeper.get(path)
         if stat.czxid != topic.czxid or not _says(path, data, topic.assignment):
-            self._look_again()  # after a new look, which the watch brings
+            self.look_again()  # after a new look, which the watch brings
             return False
         wanted = {**topic.assignment, index: replicas}
         written = await active.partitions.rewrite(
@@ -224,7 +216,7 @@ class Reassignments:
         brokers = [broker for broker in move.removing if active.brokers.reaches([broker])]
         if brokers and partition not in active.cluster.cleaning and partition in active.cluster.states:
             active.cluster.cleaning[partition] = None
-            self._background.spawn(self._delete(active, partition, brokers), f"old replicas of {partition}")
+            self.background.spawn(self._delete(active, partition, brokers), f"old replicas of {partition}")
         return False
 
     async def _delete(self, active: ActiveTerm, partition: PartitionId, brokers: Sequence[int]) -> None:
@@ -247,16 +239,16 @@ class Reassignments:
                 await self._write(active, left, version)
 
         try:
-            await self._perform(finish)
+            await self.perform(finish)
         except TopicError as error:
             _log.info("old replicas of %s-%d: %s; again", *partition, error)
         if len(deleted) < len(brokers):
             await asyncio.sleep(BACK_OFF)
-            self._look_again()
+            self.look_again()
 
     def _emit(self, event: str, active: ActiveTerm, partition: PartitionId, replicas: list[int]) -> None:
         name, index = partition
-        self._events.emit(
+        self.events.emit(
             event,
             key=f"{name}-{index}",
             controller_epoch=active.term.epoch,

@@ -5,6 +5,7 @@ Here its terms begin and end; the requests are answered in the modules for membe
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
@@ -112,48 +113,40 @@ class Coordinator:
         )
 
 
+@dataclass
 class Expiry:
     """Forgets offsets whose time is over, and groups of which nothing is left. ``wall_clock`` in seconds since 1970."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        wall_clock: Callable[[], float],
-        events: EventLog,
-        terms: GroupTerms,
-        draft: DraftCoordinator,
-        traits: GroupTraits,
-    ) -> None:
-        self._config = config
-        self._wall_clock = wall_clock
-        self._events = events
-        self._terms = terms
-        self._draft = draft
-        self._traits = traits
+    config: BrokerConfig
+    wall_clock: Callable[[], float]
+    events: EventLog
+    terms: GroupTerms
+    draft: DraftCoordinator
+    traits: GroupTraits
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
-            for stored in self._terms:
+            await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
+            for stored in self.terms:
                 if stored.ready:
                     for group in list(stored.groups.values()):
                         await self._tidy(stored, group)
                 if stored.ready:  # still: the term may be over by now
-                    await self._draft.tidy(stored)
+                    await self.draft.tidy(stored)
 
     async def _tidy(self, stored: StoredGroups, group: Group) -> None:
         """Offsets go when their time is over, but never while the group has members; then the group, too."""
         try:
-            has_members = self._draft.known(stored.index, group.group_id) is not None
+            has_members = self.draft.known(stored.index, group.group_id) is not None
         except GroupError:
             return  # it is not known yet
-        if has_members or not self._traits.may_expire(group):
+        if has_members or not self.traits.may_expire(group):
             return
-        now = int(self._wall_clock() * 1000)
+        now = int(self.wall_clock() * 1000)
         old = [OffsetRecord(group.group_id, *key, None) for key in group.offsets.expired(now)]
         if old:
             code = await stored.commit(group, old)
-            self._events.emit("offsets-expired", key=group.group_id, value=len(old), code=code)
+            self.events.emit("offsets-expired", key=group.group_id, value=len(old), code=code)
         if group.deletable and stored.groups.get(group.group_id) is group:
             await stored.forget(group)

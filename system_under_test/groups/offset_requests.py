@@ -1,6 +1,7 @@
 """The requests to commit and to fetch offsets: in the offsets topic, or in ZooKeeper where version 0 asks for that."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
@@ -35,30 +36,19 @@ class Leaders(Protocol):
         """The live leader of each partition that is known; empty for a topic that does not exist."""
 
 
+@dataclass
 class OffsetRequests:
     """``wall_clock`` in seconds since the epoch."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        wall_clock: Callable[[], float],
-        zookeeper: ZooKeeper,
-        manager: ReplicaManager,
-        cluster: Leaders,
-        events: EventLog,
-        terms: GroupTerms,
-        draft: DraftCoordinator,
-        traits: GroupTraits,
-    ) -> None:
-        self._config = config
-        self._wall_clock = wall_clock
-        self._zookeeper = zookeeper
-        self._manager = manager
-        self._cluster = cluster
-        self._events = events
-        self._terms = terms
-        self._draft = draft
-        self._traits = traits
+    config: BrokerConfig
+    wall_clock: Callable[[], float]
+    zookeeper: ZooKeeper
+    manager: ReplicaManager
+    cluster: Leaders
+    events: EventLog
+    terms: GroupTerms
+    draft: DraftCoordinator
+    traits: GroupTraits
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {group_offsets.OffsetCommitRequest: self._commit, group_offsets.OffsetFetchRequest: self._fetch}
@@ -67,7 +57,7 @@ class OffsetRequests:
         self, request: group_offsets.OffsetCommitRequest, context: Context
     ) -> group_offsets.OffsetCommitResponse:
         if context.api_version == ZOOKEEPER_VERSION:
-            codes = await zookeeper_offsets.commit(self._zookeeper, request, self._check_offset)
+            codes = await zookeeper_offsets.commit(self.zookeeper, request, self._check_offset)
         else:
             codes = await self._commit_here(request)
         return group_offsets.OffsetCommitResponse(
@@ -86,16 +76,16 @@ class OffsetRequests:
         )
 
     def _check_offset(self, topic: str, partition: int, metadata: str | None) -> ErrorCode:
-        if partition not in self._cluster.leaders(topic):
+        if partition not in self.cluster.leaders(topic):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if metadata is not None and len(metadata.encode()) > self._config.offset_metadata_max_bytes:
+        if metadata is not None and len(metadata.encode()) > self.config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
     async def _commit_here(self, request: group_offsets.OffsetCommitRequest) -> CommitCodes:
         """The offsets of one request are one append: all of them count, or none."""
-        now = int(self._wall_clock() * 1000)
-        retention = self._config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
+        now = int(self.wall_clock() * 1000)
+        retention = self.config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
         codes: dict[tuple[str, int], ErrorCode] = {}
         records = []
         for topic in request.topics:
@@ -120,7 +110,7 @@ class OffsetRequests:
         self, request: group_offsets.OffsetCommitRequest, records: Sequence[OffsetRecord]
     ) -> ErrorCode:
         try:
-            stored = self._terms.stored(request.group_id)
+            stored = self.terms.stored(request.group_id)
             self._may_commit(stored, request)
             group = stored.group(request.group_id)
         except GroupError as error:
@@ -129,7 +119,7 @@ class OffsetRequests:
             return ErrorCode.NONE
         code = await stored.commit(group, records)
         if not code:
-            self._events.emit(
+            self.events.emit(
                 "offset-commit",
                 key=request.group_id,
                 epoch=request.generation_id,
@@ -144,12 +134,12 @@ class OffsetRequests:
         """By the rules of the design whose members the group has. Raises :class:`GroupError`."""
         group = stored.groups.get(request.group_id)
         if group is None or request.member_id not in group.members:
-            draft = self._draft.known(stored.index, request.group_id)
+            draft = self.draft.known(stored.index, request.group_id)
             if draft is not None:
                 draft.may_commit(request.member_id, request.generation_id)
                 return
         if group is not None:
-            self._traits.may_commit(group, request.member_id, request.generation_id)
+            self.traits.may_commit(group, request.member_id, request.generation_id)
         elif request.generation_id >= 0:
             raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # its members are forgotten, and so is its generation
 
@@ -157,11 +147,11 @@ class OffsetRequests:
         self, request: group_offsets.OffsetFetchRequest, context: Context
     ) -> group_offsets.OffsetFetchResponse:
         if context.api_version == ZOOKEEPER_VERSION:
-            return await zookeeper_offsets.fetch(self._zookeeper, request, self._check_offset)
+            return await zookeeper_offsets.fetch(self.zookeeper, request, self._check_offset)
         group: Group | None = None
         code = ErrorCode.NONE
         try:
-            stored = self._terms.stored(request.group_id)
+            stored = self.terms.stored(request.group_id)
             await self._prove(stored)
             group = stored.groups.get(request.group_id)
         except GroupError as error:
@@ -190,7 +180,7 @@ class OffsetRequests:
     async def _prove(self, stored: StoredGroups) -> None:
         """That there is no newer coordinator, else it may know of later commits. Raises :class:`GroupError`: 15, 16."""
         try:
-            await proven_end(self._manager, self._zookeeper, OFFSETS_TOPIC, stored.index)
+            await proven_end(self.manager, self.zookeeper, OFFSETS_TOPIC, stored.index)
         except PartitionError as error:
             if error.code is ErrorCode.LEADER_NOT_AVAILABLE:
                 raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE) from error
