@@ -5,6 +5,7 @@ each new session.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException, NodeExistsError
 from kazoo.protocol.states import KazooState
@@ -31,107 +32,97 @@ class BrokerError(Exception):
     """The broker cannot start or go on; the message is one line for the user who started it."""
 
 
+@dataclass
 class Registrar:
     """See the module. ``on_registered`` is called after each registration."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        runtime: Runtime,
-        zookeeper: ZooKeeper,
-        events: EventLog,
-        background: Background,
-        manager: ReplicaManager,
-        cache: MetadataCache,
-        on_registered: Callable[[], None],
-    ) -> None:
-        self._config = config
-        self._runtime = runtime
-        self._zookeeper = zookeeper
-        self._events = events
-        self._background = background
-        self._manager = manager
-        self._cache = cache
-        self._on_registered = on_registered
-        self._registered_in = 0
-        """The session."""
-        self._clean_since: int | None = None
-        """The first registration of the unbroken row of lives that all stopped cleanly, up to this one."""
+    config: BrokerConfig
+    runtime: Runtime
+    zookeeper: ZooKeeper
+    events: EventLog
+    background: Background
+    manager: ReplicaManager
+    cache: MetadataCache
+    on_registered: Callable[[], None]
+    _registered_in: int = 0
+    """The session."""
+    _clean_since: int | None = None
+    """The first registration of the unbroken row of lives that all stopped cleanly, up to this one."""
 
     async def prepare_zookeeper(self) -> None:
         """Makes the folders that all brokers use, and the cluster's id."""
         for path in paths.PERSISTENT:
-            if await self._zookeeper.exists(path) is None:
+            if await self.zookeeper.exists(path) is None:
                 try:
-                    await self._zookeeper.create(path, makepath=True)
+                    await self.zookeeper.create(path, makepath=True)
                 except NodeExistsError:
                     continue  # another broker was faster
-        if await self._zookeeper.exists(paths.CLUSTER_ID) is None:
-            made = "".join(self._runtime.random.choice(_ID_ALPHABET) for _ in range(22))
+        if await self.zookeeper.exists(paths.CLUSTER_ID) is None:
+            made = "".join(self.runtime.random.choice(_ID_ALPHABET) for _ in range(22))
             try:
-                await self._zookeeper.create(paths.CLUSTER_ID, znodes.encode(znodes.ClusterId(made)))
+                await self.zookeeper.create(paths.CLUSTER_ID, znodes.encode(znodes.ClusterId(made)))
             except NodeExistsError:
                 _log.debug("another broker made the cluster id")
-        data, _ = await self._zookeeper.get(paths.CLUSTER_ID)
-        self._cache.cluster_id = znodes.decode(znodes.ClusterId, paths.CLUSTER_ID, data).id
+        data, _ = await self.zookeeper.get(paths.CLUSTER_ID)
+        self.cache.cluster_id = znodes.decode(znodes.ClusterId, paths.CLUSTER_ID, data).id
 
     async def claim_directory(self) -> bool:
         """Makes the data directory this broker's own. Did the last process that used it stop cleanly?"""
-        storage, where = self._runtime.storage, self._config.data_dir
+        storage, where = self.runtime.storage, self.config.data_dir
         await directory.make_root(storage, where)
         self._clean_since = await directory.take_clean_marker(storage, where)
         found = directory.read_meta_properties(storage, where)
-        if found is not None and found.broker_id != self._config.broker_id:
+        if found is not None and found.broker_id != self.config.broker_id:
             raise BrokerError(
-                f"data_dir {where} belongs to broker {found.broker_id}, not {self._config.broker_id}; "
+                f"data_dir {where} belongs to broker {found.broker_id}, not {self.config.broker_id}; "
                 "give this broker a directory of its own"
             )
         if found is None:
-            made = directory.MetaProperties(self._config.broker_id, self._cache.cluster_id)
+            made = directory.MetaProperties(self.config.broker_id, self.cache.cluster_id)
             await directory.write_meta_properties(storage, made, where)
         return self._clean_since is not None
 
     async def leave_directory(self) -> None:
         """After a clean stop: every log is closed and every checkpoint written."""
         assert self._clean_since is not None, "it was registered"
-        await directory.write_clean_marker(self._runtime.storage, self._clean_since, self._config.data_dir)
+        await directory.write_clean_marker(self.runtime.storage, self._clean_since, self.config.data_dir)
 
     async def register(self) -> None:
-        timestamp = str(int(self._runtime.wall_clock() * 1000))
-        clean_since = None if self._manager.replicas.damaged else self._clean_since
-        self._manager.broker_epoch = await register(
-            self._zookeeper, self._config, clean_since=clean_since, timestamp=timestamp
+        timestamp = str(int(self.runtime.wall_clock() * 1000))
+        clean_since = None if self.manager.replicas.damaged else self._clean_since
+        self.manager.broker_epoch = await register(
+            self.zookeeper, self.config, clean_since=clean_since, timestamp=timestamp
         )
-        self._registered_in = self._zookeeper.session_id
+        self._registered_in = self.zookeeper.session_id
         if self._clean_since is None:
-            self._clean_since = self._manager.broker_epoch
-        self._manager.controller_epoch = max(self._manager.controller_epoch, await known_epoch(self._zookeeper))
-        self._events.emit("registered", zxid=self._manager.broker_epoch, clean_since=clean_since)
+            self._clean_since = self.manager.broker_epoch
+        self.manager.controller_epoch = max(self.manager.controller_epoch, await known_epoch(self.zookeeper))
+        self.events.emit("registered", zxid=self.manager.broker_epoch, clean_since=clean_since)
 
     def follow_sessions(self) -> None:
         """From now on this broker registers again whenever its session was replaced."""
-        self._zookeeper.add_listener(self._session_changed)
+        self.zookeeper.add_listener(self._session_changed)
 
     def catch_up(self) -> None:
         """What became of the session between ``register`` and ``follow_sessions``."""
-        if self._zookeeper.session_id == self._registered_in:
-            self._on_registered()
+        if self.zookeeper.session_id == self._registered_in:
+            self.on_registered()
         else:
             self._session_changed(KazooState.LOST)
-            if self._zookeeper.session_id:
+            if self.zookeeper.session_id:
                 self._session_changed(KazooState.CONNECTED)
 
     def _session_changed(self, state: str) -> None:
         if state == KazooState.LOST:
-            self._manager.broker_epoch = -1
-            self._events.emit("session-lost")
-        elif state == KazooState.CONNECTED and self._manager.broker_epoch == -1:
-            self._background.spawn(self._register_again(), "registration")
+            self.manager.broker_epoch = -1
+            self.events.emit("session-lost")
+        elif state == KazooState.CONNECTED and self.manager.broker_epoch == -1:
+            self.background.spawn(self._register_again(), "registration")
 
     async def _register_again(self) -> None:
         """A new session is a new life to the others, although this process has lost nothing."""
-        session = self._zookeeper.session_id
-        while self._zookeeper.session_id == session:
+        session = self.zookeeper.session_id
+        while self.zookeeper.session_id == session:
             try:
                 await self.register()
             except IdTaken as error:
@@ -140,5 +131,5 @@ class Registrar:
                 _log.info("registering again: %r", error)
                 await asyncio.sleep(BACK_OFF)
                 continue
-            self._on_registered()
+            self.on_registered()
             return

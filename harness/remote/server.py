@@ -11,6 +11,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.harness.core.blocking import adapt
@@ -73,22 +74,16 @@ async def ready(address: str, port: int = messages.PORT) -> bool:
             writer.close()
 
 
+@dataclass
 class _Session:
     """One connection: one logical process of the history."""
 
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        runtime: Any,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        self._make = make
-        self._runtime = runtime
-        self._reader = reader
-        self._writer = writer
-        self._client: Client | None = None
-        self._limit = 0.0
+    make: Callable[[], Any]
+    runtime: Any
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    _client: Client | None = None
+    _limit: float = 0.0
 
     async def run(self) -> None:
         following = self._next()
@@ -97,18 +92,18 @@ class _Session:
                 following = self._next()
                 answer = await self._carry_out(request, following)
                 if answer is not None:
-                    self._writer.write(answer)
-                    await self._writer.drain()
+                    self.writer.write(answer)
+                    await self.writer.drain()
         except OSError as error:
             _log.debug("a connection of the harness broke: %s", error)
         finally:
             if not following.cancel() and not following.cancelled():
                 following.exception()  # why the connection broke is of no interest any more
-            self._writer.close()
+            self.writer.close()
             await self._close()
 
     def _next(self) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(messages.receive(self._reader, messages.Request))
+        return asyncio.get_running_loop().create_task(messages.receive(self.reader, messages.Request))
 
     async def _carry_out(self, request: messages.Request, following: asyncio.Task[Any]) -> bytes | None:
         """The answer; None when no one waits for it. ``following`` ends with the connection, not before."""
@@ -147,9 +142,9 @@ class _Session:
             return messages.encode(_raised(error))
 
     async def _open(self, request: messages.Open) -> messages.Opened:
-        client = self._client = adapt(self._make())
+        client = self._client = adapt(self.make())
         async with asyncio.timeout(request.limit):
-            await client.open(request.endpoint, self._runtime)
+            await client.open(request.endpoint, self.runtime)
         return messages.Opened()
 
     async def _invoke(self, operation: Operation) -> messages.Answered:

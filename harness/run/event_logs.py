@@ -8,6 +8,7 @@ operations are what counts.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -65,28 +66,22 @@ class Lives:
         return key if number == 1 else f"{topic}#{number}-{partition}"
 
 
+@dataclass
 class Collector:
     """Follows the event logs of some nodes from ``start`` to ``stop``."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        history: HistoryWriter,
-        stamps: Stamps,
-        on_line: Callable[[str, str], None] | None = None,
-    ) -> None:
-        """``on_line(node, line)`` is called with every line as soon as it is there."""
-        self._nodes = nodes
-        self._on_line = on_line
-        self._history = history
-        self._stamps = stamps
-        self._lives = Lives()
-        self._tasks: list[asyncio.Task[None]] = []
-        self.problems: list[str] = []
+    nodes: Sequence[Node]
+    history: HistoryWriter
+    stamps: Stamps
+    on_line: Callable[[str, str], None] | None
+    """Called with a node's name and each line, as soon as it is there."""
+    problems: list[str] = field(default_factory=list)
+    _lives: Lives = field(default_factory=Lives)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._follow(node), name=f"events of {node.name}") for node in self._nodes]
+        self._tasks = [loop.create_task(self._follow(node), name=f"events of {node.name}") for node in self.nodes]
 
     async def stop(self) -> None:
         """Gives the last lines a moment, then ends. Idempotent."""
@@ -95,7 +90,7 @@ class Collector:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        for node, task in zip(self._nodes, tasks, strict=True):
+        for node, task in zip(self.nodes, tasks, strict=True):
             try:
                 await task
             except asyncio.CancelledError:
@@ -106,14 +101,14 @@ class Collector:
     async def _follow(self, node: Node) -> None:
         unreadable = 0
         async for text in node.events():
-            if self._on_line is not None:
-                self._on_line(node.name, text)
+            if self.on_line is not None:
+                self.on_line(node.name, text)
             try:
                 line = msgspec.json.decode(text, type=Line)
             except msgspec.DecodeError:
                 unreadable += 1
-                self._history.event(
-                    time=self._stamps.now(), node=node.name, incarnation=0, seq=-unreadable, event=UNREADABLE,
+                self.history.event(
+                    time=self.stamps.now(), node=node.name, incarnation=0, seq=-unreadable, event=UNREADABLE,
                     detail={"line": text},
                 )  # fmt: skip
                 continue
@@ -123,5 +118,5 @@ class Collector:
         """A node's clock is taken to be the harness's: true in containers and in the simulation, for display only."""
         fields = msgspec.structs.asdict(line)
         fields["key"] = self._lives.key(line.key, fields.pop("topic_zxid"))
-        time = int((fields.pop("time") - self._stamps.loop_time(0)) * NANOSECONDS)
-        self._history.event(time=time, node=node.name, **fields)
+        time = int((fields.pop("time") - self.stamps.loop_time(0)) * NANOSECONDS)
+        self.history.event(time=time, node=node.name, **fields)

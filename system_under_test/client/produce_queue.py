@@ -23,6 +23,7 @@ class Send:
     result: asyncio.Future[SendResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
+@dataclass
 class ProduceQueue:
     """What waits for one partition. A task empties it and ends.
 
@@ -30,30 +31,21 @@ class ProduceQueue:
     overtakes a set that has to be sent again (KAFKA-3197). ``pack`` makes a message set of records.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        delivery: Delivery,
-        linger: float,
-        batch_size: int,
-        pack: Callable[[list[Record]], bytes],
-    ) -> None:
-        self._topic = topic
-        self._partition = partition
-        self._delivery = delivery
-        self._linger = linger
-        self._batch_size = batch_size
-        self._pack = pack
-        self._waiting: deque[Send] = deque()
-        self._worker: asyncio.Task[None] | None = None
+    topic: str
+    partition: int
+    delivery: Delivery
+    linger: float
+    batch_size: int
+    pack: Callable[[list[Record]], bytes]
+    _waiting: deque[Send] = field(default_factory=deque)
+    _worker: asyncio.Task[None] | None = None
 
     def put(self, records: list[Record], size: int, deadline: float) -> asyncio.Future[SendResult]:
         """The outcome of these records, by ``deadline`` (loop time), or ``SendFailed`` or ``SendUnknown``."""
         entry = Send(records, size, deadline)
         self._waiting.append(entry)
         if self._worker is None:
-            name = f"produce {self._topic}-{self._partition}"
+            name = f"produce {self.topic}-{self.partition}"
             self._worker = asyncio.get_running_loop().create_task(self._work(), name=name)
         return entry.result
 
@@ -67,8 +59,8 @@ class ProduceQueue:
 
     async def _work(self) -> None:
         try:
-            if self._linger:
-                await asyncio.sleep(self._linger)
+            if self.linger:
+                await asyncio.sleep(self.linger)
             while self._waiting:
                 await self._send_batch(self._take())
         finally:
@@ -79,10 +71,10 @@ class ProduceQueue:
         now = asyncio.get_running_loop().time()
         batch: list[Send] = []
         size = 0
-        while self._waiting and (not batch or size + self._waiting[0].size <= self._batch_size):
+        while self._waiting and (not batch or size + self._waiting[0].size <= self.batch_size):
             entry = self._waiting.popleft()
             if entry.deadline <= now:
-                self._settle([entry], SendFailed(f"{self._topic}-{self._partition}: not sent in time"))
+                self._settle([entry], SendFailed(f"{self.topic}-{self.partition}: not sent in time"))
             elif not entry.result.done():
                 batch.append(entry)
                 size += entry.size
@@ -92,15 +84,15 @@ class ProduceQueue:
         if not batch:
             return
         try:
-            records = self._pack([record for entry in batch for record in entry.records])
+            records = self.pack([record for entry in batch for record in entry.records])
             deadline = min(entry.deadline for entry in batch)
-            result = await self._delivery.deliver(self._topic, self._partition, records, deadline)
+            result = await self.delivery.deliver(self.topic, self.partition, records, deadline)
         except asyncio.CancelledError:
             self._settle(batch, SendUnknown("the producer was closed before the answer came"))
             raise
         except Exception as error:  # noqa: BLE001 - what waits behind goes on
             if not isinstance(error, ClientError):
-                _log.exception("%s-%s: sending failed", self._topic, self._partition)
+                _log.exception("%s-%s: sending failed", self.topic, self.partition)
             self._settle(batch, error)
         else:
             offset = result.base_offset

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -24,29 +25,19 @@ Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int],
 """What follows from who is alive: ``leaders.next_state`` in a correct build."""
 
 
+@dataclass
 class PartitionMachine:
     """``undecided`` are the partitions whose election waits for a replica's answer."""
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        term: Term,
-        fence: Fence,
-        cluster: ClusterState,
-        config: BrokerConfig,
-        events: EventLog,
-        brokers: Broadcast,
-        decide: Decide,
-    ) -> None:
-        self._zookeeper = zookeeper
-        self._term = term
-        self._fence = fence
-        self._events = events
-        self._decide = decide
-        self._cluster = cluster
-        self._config = config
-        self._brokers = brokers
-        self.undecided: dict[PartitionId, None] = {}
+    zookeeper: ZooKeeper
+    term: Term
+    fence: Fence
+    cluster: ClusterState
+    config: BrokerConfig
+    events: EventLog
+    brokers: Broadcast
+    decide: Decide
+    undecided: dict[PartitionId, None] = field(default_factory=dict)
 
     async def update(self, partitions: Iterable[PartitionId]) -> None:
         """Settles their states; what was written, or found to be another than last read, has to be sent."""
@@ -57,22 +48,22 @@ class PartitionMachine:
         """Reads the state; None when there is none yet. Raises ``ZnodeError``."""
         path = paths.state(*partition)
         try:
-            state = znodes.versioned(PartitionState, path, await self._zookeeper.get(path))
+            state = znodes.versioned(PartitionState, path, await self.zookeeper.get(path))
         except NoNodeError:
             return None
         self._note(partition, state)
         return state
 
     def _note(self, partition: PartitionId, state: Versioned[PartitionState]) -> None:
-        if self._cluster.states.get(partition) != state:
-            self._cluster.states[partition] = state
-            self._brokers.changed(partition)
+        if self.cluster.states.get(partition) != state:
+            self.cluster.states[partition] = state
+            self.brokers.changed(partition)
 
     async def _settle(self, partition: PartitionId) -> None:
         """Returns when the state is right, or waits for a broker. A lost race for the znode's version starts over."""
         while True:
             self.undecided.pop(partition, None)
-            assignment = self._cluster.topics[partition[0]].assignment[partition[1]]
+            assignment = self.cluster.topics[partition[0]].assignment[partition[1]]
             try:
                 found = await self._refresh(partition)
             except znodes.ZnodeError as error:
@@ -82,7 +73,7 @@ class PartitionMachine:
                 return
             wanted: PartitionState | None
             if found is None:
-                wanted = leaders.first_state(assignment, self._cluster.brokers, self._term.epoch)
+                wanted = leaders.first_state(assignment, self.cluster.brokers, self.term.epoch)
             else:
                 wanted = await self._next(partition, found.value, assignment)
             if wanted is None:
@@ -99,13 +90,13 @@ class PartitionMachine:
         Not when it is the last one, even if others might be elected if it had failed.
         """
         topic, index = partition
-        assignment = self._cluster.topics[topic].assignment[index]
+        assignment = self.cluster.topics[topic].assignment[index]
         policy = Policy(self._policy(topic).min_insync, unclean_election=False)
 
         def without(state: PartitionState) -> PartitionState | None:
             if broker_id not in state.isr:
                 return None
-            wanted = leaders.next_state(state, assignment, self._cluster.staying(), policy, self._term.epoch)
+            wanted = leaders.next_state(state, assignment, self.cluster.staying(), policy, self.term.epoch)
             return wanted if isinstance(wanted, PartitionState) and wanted.leader in state.isr else None
 
         return await self.rewrite(partition, without)
@@ -139,14 +130,14 @@ class PartitionMachine:
             return True
 
     def _policy(self, topic: str) -> Policy:
-        config = self._config.topic.override(self._cluster.topics[topic].settings.values)
+        config = self.config.topic.override(self.cluster.topics[topic].settings.values)
         return Policy(config.min_insync_replicas, config.unclean_leader_election_enable)
 
     async def _next(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
     ) -> PartitionState | None:
-        brokers, epoch = self._cluster.brokers, self._term.epoch
-        wanted = self._decide(state, assignment, brokers, self._policy(partition[0]), epoch)
+        brokers, epoch = self.cluster.brokers, self.term.epoch
+        wanted = self.decide(state, assignment, brokers, self._policy(partition[0]), epoch)
         if not isinstance(wanted, AskLogEnds):
             return wanted
         if state.leader != znodes.NO_LEADER:
@@ -154,7 +145,7 @@ class PartitionMachine:
             return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
         ends: dict[int, tuple[int, int]] = {}
         for member in wanted.members:
-            end = await self._brokers.log_end(member, partition)
+            end = await self.brokers.log_end(member, partition)
             if end is None:
                 self.undecided[partition] = None
                 return None
@@ -175,14 +166,14 @@ class PartitionMachine:
         topic, index = partition
         path, data = paths.state(topic, index), znodes.encode(state)
         if found is not None:
-            results = await self._fence.write([SetData(path, data, found.version), *also])
-            self._events.emit(
+            results = await self.fence.write([SetData(path, data, found.version), *also])
+            self.events.emit(
                 "partition-state-written",
                 key=f"{topic}-{index}",
                 epoch=state.leader_epoch,
                 controller_epoch=state.controller_epoch,
                 zxid=results[0].mzxid,
-                topic_zxid=self._cluster.topics[topic].czxid,
+                topic_zxid=self.cluster.topics[topic].czxid,
                 value=state.leader,
                 isr=state.isr,
                 elr=state.elr,
@@ -190,7 +181,7 @@ class PartitionMachine:
             return int(results[0].version)
         operations = [znodes.create(path, data)]
         for parent in (paths.partition(topic, index), paths.partitions(topic)):
-            if await self._zookeeper.exists(parent) is None:
+            if await self.zookeeper.exists(parent) is None:
                 operations.insert(0, znodes.create(parent))
-        await self._fence.write(operations)
+        await self.fence.write(operations)
         return 0

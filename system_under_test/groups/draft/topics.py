@@ -7,6 +7,7 @@ watched as well.
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import WatchedEvent
@@ -19,25 +20,19 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.groups")
 
 
+@dataclass
 class TopicSizes:
     """``on_change`` is called with each topic whose number of partitions is another than the last one known; ``wanted``
     says whether a group still has the topic.
     """
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        spawn: Spawn,
-        on_change: Callable[[str], None],
-        wanted: Callable[[str], bool],
-    ) -> None:
-        self._zookeeper = zookeeper
-        self._spawn = spawn
-        self._on_change = on_change
-        self._wanted = wanted
-        self._sizes: dict[str, int] = {}
-        self._watched: set[str] = set()
-        self._looking = asyncio.Lock()
+    zookeeper: ZooKeeper
+    spawn: Spawn
+    on_change: Callable[[str], None]
+    wanted: Callable[[str], bool]
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _watched: set[str] = field(default_factory=set)
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sizes(self, topics: Collection[str]) -> dict[str, int]:
         """Of each topic, in the order of their names; waits for ZooKeeper."""
@@ -58,16 +53,16 @@ class TopicSizes:
             before = self._sizes.get(topic)
             self._sizes[topic] = size
         if before is not None and before != size:
-            self._on_change(topic)
+            self.on_change(topic)
 
     async def _read(self, topic: str) -> int:
         path = paths.topic(topic)
         watch = None if topic in self._watched else lambda event: self._fired(topic, event)
         self._watched.add(topic)
         try:
-            if await self._zookeeper.exists(path, watch) is None:
+            if await self.zookeeper.exists(path, watch) is None:
                 return 0
-            data, _ = await self._zookeeper.get(path)
+            data, _ = await self.zookeeper.get(path)
             return len(znodes.decode(znodes.TopicAssignment, path, data).partitions)
         except NoNodeError:
             return 0  # gone in between, and the watch has fired
@@ -80,7 +75,7 @@ class TopicSizes:
 
     def _fired(self, topic: str, _: WatchedEvent) -> None:
         self._watched.discard(topic)
-        if self._wanted(topic):
-            self._spawn(self._look(topic), f"partitions of {topic}")
+        if self.wanted(topic):
+            self.spawn(self._look(topic), f"partitions of {topic}")
         else:
             self._sizes.pop(topic, None)
