@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check duplicates docker image packages venv compiled layer browser zookeeper clients stop-docker lock clean
+.PHONY: help demo test check duplicates docker image packages venv compiled layer node browser zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
@@ -24,9 +24,7 @@ demo:  ## a broker cluster under partitions, its history checked, and a report (
 	else echo "assay: there is no report"; fi; exit $$status
 
 test:  ## every test but those marked long; those that need Docker, Java or Chromium install it when root, else they are skipped, saying so
-	@$(MAKE) -j3 venv layer compiled browser zookeeper clients
-	@if $(BIN)/python -c 'import sys; from assay.cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
-	then $(BIN)/assay image build; fi
+	@$(MAKE) -j3 venv layer compiled browser zookeeper clients node
 	@# Tests in containers mostly wait, so they run next to the others, one at a time; what they print comes last.
 	@status=0; printed=$$(mktemp); echo "assay: tests in containers, one at a time, next to all others ..."; \
 	$(BIN)/pytest $$(grep -rlE 'mark\.(docker|alone)' tests --include='test_*.py') -m "docker or alone" \
@@ -97,6 +95,11 @@ $(COMPILED): $(READY)
 layer:
 	@if scripts/docker up && scripts/packages debootstrap=debootstrap && python3 cluster/docker/layer.py; then :; \
 	else echo "assay: no Docker cluster is possible here: the simulation serves instead"; fi
+
+# The node image where there is an engine; made while `compiled` and others go on.
+node: venv layer
+	@if $(BIN)/python -c 'import sys; from assay.cluster.doctor import engine_available as ready; sys.exit(not ready())'; \
+	then $(BIN)/assay image build; fi
 
 # What the tests of other people's clients need; the versions of kafka-python lie side by side, outside site-packages.
 clients: venv
