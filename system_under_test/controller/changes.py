@@ -84,10 +84,10 @@ class Changes:
             active.brokers.send()
             self._queue.notify(Trigger.DELETIONS)
         # an election that waited for a broker's answer may be decided now that the brokers know their roles
-        await active.partitions.update(cluster.all_partitions() if now == before else list(active.partitions.undecided))
+        await active.partitions.update(cluster.all_partitions() if now == before else list(cluster.undecided))
         active.brokers.send()
         self._go_on_moving(active)
-        if active.partitions.undecided:
+        if cluster.undecided:
             later = self._queue.notify_later(Trigger.BROKERS, BACK_OFF)
             self._background.spawn(later, "undecided elections")
 

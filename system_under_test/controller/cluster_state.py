@@ -36,6 +36,8 @@ class ClusterState:
     brokers: dict[int, LiveBroker] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
+    undecided: dict[PartitionId, None] = field(default_factory=dict)
+    """Those whose election waits for a replica's answer."""
     deleting: dict[str, None] = field(default_factory=dict)
     leaving: dict[int, int] = field(default_factory=dict)
     """Brokers that have said that they will stop, and in which of their lives (czxid)."""
@@ -63,6 +65,7 @@ class ClusterState:
     def forget(self, name: str) -> None:
         for index in self.topics.pop(name).assignment:
             self.states.pop((name, index), None)
+            self.undecided.pop((name, index), None)
         self.deleting.pop(name, None)
         for waiting in self._forgotten.pop(name, []):
             if not waiting.done():

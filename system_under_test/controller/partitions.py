@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -27,7 +27,8 @@ Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int],
 
 @dataclass
 class PartitionMachine:
-    """``undecided`` are the partitions whose election waits for a replica's answer."""
+    """Brings partitions to the state that follows from who is alive; elections that wait are the cluster's
+    ``undecided``."""
 
     zookeeper: ZooKeeper
     term: Term
@@ -37,7 +38,6 @@ class PartitionMachine:
     events: EventLog
     brokers: Broadcast
     decide: Decide
-    undecided: dict[PartitionId, None] = field(default_factory=dict)
 
     async def update(self, partitions: Iterable[PartitionId]) -> None:
         """Settles their states; what was written, or found to be another than last read, has to be sent."""
@@ -62,7 +62,7 @@ class PartitionMachine:
     async def _settle(self, partition: PartitionId) -> None:
         """Returns when the state is right, or waits for a broker. A lost race for the znode's version starts over."""
         while True:
-            self.undecided.pop(partition, None)
+            self.cluster.undecided.pop(partition, None)
             assignment = self.cluster.topics[partition[0]].assignment[partition[1]]
             try:
                 found = await self._refresh(partition)
@@ -147,11 +147,11 @@ class PartitionMachine:
         for member in wanted.members:
             end = await self.brokers.log_end(member, partition)
             if end is None:
-                self.undecided[partition] = None
+                self.cluster.undecided[partition] = None
                 return None
             ends[member] = end
         if max(ends.values()) == (-1, -1):  # all are damaged
-            self.undecided[partition] = None
+            self.cluster.undecided[partition] = None
             return None
         return leaders.alone(leaders.longest(ends, assignment), brokers, state, epoch)
 

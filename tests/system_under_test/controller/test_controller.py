@@ -348,6 +348,42 @@ def test_partitions_that_wait_for_the_log_ends_of_a_dead_broker_wait_once_and_no
     simulate(check)
 
 
+def test_a_topic_that_goes_while_its_election_waits_ends_no_broker() -> None:
+    """Its replicas came back uncleanly, one is dead again, and someone removes the topic by hand."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            controller = await cluster.controller()
+            one, two = (node for node in cluster.nodes if node is not controller)
+            runtime = cluster.cluster.harness_runtime()
+            admin = Admin(cluster.bootstrap, runtime=runtime)
+            pair = [cluster.nodes.index(node) + 1 for node in (one, two)]
+            await admin.create_topics([NewTopic("brief", assignment={0: pair})])
+            await until(lambda: settled(cluster, "brief", 1), "it has a leader")
+            await one.kill()
+            await two.kill()
+            await until(lambda: len(cluster.events(controller, "partition-state-written")) >= 1, "no one leads", 10)
+            await one.start()
+            await until(lambda: len(cluster.events(one, "registered")) == 2, "the first is back", 10)
+            await two.start()
+            await one.kill()
+            await until(lambda: len(cluster.events(two, "registered")) == 2, "the second is back", 10)
+            zookeeper = runtime.zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(5)
+            await asyncio.sleep(2.5)
+            for path in ("partitions/0/state", "partitions/0", "partitions", ""):
+                await zookeeper.delete(f"/brokers/topics/brief/{path}".rstrip("/"))
+            await zookeeper.close()
+            await one.start()
+            await until(lambda: len(cluster.events(one, "registered")) == 3, "the first is back again", 10)
+            await asyncio.sleep(2)
+            assert controller.exit_code is None
+            assert await cluster.controller() is controller
+            await admin.close()
+
+    simulate(check)
+
+
 async def settled(cluster: Brokers, topic: str, partitions: int) -> bool:
     try:
         for index in range(partitions):
