@@ -117,6 +117,7 @@ class BrokerProcess:
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed.done():
+            _log.error("broker %d stops: %r", self.config.broker_id, error, exc_info=error)
             self._failed.set_result(error)
 
     async def run(self) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
 
 from helpers.sim_brokers import brokers, simulate, until
@@ -124,6 +125,26 @@ def test_a_data_directory_of_another_broker_is_refused(capsys: pytest.CaptureFix
 
     simulate(check)
     assert "belongs to broker 3, not 9" in capsys.readouterr().err
+
+
+def test_a_broker_that_ends_by_itself_says_why_in_its_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            node = await cluster.controller()
+
+            async def broken(*_: object) -> None:
+                raise KeyError("brief")
+
+            monkeypatch.setattr(Changes, "handle", broken)
+            await next(one for one in cluster.nodes if one is not node).kill()
+            await until(lambda: node.exit_code is not None, "it has stopped", 10)
+            assert node.exit_code == 1
+
+    simulate(check)
+    assert "stops: KeyError('brief')" in caplog.text
+    assert "in broken" in caplog.text, "with the place in the code"
 
 
 def test_a_restart_within_the_old_session_waits_for_its_end_and_comes_up() -> None:
