@@ -106,6 +106,7 @@ class Broadcast:
         self._newcomers: dict[int, None] = {}
         self._changed: dict[PartitionId, None] = {}
         self._deleted: dict[str, None] = {}
+        self._serial = 0
 
     def reaches(self, brokers: Iterable[int]) -> bool:
         """Is there a line to each of them?"""
@@ -160,15 +161,14 @@ class Broadcast:
     def _send_to(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
         updates = self._cluster.updates(partitions)
         live = self._cluster.live()
+        self._serial += 1
         mine = [update for update in updates if broker_id in update.replicas]
         if mine or full:
             settings = self._cluster.settings({update.topic for update in mine})
-            roles = partial(internal.LeaderAndIsrRequest, partitions=mine, topics=settings, live_brokers=live)
-            self._send(broker_id, roles)
-        news = partial(
-            internal.UpdateMetadataRequest, full=full, partitions=updates, deleted=deleted, live_brokers=live
-        )
-        self._send(broker_id, news)
+            roles = partial(internal.LeaderAndIsrRequest, partitions=mine, topics=settings)
+            self._send(broker_id, partial(roles, live_brokers=live, serial=self._serial))
+        news = partial(internal.UpdateMetadataRequest, full=full, partitions=updates, deleted=deleted)
+        self._send(broker_id, partial(news, live_brokers=live, serial=self._serial))
 
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
         """A replica's (last epoch, log end); None when it is not available now.

@@ -63,12 +63,15 @@ class TopicSettingsUpdate:
 
 @request(key=1000, versions=(0, 0))
 class LeaderAndIsrRequest(Request[control.LeaderAndIsrResponse]):
+    """``serial`` rises with each one, and each UpdateMetadata, of one controller's term; 0: it has none."""
+
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Int64
     partitions: list[PartitionStateUpdate]
     topics: list[TopicSettingsUpdate]
     live_brokers: list[LiveBroker]
+    serial: Int64 = 0
 
 
 @message
@@ -89,7 +92,7 @@ class StopReplicaRequest(Request[control.StopReplicaResponse]):
 
 @request(key=1002, versions=(0, 0))
 class UpdateMetadataRequest(Request[control.UpdateMetadataResponse]):
-    """``deleted`` names topics that are no more. A full update names every topic there is."""
+    """``deleted`` names topics that are no more. A full update names every topic there is. ``serial`` as above."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -98,6 +101,7 @@ class UpdateMetadataRequest(Request[control.UpdateMetadataResponse]):
     partitions: list[PartitionStateUpdate]
     deleted: list[str]
     live_brokers: list[LiveBroker]
+    serial: Int64 = 0
 
 
 @message

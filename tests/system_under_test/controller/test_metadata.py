@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.internal import (
@@ -75,3 +77,26 @@ def test_new_partitions_of_a_topic_are_not_shown_by_halves() -> None:
     cache.update(update(state(0, leader=1)))
     cache.learn(commanded(state(2, leader=3)))
     assert leaders(cache) == [1]
+
+
+def test_a_copy_that_comes_late_is_no_news() -> None:
+    """It was sent before the connection was given up, and the request has been answered on another one since."""
+    cache = MetadataCache()
+    before = replace(update(state(0, leader=1), state(1, leader=2)), serial=7)
+    cache.update(before)
+    cache.learn(replace(commanded(state(1, leader=3, leader_epoch=1)), serial=8))
+    cache.update(replace(update(state(1, leader=3, leader_epoch=1)), serial=8))
+    cache.update(before)
+    cache.learn(replace(commanded(state(1, leader=2)), serial=7))
+    assert leaders(cache) == [1, 3]
+
+
+def test_the_next_controller_counts_from_the_beginning_and_who_does_not_count_is_heard() -> None:
+    cache = MetadataCache()
+    cache.update(replace(update(state(0, leader=1)), serial=7))
+    cache.update(replace(update(state(0, leader=2)), controller_epoch=2, serial=1))
+    assert leaders(cache) == [2]
+    cache.update(update(state(0, leader=3)))
+    assert leaders(cache) == [3]
+    cache.update(replace(update(state(0, leader=1)), serial=9))
+    assert leaders(cache) == [3], "the former controller"
