@@ -6,14 +6,14 @@ from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import internal, metadata
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.replication.news import News
 from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 
 class MetadataCache:
     """``controller_id`` is kept by the one that watches /controller; -1 when none is known.
 
-    A request of which a connection was given up, and which was sent again on another, may arrive once more after those
-    that came later. It is not news any more: what has a lower serial than the last of its controller's term is ignored.
+    A late copy of one of the controller's requests changes nothing (``replication.news``).
     """
 
     def __init__(self) -> None:
@@ -21,10 +21,10 @@ class MetadataCache:
         self.cluster_id = ""
         self._brokers: dict[int, internal.LiveBroker] = {}
         self._topics: dict[str, dict[int, internal.PartitionStateUpdate]] = {}
-        self._newest = (-1, 0)
+        self._news = News()
 
     def update(self, request: internal.UpdateMetadataRequest) -> None:
-        if self._is_late(request):
+        if not self._news.admit(request):
             return
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
@@ -39,22 +39,13 @@ class MetadataCache:
         before the metadata proper has come round. New partitions are taken from the metadata proper only: a
         broker gets roles for those that it replicates, and would show half a topic as a whole one.
         """
-        if self._is_late(request):
+        if not self._news.admit(request):
             return
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         for partition in request.partitions:
             known = self._topics.get(partition.topic, {})
             if partition.partition in known:
                 known[partition.partition] = partition
-
-    def _is_late(self, request: internal.UpdateMetadataRequest | internal.LeaderAndIsrRequest) -> bool:
-        place = request.controller_epoch, request.serial
-        if not request.serial:
-            return False
-        if place < self._newest:
-            return True
-        self._newest = place
-        return False
 
     def brokers(self) -> Iterable[internal.LiveBroker]:
         return self._brokers.values()

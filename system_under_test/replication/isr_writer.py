@@ -30,7 +30,7 @@ class IsrWriter:
         self._broker_id = broker_id
         self._retry = retry
         self._changed: dict[tuple[str, int], None] = {}
-        self._under_way: dict[tuple[str, int], set[asyncio.Task[None]]] = {}
+        self._under_way: dict[asyncio.Task[None], tuple[str, int]] = {}
 
     def start(self) -> None:
         self._background.spawn(self._notify_controller(), "isr notices")
@@ -38,9 +38,8 @@ class IsrWriter:
     def write(self, term: LeaderTerm, members: Members) -> None:
         """Begins to write what this term proposes."""
         task = self._background.spawn(self._write(term, members), f"isr of {term.replica.key}")
-        under_way = self._under_way.setdefault((term.replica.topic, term.replica.index), set())
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
+        self._under_way[task] = term.replica.topic, term.replica.index
+        task.add_done_callback(self._under_way.pop)
 
     async def settled(self, topic: str, index: int) -> None:
         """Returns when no write is under way that could still arrive. The partition's terms must be over.
@@ -48,8 +47,8 @@ class IsrWriter:
         Before this broker says that it has deleted its replica: the state's versions begin again when the topic is
         created again, and a late write would be taken for one of the new topic's leader.
         """
-        if under_way := self._under_way.get((topic, index)):
-            await asyncio.wait(set(under_way))
+        if under_way := [task for task, partition in self._under_way.items() if partition == (topic, index)]:
+            await asyncio.wait(under_way)
 
     async def _write(self, term: LeaderTerm, members: Members) -> None:
         """Writes the state conditionally, until its content is known, is the controller's, or the term is over.

@@ -20,6 +20,7 @@ from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.fetcher import LeaderFetcher
 from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.news import News
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replicas import Replicas, Upkeep
 from assay.system_under_test.replication.traits import ReplicationTraits
@@ -54,6 +55,7 @@ class ReplicaManager:
         self.incarnation = events.incarnation
         self._background = background
         self._learn = learn
+        self._news = News()
         self._on_lead = on_lead
         self._isr_writer = IsrWriter(
             zookeeper, background, config.broker_id, retry=config.replica_lag_time_max_ms / 10_000
@@ -120,7 +122,8 @@ class ReplicaManager:
                 settings = {setting.name: setting.value for setting in topic.settings}
                 await self.replicas.configure(topic.topic, settings, topic.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
-            self._refresh_leaders(live)
+            if self._news.admit(request):  # roles and settings are safe by their leader epochs and zxids
+                self._refresh_leaders(live)
             results = []
             for update in request.partitions:
                 try:

@@ -17,6 +17,8 @@ from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.deployment import Broker
+from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.records import message_set
 from assay.system_under_test.runtime import ZooKeeper
 
@@ -133,3 +135,12 @@ async def zookeeper_of(cluster: Brokers) -> ZooKeeper:
     client = cluster.cluster.harness_runtime().zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
     await client.connect(5)
     return client
+
+
+async def call(node: SimNode, request: Request[Any], version: int = 0) -> Any:
+    """One request on a connection of its own."""
+    connection = await Connection.open(node.address, 9092, 1.0)
+    try:
+        return await connection.call(request, version, 5.0)
+    finally:
+        await connection.close()

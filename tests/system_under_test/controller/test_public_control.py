@@ -10,7 +10,6 @@ import pytest
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.control import (
     LEADER_DURING_DELETE,
     ControlledShutdownRequest,
@@ -26,19 +25,10 @@ from assay.system_under_test.protocol.control import (
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataTopic
-from assay.system_under_test.protocol.schema import Request
 
-from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
+from helpers.sim_brokers import Brokers, brokers, call, simulate, until, zookeeper_of
 
 STATE = "/brokers/topics/orders/partitions/0/state"
-
-
-async def call(node: SimNode, request: Request[Any], version: int = 0) -> Any:
-    connection = await Connection.open(node.address, 9092, 1.0)
-    try:
-        return await connection.call(request, version, 5.0)
-    finally:
-        await connection.close()
 
 
 def state(leader: int, leader_epoch: int, partition: int = 0, replicas: tuple[int, ...] = (1, 2, 3)) -> PartitionState:

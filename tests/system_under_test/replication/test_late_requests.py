@@ -1,0 +1,68 @@
+"""A controller's request that arrives again, after later ones: sent before its connection was given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import LeaderAndIsrRequest, LiveBroker
+
+from helpers.sim_brokers import Brokers, brokers, call, simulate, zookeeper_of
+
+STATE = "/brokers/topics/orders/partitions/0/state"
+
+
+async def copy_with_a_former_life(cluster: Brokers, follower: SimNode, leader: SimNode, serial: int) -> None:
+    """A request of the present controller in which the leader still has a registration that it has no more."""
+    zookeeper = await zookeeper_of(cluster)
+    epochs = json.loads((await zookeeper.get(STATE))[0])["isr_epochs"]
+    await zookeeper.close()
+    former = epochs[str(leader.index)] - 1
+    request = LeaderAndIsrRequest(
+        controller_id=(await cluster.controller()).index,
+        controller_epoch=1,
+        broker_epoch=epochs[str(follower.index)],
+        partitions=[],
+        topics=[],
+        live_brokers=[LiveBroker(broker_id=leader.index, host=leader.address, port=9092, broker_epoch=former)],
+        serial=serial,
+    )
+    assert (await call(follower, request)).error_code == ErrorCode.NONE
+
+
+async def in_sync(cluster: Brokers) -> int:
+    zookeeper = await zookeeper_of(cluster)
+    try:
+        return len(json.loads((await zookeeper.get(STATE))[0])["isr"])
+    finally:
+        await zookeeper.close()
+
+
+def test_a_follower_keeps_its_leader_when_a_late_copy_has_a_former_registration() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"a")])
+            leader = await cluster.leader()
+            for follower in (node for node in cluster.nodes if node is not leader):
+                await copy_with_a_former_life(cluster, follower, leader, serial=1)
+            await asyncio.sleep(30)
+            assert await in_sync(cluster) == 3
+
+    simulate(check)
+
+
+def test_a_request_that_is_no_copy_is_believed() -> None:
+    """So the one above can fail: followers that ask for a life of the leader that is none leave the in-sync set."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"a")])
+            leader = await cluster.leader()
+            for follower in (node for node in cluster.nodes if node is not leader):
+                await copy_with_a_former_life(cluster, follower, leader, serial=1_000)
+            await asyncio.sleep(30)
+            assert await in_sync(cluster) == 1
+
+    simulate(check)
