@@ -25,6 +25,7 @@ from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
+from assay.checkers.processes import PROCESSES
 from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.rest.family import REST
@@ -48,6 +49,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REPLICAS,
     *REPLICATION,
     REST,
+    PROCESSES,
     *TRANSACTION_FAMILIES,
 )
 

@@ -22,12 +22,13 @@ Main = Callable[["SimNode", Process], Coroutine[Any, Any, int]]
 
 @dataclass(frozen=True)
 class Crash:
-    """A main process that ended by an exception, at ``time`` seconds of virtual time."""
+    """A main process that ended by an exception, at ``time`` seconds of virtual time. ``asked``: it was to end."""
 
     node: str
     incarnation: str
     time: float
     traceback: str
+    asked: bool = False
 
 
 class EventLog:
@@ -82,6 +83,7 @@ class SimNode:
         self.index = index
         self._main = main
         self._crashes = crashes
+        self._asked = False
         self._starts = 0
         self._process: Process | None = None
         self._task: asyncio.Task[int] | None = None
@@ -146,6 +148,7 @@ class SimNode:
             raise NodeError(f"{self.name}: cannot start its process: {self._process} is alive; kill it first")
         self._starts += 1
         self.exit_code = None
+        self._asked = False
         process = Process(self._loop, self.host, self.name, f"{self.name}.{self._starts}")
         self._process = process
         task = process.spawn(self._main(self, process), name=f"{process.incarnation} main")
@@ -161,7 +164,7 @@ class SimNode:
         elif (error := task.exception()) is not None:
             self.exit_code = 1
             text = "".join(traceback.format_exception(error))
-            self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text))
+            self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, self._asked))
         else:
             self.exit_code = task.result()
         process.kill()
@@ -177,6 +180,7 @@ class SimNode:
         process, task = self._process, self._task
         if process is None or task is None or process.dead:
             raise NodeError(f"{self.name}: cannot terminate its process: there is none; start it first")
+        self._asked = True
         task.cancel()
         await asyncio.wait([task], timeout=TERMINATE_WITHIN)
         if not process.dead:

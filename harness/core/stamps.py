@@ -38,6 +38,10 @@ class Stamps:
         self._last = now
         return now
 
+    def at(self, loop_time: float) -> int:
+        """Nanoseconds since the run began at a moment of the loop's clock, in seconds. No stamp of its own."""
+        return int((loop_time - self._origin) * NANOSECONDS)
+
     def loop_time(self, stamp: int) -> float:
         """The loop's time, in seconds, at which ``stamp`` is or was due: what ``loop.call_at`` takes."""
         return self._origin + stamp / NANOSECONDS

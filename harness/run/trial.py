@@ -29,6 +29,7 @@ from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
+from assay.harness.run.census import take_census
 from assay.harness.run.client_nodes import housed
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
@@ -191,6 +192,7 @@ class Trial:
                 if not self.interrupt.requested:
                     await self._come_to_rest(history, stamps)
                 if not self.interrupt.requested:
+                    await take_census(self.cluster, self._servers(), history, stamps)
                     await self._read_replicas(history)
                 return interpreter.report
         finally:

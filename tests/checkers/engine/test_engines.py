@@ -293,7 +293,10 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     keyed = [compacted_disks(f"k-{n}", random.Random(f"engines/k/{n}"), 2 * 10**7 + n * 100) for n in range(50)]
     rows += [row for sends, _ in keyed for row in sends]
     stored += [row for _, left in keyed for row in left]
-    folder = write(tmp_path / "history", rows, events=[*node_events(), *told], replicas=[*replicas(), *stored])
+    ended = [{"look": 0, "time": n, "ended": n, "what": "ended", "node": f"n{n % 3}"} for n in range(1, 6)]
+    folder = write(
+        tmp_path / "history", rows, events=[*node_events(), *told], replicas=[*replicas(), *stored], looks=ended
+    )
     compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
     contract = Contract(linearizable_ends=True, compacted=(*compacted, *(f"k-{n}" for n in range(50))))
     with application.engine(effects=len(rows)) as spark:

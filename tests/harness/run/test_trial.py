@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -241,3 +243,34 @@ def test_nodes_get_disks_of_their_own_for_a_fault_that_says_that_it_loses_what_w
     with pytest.raises(NotImplementedError):
         run.set_up()
     assert opened == [own]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_server_that_ends_by_itself_fails_the_run(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    async def short(self: Any, runtime: Any, argv: Sequence[str]) -> int:
+        task = asyncio.ensure_future(entry(self, runtime, argv))
+        await asyncio.sleep(3)
+        task.cancel()
+        if raises:
+            raise ZeroDivisionError("a bug in the server")
+        return 3
+
+    entry = toy.ToySystem.entry
+    monkeypatch.setattr(toy.ToySystem, "entry", short)
+    run = attempt(toy, tmp_path, time_limit=5.0)
+    run.experiment = replace(run.experiment, contract=Contract(forbidden=("unexpected-exit",), recovery_deadline=2.0))
+    done(run)
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.FAIL
+    assert ("unexpected-exit", "n1") in {(one.anomaly, one.key) for one in run.judgement.findings}
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert ("a bug in the server" in str(info.problem)) is raises
+
+
+def test_a_server_that_a_fault_ends_or_asks_to_end_has_not_ended_by_itself(toy: ModuleType, tmp_path: Path) -> None:
+    run = attempt(toy, tmp_path, nemesis=("kill", "restart"), time_limit=9.0, nemesis_interval=4.0, rate=50.0)
+    rows = done(run).table("looks").to_pylist()
+    assert [(row["what"], row["node"]) for row in rows] == [("process", "n1")]

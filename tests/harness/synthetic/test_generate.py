@@ -31,6 +31,7 @@ from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+from assay.checkers.processes import PROCESSES
 from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.rest.family import REST
@@ -131,7 +132,19 @@ def within(planted: Planted, finding: Any) -> bool:
     return finding.time is None or bool(planted.time <= finding.time <= planted.until)
 
 
-UNPLANTED = (*COMMITS, *REPLICATION, EMPTINESS, EXPIRY, PARTINGS, REFUSALS, REPORTED, REST, SETTLING, STATEMENTS)
+UNPLANTED = (
+    *COMMITS,
+    *REPLICATION,
+    EMPTINESS,
+    EXPIRY,
+    PARTINGS,
+    PROCESSES,
+    REFUSALS,
+    REPORTED,
+    REST,
+    SETTLING,
+    STATEMENTS,
+)
 """What needs more than generated histories have."""
 
 

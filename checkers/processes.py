@@ -1,0 +1,53 @@
+"""A server's process that ended by itself: no fault ended it, and no fault had changed a file before.
+
+The harness writes the rows into ``looks``, all with look 0, as they belong to no look: ``process`` for a server whose
+process was there once every fault was healed, ``ended`` for one that was not, or of which the cluster itself reports
+that it broke down (the simulation does; then ``time`` is that moment). A process that a fault ended and that could not
+be started again has not ended by itself; so nothing is proved in a run with a fault that ends processes and was never
+healed. A server may refuse to go on with files that are damaged; so nothing is proved either once a fault has changed
+any, on whichever node.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, seconds
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_of
+
+
+def _exit(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"The process of {row['key']} had ended by {seconds(row['moment'])}, although no fault had ended it and none "
+        "had touched a file; what it printed is among the run's logs."
+    )
+    return Explanation(claim, (), 0, row["moment"])
+
+
+UNEXPECTED_EXIT: Final = Check(
+    anomaly="unexpected-exit",
+    meaning="a server's process ended by itself",
+    views=(
+        Table(
+            "found_unexpected_exit",
+            """
+            select p.key, p.moment from (
+                select node as key, min(time) as moment from looks where what = 'ended' group by node) p
+                cross join (
+                    select count(case when began = 1 and (damages = 1 or (ends = 1 and healed = 0)) then 1 end) as many
+                    from (
+                        select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
+                            max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
+                            max(case when phase = 'healed' then 1 else 0 end) as healed,
+                            max(case when phase = 'injected' or (phase = 'failed'
+                                and coalesce(stage, '') not in ('trigger', 'target')) then 1 else 0 end) as began
+                        from faults group by id) as faults_done) excuses
+            where excuses.many = 0
+            """,
+        ),
+    ),
+    evidence=first_of("found_unexpected_exit", "key"),
+    examined="select count(*) as examined from looks where what in ('process', 'ended')",
+    explain=_exit,
+)
+
+PROCESSES: Final = family_of(UNEXPECTED_EXIT, applies="looks where what in ('process', 'ended')")

@@ -1,0 +1,26 @@
+"""Which servers' processes are there once every fault is healed: one that is not has ended by itself.
+
+Rows of ``looks`` with look 0; what they mean is said where they are judged, in ``assay.checkers.processes``.
+"""
+
+from collections.abc import Sequence
+
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.stamps import Stamps
+
+
+async def take_census(cluster: Cluster, servers: Sequence[Node], history: HistoryWriter, stamps: Stamps) -> None:
+    """Writes a row for each server that can be asked, and one for each breakdown that the cluster knows of."""
+    for crash in getattr(cluster, "crashes", ()):
+        moment = stamps.at(crash.time)
+        if not crash.asked and any(crash.node == server.name for server in servers):
+            history.look(look=0, time=moment, ended=moment, what="ended", node=crash.node)
+    for server in servers:
+        begun = stamps.now()
+        try:
+            status = await server.process()
+        except NodeError:
+            continue
+        what = "ended" if status.state is ProcessState.DEAD else "process"
+        history.look(look=0, time=begun, ended=stamps.now(), what=what, node=server.name)

@@ -1,0 +1,83 @@
+"""A server whose process ended by itself, and the nearest runs in which one is not there for a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.verdict import Finding
+
+from helpers.judging import judge
+from helpers.log_histories import Book, Row, write
+
+SECOND = 1_000_000_000
+
+
+def seen(*nodes: str, ended: tuple[str, ...] = ()) -> list[Row]:
+    """The harness's rows of the servers, 30 s after the start."""
+    rows = [{"what": "process", "node": node} for node in nodes] + [{"what": "ended", "node": node} for node in ended]
+    return [{"look": 0, "time": 30 * SECOND, "ended": 30 * SECOND + 1, **row} for row in rows]
+
+
+def fault(*phases: str, name: str = "kill", stage: str | None = None, **impact: bool | None) -> list[Row]:
+    does: dict[str, Any] = {"ends_process": True, "damages_files": False, **impact}
+    rows = [{"id": 1, "fault": name, "targets": '["n2"]', "phase": p, "time": at, "detail": "{}"} | does
+            for at, p in enumerate(phases)]  # fmt: skip
+    return [{**row, "stage": stage if row["phase"] == "failed" else None} for row in rows]
+
+
+def found(folder: Path, looks: list[Row], faults: list[Row] | None = None) -> list[Finding]:
+    book = Book()
+    book.send([1], 0, (0, 1))
+    history = write(folder, book.rows, looks=looks, faults=faults or [])
+    contract = Contract(forbidden=("unexpected-exit",), minimum_operations=1)
+    return [one for one in judge(history, contract).findings if one.anomaly == "unexpected-exit"]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [],
+        fault("intended", "injected", "healed"),
+        fault("intended", "injected", ends_process=False),
+        fault("intended", damages_files=True),
+        fault("intended", "failed", stage="target", damages_files=True),
+    ],
+    ids=["no fault", "a healed kill", "a partition that stays", "damage not come to", "damage without a target"],
+)
+def test_a_process_that_ended_by_itself_is_reported_once(tmp_path: Path, faults: list[Row]) -> None:
+    looks = seen("n1", "n3", ended=("n2",))
+    crash = {"look": 0, "time": 12 * SECOND, "ended": 12 * SECOND, "what": "ended", "node": "n2"}
+    (finding,) = found(tmp_path, [crash, *looks], faults)
+    assert finding.key == "n2"
+    assert finding.claim.startswith("The process of n2 had ended by 12.000 s, although no fault had ended it")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        fault("intended", "injected"),
+        fault("intended", "injected", "failed", stage="heal"),
+        fault("intended", "failed", stage="inject"),
+        fault("intended", "injected", "healed", damages_files=True),
+        fault("intended", "injected", "healed", name="of the user's own", damages_files=None),
+    ],
+    ids=["never healed", "could not be healed", "half done", "files changed", "perhaps changed"],
+)
+def test_a_process_that_a_fault_may_have_ended_is_not(tmp_path: Path, faults: list[Row]) -> None:
+    assert found(tmp_path, seen("n1", ended=("n2",)), faults) == []
+
+
+def test_servers_that_are_all_there_are_as_they_should_be(tmp_path: Path) -> None:
+    assert found(tmp_path, seen("n1", "n2", "n3")) == []
+
+
+def test_a_history_without_a_census_is_not_doubted_for_it(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1], 0, (0, 1))
+    judgement = judge(write(tmp_path, book.rows), Contract(minimum_operations=1))
+    assert "unexpected-exit" not in judgement.forbidden
+    assert not any("unexpected-exit" in reason for reason in judgement.unknown)
