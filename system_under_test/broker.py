@@ -69,6 +69,7 @@ class BrokerProcess:
             events,
             background,
             cache.learn,
+            cache.controller,
             lambda partition, term: self._coordinator.lead(partition, term),
             replication_traits(config.defects),
             log_traits(config.defects),

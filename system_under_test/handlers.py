@@ -9,6 +9,7 @@ from typing import Any
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.controller import admin
 from assay.system_under_test.controller.controller import Controller
+from assay.system_under_test.controller.damage import damaged_replicas
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.shutdown import controlled_shutdown
@@ -45,6 +46,7 @@ def handlers(
         internal.EndOffsetsRequest: partial(offsets.end_offsets, manager, zookeeper),
         internal.LogEndRequest: partial(offsets.log_end, manager),
         internal.RolesRequest: partial(roles.roles, manager),
+        internal.DamagedReplicasRequest: partial(damaged_replicas, controller),
         ProduceRequest: partial(produce.produce, manager),
         FetchRequest: partial(fetch.fetch, manager, zookeeper),
         ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),

@@ -83,13 +83,19 @@ class Registrar:
         return self._clean_since is not None
 
     async def leave_directory(self) -> None:
-        """After a clean stop: every log is closed and every checkpoint written."""
+        """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row
+        of clean stops is broken.
+        """
         assert self._clean_since is not None, "it was registered"
+        if self.manager.replicas.lost:
+            return  # what it had when it registered it has no more
         await directory.write_clean_marker(self.runtime.storage, self._clean_since, self.config.data_dir)
 
     async def register(self) -> None:
         timestamp = str(int(self.runtime.wall_clock() * 1000))
-        clean_since = None if self.manager.replicas.damaged else self._clean_since
+        if self.manager.replicas.take_lost():
+            self._clean_since = None
+        clean_since = self._clean_since
         self.manager.broker_epoch = await register(
             self.zookeeper, self.config, clean_since=clean_since, timestamp=timestamp
         )

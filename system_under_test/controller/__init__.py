@@ -6,8 +6,8 @@ To read in this order: ``leaders`` (pure functions: who leads next), ``term`` (t
 trigger) and ``controller`` (the entry: election, and the loop over the queue).
 
 Topics: ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``deletion``, ``reassignment``,
-``preferred``. Requests: ``admin``, ``public_control``, ``shutdown``. On every broker: ``registration``, ``metadata``.
-``traits`` is what a historic defect changes.
+``preferred``. Requests: ``admin``, ``public_control``, ``shutdown``, ``damage``. On every broker: ``registration``,
+``metadata``. ``traits`` is what a historic defect changes.
 
 Imports ``replication`` and what lies below it. Only the broker imports it.
 """

@@ -31,6 +31,15 @@ class Topic:
     settings: TopicSettings
 
 
+@dataclass(frozen=True)
+class DamagedMember:
+    """A broker in one of its lives, as of this leader epoch: in a later one it may have been made whole."""
+
+    broker_id: int
+    czxid: int
+    leader_epoch: int
+
+
 @dataclass
 class ClusterState:
     brokers: dict[int, LiveBroker] = field(default_factory=dict)
@@ -41,6 +50,8 @@ class ClusterState:
     deleting: dict[str, None] = field(default_factory=dict)
     leaving: dict[int, int] = field(default_factory=dict)
     """Brokers that have said that they will stop, and in which of their lives (czxid)."""
+    damaged: dict[PartitionId, DamagedMember] = field(default_factory=dict)
+    """The last members of in-sync sets, whose logs are damaged: no one is left who could lead."""
     moves: dict[PartitionId, znodes.Move] = field(default_factory=dict)
     """Partitions that are to have other replicas, as last read."""
     moves_known: bool = False
@@ -62,10 +73,23 @@ class ClusterState:
         """Those alive that have not said that they will stop."""
         return {b: life for b, life in self.brokers.items() if self.leaving.get(b) != life.czxid}
 
+    def electable(self, partition: PartitionId) -> dict[int, LiveBroker]:
+        """Those that stay, and whose replica is not known to be damaged."""
+        whole = self.whole(partition)
+        return {b: life for b, life in self.staying().items() if b in whole}
+
+    def whole(self, partition: PartitionId) -> dict[int, LiveBroker]:
+        """Those alive whose replica is not known to be damaged."""
+        known, state = self.damaged.get(partition), self.states.get(partition)
+        if known is None or state is None or state.value.leader_epoch != known.leader_epoch:
+            return self.brokers
+        return {b: life for b, life in self.brokers.items() if (b, life.czxid) != (known.broker_id, known.czxid)}
+
     def forget(self, name: str) -> None:
         for index in self.topics.pop(name).assignment:
             self.states.pop((name, index), None)
             self.undecided.pop((name, index), None)
+            self.damaged.pop((name, index), None)
         self.deleting.pop(name, None)
         for waiting in self._forgotten.pop(name, []):
             if not waiting.done():

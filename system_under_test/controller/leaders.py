@@ -110,6 +110,21 @@ def replace_leader(state: PartitionState, leader: int, controller_epoch: int) ->
     return Members.of(state).state(controller_epoch, leader, state.leader_epoch + 1)
 
 
+def without_damaged(state: PartitionState, damaged: int, controller_epoch: int) -> PartitionState:
+    """The same, under a new epoch, in which no one counts on this replica; what it led no one leads.
+
+    Where no one is left in the ISR, those of ``elr`` are: each has all that was acknowledged. Where no one is left at
+    all, the damaged one stays.
+    """
+    members = Members.of(state)
+    isr, elr = (tuple(m for m in group if m != damaged) for group in (members.isr, members.elr))
+    if isr or elr:
+        epochs = {member: epoch for member, epoch in members.epochs.items() if member != damaged}
+        members = Members(isr, epochs, elr) if isr else Members(elr, epochs)
+    leader = NO_LEADER if damaged in (state.leader, *members.isr) else state.leader
+    return members.state(controller_epoch, leader, state.leader_epoch + 1)
+
+
 def renewed(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:

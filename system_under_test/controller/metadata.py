@@ -50,6 +50,10 @@ class MetadataCache:
     def brokers(self) -> Iterable[internal.LiveBroker]:
         return self._brokers.values()
 
+    def controller(self) -> internal.LiveBroker | None:
+        """Where the active controller is reached, if it is known."""
+        return self._brokers.get(self.controller_id)
+
     def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """The live leader of each partition that is known; empty for a topic that does not exist."""
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}

@@ -11,7 +11,7 @@ from kazoo.protocol.serialization import SetData
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import leaders
 from assay.system_under_test.controller.broadcast import Broadcast
-from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
+from assay.system_under_test.controller.cluster_state import ClusterState, DamagedMember, PartitionId
 from assay.system_under_test.controller.leaders import AskLogEnds, Policy
 from assay.system_under_test.controller.term import Fence, Term
 from assay.system_under_test.events import EventLog
@@ -96,10 +96,34 @@ class PartitionMachine:
         def without(state: PartitionState) -> PartitionState | None:
             if broker_id not in state.isr:
                 return None
-            wanted = leaders.next_state(state, assignment, self.cluster.staying(), policy, self.term.epoch)
+            wanted = leaders.next_state(state, assignment, self.cluster.electable(partition), policy, self.term.epoch)
             return wanted if isinstance(wanted, PartitionState) and wanted.leader in state.isr else None
 
         return await self.rewrite(partition, without)
+
+    async def take_out(self, partition: PartitionId, broker_id: int, leader_epoch: int) -> None:
+        """Has no one count on a replica whose log is damaged, as of this leader epoch; another member leads on.
+
+        In a later epoch it may be whole again: then nothing is done, and it decides again when it knows of that epoch.
+        """
+
+        def without(state: PartitionState) -> PartitionState | None:
+            if state.leader_epoch != leader_epoch:
+                return None
+            return leaders.without_damaged(state, broker_id, self.term.epoch)
+
+        if await self.rewrite(partition, without):
+            state = self.cluster.states[partition].value
+            if broker_id in state.isr:
+                life = self.cluster.brokers[broker_id].czxid
+                self.cluster.damaged[partition] = DamagedMember(broker_id, life, state.leader_epoch)
+                _log.error(
+                    "%s-%d: no one leads. The log of broker %d is damaged, and no other has all that was acknowledged: "
+                    "restore its files and remove its note of the damage, or allow unclean election",
+                    *partition,
+                    broker_id,
+                )
+            await self.update([partition])
 
     async def rewrite(
         self,
@@ -136,7 +160,7 @@ class PartitionMachine:
     async def _next(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
     ) -> PartitionState | None:
-        brokers, epoch = self.cluster.brokers, self.term.epoch
+        brokers, epoch = self.cluster.whole(partition), self.term.epoch
         wanted = self.decide(state, assignment, brokers, self._policy(partition[0]), epoch)
         if not isinstance(wanted, AskLogEnds):
             return wanted

@@ -57,7 +57,7 @@ async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
     await active.partitions.update([partition])
     assignment = cluster.topics[name].assignment[index]
     await active.partitions.rewrite(
-        partition, lambda state: leaders.preferred(state, assignment, cluster.staying(), active.term.epoch)
+        partition, lambda state: leaders.preferred(state, assignment, cluster.electable(partition), active.term.epoch)
     )
     known = cluster.states.get(partition)
     if known is None or known.value.leader != assignment[0]:

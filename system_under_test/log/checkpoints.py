@@ -48,6 +48,15 @@ class OffsetCheckpoint:
                 self._entries = {}
         return dict(self._entries)
 
+    def recover(self) -> str | None:
+        """The problem of a file that makes no sense, which counts as empty until the next write replaces it."""
+        try:
+            self.load()
+        except CheckpointError as error:
+            self._entries = {}
+            return str(error)
+        return None
+
     async def write(self, entries: Mapping[PartitionId, int], remove: Iterable[PartitionId] = ()) -> None:
         """Durably sets these entries, removes those, and keeps all others. Concurrent calls are taken in turn."""
         async with self._writing:

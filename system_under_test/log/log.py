@@ -16,7 +16,7 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.directory import DELETED_SUFFIX
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
-from assay.system_under_test.log.row import Damage, SegmentRow
+from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.log.segment import Cut, cut_at
 from assay.system_under_test.log.slices import EMPTY
 from assay.system_under_test.log.tombstones import Tombstones
@@ -42,14 +42,14 @@ class Log:
         config: LogConfig,
         *,
         clean: bool,
-        recovery_point: int,
+        recovery_point: int | None,
         wall_clock: Callable[[], float],
     ) -> tuple[Log, Recovery]:
         """Opens or creates the log in ``directory``; afterwards all of it is durable.
 
         ``clean``: the last process stopped cleanly. ``recovery_point``: all offsets below had been fsynced (0 when
-        unknown). ``wall_clock`` gives seconds. Look at ``Recovery.damaged``: such a log serves its good prefix only.
-        Raises ``CheckpointError`` when what compaction has noted makes no sense.
+        nothing is known of this log; None when the note was lost: then whatever is wrong counts as damage).
+        ``wall_clock`` gives seconds. Look at ``Recovery.damaged``: such a log serves its good prefix only.
         """
         storage.mkdir(directory)
         if not clean or not storage.listdir(directory):
@@ -65,12 +65,12 @@ class Log:
             recovery_point=recovery_point,
             gaps=row.tombstones.gaps,
             now_ms=row.now_ms,
+            lost=row.damage_note.read() or row.tombstones.damage,
         )
         recovery = loaded.recovery
         row.set(loaded.segments)
         row.end = row.flushed = recovery.end
-        if recovery.damaged:
-            row.damage = Damage(row.end, recovery.problem or "damaged")
+        row.damage = loaded.damage
         return cls(row), recovery
 
     @property
@@ -244,6 +244,21 @@ class Log:
         remove_leftovers(self.row.storage, self.directory, ())
         self.row.damage = None
         self.row.restart_at(start_offset)
+
+    # -- notes ---------------------------------------------------------------------------------------------------
+
+    async def note_damage(self) -> None:
+        """Durably notes the damage that is known, so that the next process knows of it. Raises ``OSError``."""
+        await self.row.damage_note.write(lambda: self.row.damage)
+
+    async def forget_damage(self) -> None:
+        """After ``reset`` and ``flush``."""
+        await self.row.damage_note.clear()
+
+    async def close_notes(self) -> None:
+        """The directory is about to be removed, or renamed: nothing is noted in it from now on."""
+        await self.tombstones.close()
+        await self.row.damage_note.close()
 
     # -- durability ----------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from assay.system_under_test.log import files, swap
 from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment, remove_segment
 from assay.system_under_test.runtime import Storage
@@ -44,6 +45,7 @@ class Loaded:
 
     segments: tuple[Segment, ...]
     recovery: Recovery
+    damage: Damage | None
 
 
 async def load_segments(
@@ -52,13 +54,15 @@ async def load_segments(
     config: LogConfig,
     *,
     clean: bool,
-    recovery_point: int,
+    recovery_point: int | None,
     gaps: int,
     now_ms: Callable[[], int],
+    lost: Damage | None = None,
 ) -> Loaded:
     """Opens all segments of a directory that exists, and makes the log's end certain and durable.
 
-    ``recovery_point``: every offset below it had been fsynced. ``gaps``: a segment that begins there or before need not
+    ``recovery_point``: every offset below it had been fsynced; None: no one knows which, so that nothing that is wrong
+    may be cut. ``lost``: damage that is known already. ``gaps``: a segment that begins there or before need not
     begin where the one before it ends; any other has lost its neighbour's end. Raises ``OSError``.
     """
     await swap.finish(storage, directory)
@@ -72,7 +76,7 @@ async def load_segments(
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
         is_last = index + 1 == len(segments)
-        sealed_below = not is_last and segments[index + 1].base_offset <= recovery_point
+        sealed_below = not is_last and segments[index + 1].base_offset <= (recovery_point or 0)
         scan = await _load(segment, trust=clean or sealed_below, closed_cleanly=clean)
         good.append(segment)
         if scan is not None and scan.problem is not None:
@@ -83,17 +87,28 @@ async def load_segments(
     for segment in dropped:
         truncated += segment.file.size
     end = good[-1].next_offset
-    damaged = end < recovery_point
-    if damaged:
+    damage = _damage(directory, end, recovery_point, problem, lost)
+    if damage is not None:
         for segment in dropped:
             segment.close()
-        if problem is None:
-            problem = f"{directory}: ends at offset {end}, below its recovery point {recovery_point}"
+        problem = damage.problem
     else:
         untouched = clean and bases and problem is None
-        await _settle(storage, directory, good, dropped, None if untouched else recovery_point)
-    recovery = Recovery(end, truncated, damaged, problem)
-    return Loaded(tuple(good), recovery)
+        await _settle(storage, directory, good, dropped, None if untouched else recovery_point or 0)
+    recovery = Recovery(end, truncated, damage is not None, problem)
+    return Loaded(tuple(good), recovery, damage)
+
+
+def _damage(
+    directory: str, end: int, recovery_point: int | None, problem: str | None, lost: Damage | None
+) -> Damage | None:
+    if lost is not None:
+        return Damage(min(lost.offset, end), lost.problem)
+    if recovery_point is None:
+        return None if problem is None else Damage(end, problem)
+    if end >= recovery_point:
+        return None
+    return Damage(end, problem or f"{directory}: ends at offset {end}, below its recovery point {recovery_point}")
 
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:

@@ -15,20 +15,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.damage import Damage, DamageNote
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, UnflushedTruncation
 from assay.system_under_test.log.segment import Segment, new_segment, remove_segment
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.runtime import Storage
-
-
-class Damage(NamedTuple):
-    """The offset at which the good prefix of a log ends, and why."""
-
-    offset: int
-    problem: str
 
 
 def _ignore(_: object) -> None:
@@ -42,6 +35,7 @@ class SegmentRow:
         self.storage = storage
         self.directory = directory
         self.tombstones = Tombstones(storage, directory)
+        self.damage_note = DamageNote(storage, directory)
         self.config = replace(config, compacted=config.compacted or self.tombstones.known)
         self.on_roll: Callable[[int], None] = _ignore
         self.on_damage: Callable[[Damage], None] = _ignore

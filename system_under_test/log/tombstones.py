@@ -18,10 +18,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from assay.system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
+from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import write_atomic
 
 TOMBSTONES = "compaction-checkpoint"
+MAXIMUM = 2**63 - 1
 
 
 class CleanedOver(NamedTuple):
@@ -42,14 +44,20 @@ class Tombstones:
     """Changes are durable when their call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        """Raises ``CheckpointError`` for a file that makes no sense."""
+        """A file that makes no sense is ``damage`` of the log: no one knows what may be missing from it."""
         self._storage = storage
         self._path = f"{directory}/{TOMBSTONES}"
         self._writing = asyncio.Lock()
         self._closed = False
         self.known = storage.exists(self._path)
         """May the log's offsets have gaps?"""
-        self._state = _parse(self._path, storage.read_bytes(self._path)) if self.known else Notes()
+        self.damage: Damage | None = None
+        self._state = Notes()
+        if self.known:
+            try:
+                self._state = _parse(self._path, storage.read_bytes(self._path))
+            except CheckpointError as error:
+                self.damage, self._state = Damage(0, str(error)), Notes(gaps=MAXIMUM)
 
     @property
     def gaps(self) -> int:

@@ -217,8 +217,12 @@ class Connection:
             raise NotSent(f"{name} to {self.peer}: {self._broken}") from error
         self._wire.transport.write(frame)
 
+    def abort(self, reason: str) -> None:
+        """Ends the connection; calls still waiting raise ``Unknown``. To be closed all the same."""
+        self._break(reason)
+
     async def close(self) -> None:
-        """Ends the connection; calls still waiting raise ``Unknown``."""
+        """As ``abort``; returns when its socket is closed."""
         self._break(f"the connection to {self.peer} was closed")
         await self._wire.end()
 

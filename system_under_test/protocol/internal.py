@@ -260,6 +260,30 @@ class RolesRequest(Request[RolesResponse]):
     """For testers: all replicas that this broker has."""
 
 
+@message
+class DamagedReplica:
+    """``leader_epoch``: the highest that this replica obeys."""
+
+    topic: str
+    topic_czxid: Int64
+    partition: Int32
+    leader_epoch: Int32
+
+
+@message
+class DamagedReplicasResponse:
+    error_code: Int16
+
+
+@request(key=1008, versions=(0, 0))
+class DamagedReplicasRequest(Request[DamagedReplicasResponse]):
+    """A broker reports to the controller that logs of its own have lost something that they had made durable."""
+
+    broker_id: Int32
+    broker_epoch: Int64
+    partitions: list[DamagedReplica]
+
+
 INTERNAL_APIS: Mapping[int, Api] = api_table(
     [
         LeaderAndIsrRequest,
@@ -270,6 +294,7 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         EndOffsetsRequest,
         LogEndRequest,
         RolesRequest,
+        DamagedReplicasRequest,
         changes.CreatePartitionsRequest,
         changes.AlterConfigsRequest,
         changes.DescribeConfigsRequest,

@@ -4,6 +4,7 @@ What is done with the leader's answers is in ``following``.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
@@ -27,10 +28,21 @@ class LeaderFetcher:
         self._request_timeout = config.request_timeout_ms / 1000
         self._followed: dict[str, FollowerTerm] = {}
         self._changed = asyncio.Event()
+        self._waiting: Connection | None = None
+        """Where a fetch waits for new records."""
+        self._interrupted = False
 
     def add(self, term: FollowerTerm) -> None:
         self._followed[term.replica.key] = term
         self._changed.set()
+
+    def look_again(self) -> None:
+        """After ``add``: what was added is not to wait until the leader has new records of the others, or until the
+        fetch that waits for them has had its time. No send to a new leader is acknowledged before.
+        """
+        if self._waiting is not None and not all(term.reconciled or term.over for term in self._followed.values()):
+            self._interrupted = True
+            self._waiting.abort("there is more to be fetched")
 
     def remove(self, key: str) -> None:
         self._followed.pop(key, None)
@@ -53,10 +65,13 @@ class LeaderFetcher:
                         address = leader
                     await self._round(connection, leader)
                 except CallError as error:
-                    _log.info("fetching from broker %d at %s:%d: %s", leader.broker_id, leader.host, leader.port, error)
                     if connection is not None:
                         await connection.close()
                         connection = None
+                    if self._interrupted:
+                        self._interrupted = False
+                        continue
+                    _log.info("fetching from broker %d at %s:%d: %s", leader.broker_id, leader.host, leader.port, error)
                     await asyncio.sleep(BACK_OFF)
         finally:
             if connection is not None:
@@ -69,16 +84,22 @@ class LeaderFetcher:
         return [term for term in current if term.retry_at <= now]
 
     async def _round(self, connection: Connection, leader: internal.LiveBroker) -> None:
-        due = self._due(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        due = self._due(now)
+        later = [term.retry_at - now for term in self._followed.values() if term.retry_at > now]
+        patience = min([self._config.replica_fetch_wait_max_ms / 1000, *later])
         if not due:
-            await asyncio.sleep(BACK_OFF)
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._changed.wait()
             return
         unreconciled = [term for term in due if not term.reconciled]
         if unreconciled:
             await self._reconcile(connection, leader, unreconciled)
         reconciled = [term for term in due if term.reconciled and not term.over]
         if reconciled:
-            await self._fetch(connection, leader, reconciled)
+            await self._fetch(connection, leader, reconciled, patience)
 
     async def _reconcile(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
@@ -106,12 +127,15 @@ class LeaderFetcher:
             if term.over:
                 continue
             if answer.error_code != ErrorCode.NONE:
-                term.retry_at = now + BACK_OFF
+                term.ask_later(now)
                 continue
-            await term.apply_epoch_answer(answer)
+            await term.apply_epoch_answer(answer, now)
             await term.replica.epochs.flush()
 
-    async def _fetch(self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]) -> None:
+    async def _fetch(
+        self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm], patience: float
+    ) -> None:
+        """``patience``: how many seconds the leader may wait for new records."""
         for term in terms:
             # a position counts at the leader: records beyond the flush limit must be on disk before they are claimed
             await term.replica.flush_counted()
@@ -119,7 +143,7 @@ class LeaderFetcher:
             replica_id=self._config.broker_id,
             replica_epoch=self._broker_epoch(),
             broker_epoch=leader.broker_epoch,
-            max_wait_ms=self._config.replica_fetch_wait_max_ms,
+            max_wait_ms=int(patience * 1000),
             min_bytes=1,
             partitions=[
                 internal.ReplicaFetchPartition(
@@ -139,9 +163,11 @@ class LeaderFetcher:
             return
         asked = {f"{p.topic}-{p.partition}": p.fetch_offset for p in request.partitions}
         by_key = {term.replica.key: term for term in terms}
-        response = await connection.call(
-            request, 0, self._request_timeout + self._config.replica_fetch_wait_max_ms / 1000
-        )
+        self._waiting = connection
+        try:
+            response = await connection.call(request, 0, self._request_timeout + patience)
+        finally:
+            self._waiting = None
         now = asyncio.get_running_loop().time()
         if response.error_code != ErrorCode.NONE:
             for term in terms:

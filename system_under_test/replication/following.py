@@ -8,18 +8,21 @@ writes to disk when its log reaches them, before the records themselves.
 import logging
 from collections.abc import Sequence
 
-from assay.system_under_test.log.errors import DamagedLog
+from assay.system_under_test.log.errors import CorruptLog, DamagedLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import EpochAnswer, PartitionStateUpdate, ReplicaFetchedPartition
 from assay.system_under_test.protocol.schema import records_bytes
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.records.message_set import scan
 from assay.system_under_test.replication.replica import Replica
+from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 _log = logging.getLogger("assay.replication")
 
 BACK_OFF = 0.1
 """Seconds between tries after an error."""
+FIRST_BACK_OFF = 0.01
+"""Of a new term, then twice as long each time: the leader may hear of its own role a moment later."""
 
 
 class FollowerTerm:
@@ -31,14 +34,35 @@ class FollowerTerm:
         self.controller_epoch = update.controller_epoch
         self.leader = update.leader
         self.over = False
+        self.counts = update.leader != NO_LEADER and replica.environment.broker_id in (*update.isr, *update.elr)
+        """May others believe that this replica has all that is acknowledged? As a member, and once it has fetched."""
         self.reconciled = False
         """The log is known to be a prefix of the leader's."""
         self.history: list[tuple[int, int]] = []
         """The leader's (epoch, start offset) entries which the log has not reached yet, rising."""
         self.retry_at = 0.0
+        self._back_off = FIRST_BACK_OFF
 
-    async def apply_epoch_answer(self, answer: EpochAnswer) -> None:
-        """Cuts the log as far as the answer proves it to differ; sets ``reconciled`` when leader and follower agree."""
+    def ask_later(self, now: float) -> None:
+        """The leader does not know of its role yet, or not any more."""
+        self.retry_at = now + self._back_off
+        self._back_off = min(2 * self._back_off, BACK_OFF)
+
+    async def apply_epoch_answer(self, answer: EpochAnswer, now: float) -> None:
+        """Cuts the log as far as the answer proves it to differ; sets ``reconciled`` when leader and follower agree.
+
+        A damaged log is discarded only under an epoch in which no one counts on it.
+        """
+        if self.replica.log.damage is not None and self.counts:
+            self._reconcile_later(now)
+            return
+        try:
+            await self._reconcile(answer)
+        except (CorruptLog, DamagedLog) as damage:
+            _log.error("%s: %s", self.replica.key, damage)
+            self._reconcile_later(now)
+
+    async def _reconcile(self, answer: EpochAnswer) -> None:
         replica, log = self.replica, self.replica.log
         if log.damage is not None:
             await self.discard(answer.log_start, log.damage)
@@ -66,7 +90,9 @@ class FollowerTerm:
         replica, log = self.replica, self.replica.log
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # an empty log may lie beyond the leader's end, and has no history that would say so
-            if replica.traits.starts_over(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset:
+            if log.damage is None and (
+                replica.traits.starts_over(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset
+            ):
                 await self.discard(fetched.log_start, "out of the leader's range")
             self._reconcile_later(now)
             return
@@ -104,7 +130,7 @@ class FollowerTerm:
         replica = self.replica
         latest = replica.epochs.latest()
         self.history = [(epoch, start) for epoch, start in history if epoch > latest]
-        self.reconciled = True
+        self.reconciled = self.counts = True
         replica.events.emit(
             "reconciled", key=replica.key, epoch=self.epoch, position=replica.log.end_offset, value=self.leader
         )
@@ -144,6 +170,7 @@ class FollowerTerm:
             return
         log.reset(start_offset)
         await log.flush()
+        await log.forget_damage()
         replica.epochs.truncate_from_end(0)
         await replica.epochs.flush()
         replica.high_watermark = start_offset

@@ -83,9 +83,8 @@ class LeaderTerm:
         time = log.now_ms() if replica.config.message_timestamp_type is TimestampType.APPEND else None
         try:
             first, last = log.append(records, count, append_time=time)
-        except DamagedLog as damage:
-            replica.events.emit("replica-offline", key=replica.key, epoch=self.epoch, problem=str(damage))
-            raise PartitionError(ErrorCode.UNKNOWN) from damage
+        except DamagedLog as damage:  # found this moment, see ``handover``
+            raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION) from damage
         if not self.appended:
             self.appended = True
             replica.events.emit("first-append-in-epoch", key=replica.key, epoch=self.epoch, position=first)

@@ -6,18 +6,16 @@ the one known.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.log import directory
-from assay.system_under_test.log.checkpoints import CheckpointError
 from assay.system_under_test.log.traits import LogTraits
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.fetcher import LeaderFetcher
+from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.news import News
@@ -27,13 +25,12 @@ from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import Background
 
-_log = logging.getLogger("assay.replication")
-
 
 class ReplicaManager:
     """See the module. The broker sets ``broker_epoch`` when it registers.
 
-    ``learn`` is called with each request that is obeyed, ``on_lead`` with each term in which this broker leads.
+    ``learn`` is called with each request that is obeyed, ``on_lead`` with each term in which this broker leads;
+    ``active_controller`` is the one to report to.
     """
 
     def __init__(
@@ -44,6 +41,7 @@ class ReplicaManager:
         events: EventLog,
         background: Background,
         learn: Callable[[internal.LeaderAndIsrRequest], None],
+        active_controller: Callable[[], internal.LiveBroker | None],
         on_lead: Callable[[Partition, LeaderTerm], None],
         traits: ReplicationTraits,
         log_traits: LogTraits,
@@ -60,8 +58,17 @@ class ReplicaManager:
         self._isr_writer = IsrWriter(
             zookeeper, background, config.broker_id, retry=config.replica_lag_time_max_ms / 10_000
         )
+        self._handover = Handover(config, background, active_controller, lambda: self.broker_epoch)
         self.replicas = Replicas(
-            config, runtime, events, background, self._isr_writer.write, self._unfollow, traits, log_traits
+            config,
+            runtime,
+            events,
+            background,
+            self._isr_writer.write,
+            self._unfollow,
+            self._handover.begin,
+            traits,
+            log_traits,
         )
         self._upkeep = Upkeep(config, self.replicas)
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
@@ -126,14 +133,14 @@ class ReplicaManager:
                 self._refresh_leaders(live)
             results = []
             for update in request.partitions:
-                try:
-                    error = await self._change_role(update, live)
-                except (directory.DirectoryError, CheckpointError) as problem:  # one replica, not all
-                    _log.error("%s-%d is offline: %s", update.topic, update.partition, problem)
-                    error = ErrorCode.UNKNOWN
+                error = await self._change_role(update, live)
                 results.append(
                     control.PartitionResult(topic=update.topic, partition=update.partition, error_code=error)
                 )
+                if (partition := self.replicas.find(update.topic, update.partition)) is not None:
+                    self._handover.begin(partition)
+            for fetcher, _ in self._fetchers.values():
+                fetcher.look_again()
             return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
 
     async def _change_role(
@@ -180,8 +187,7 @@ class ReplicaManager:
                     error = ErrorCode.STALE_CONTROLLER_EPOCH
                 elif partition is not None:
                     self._unfollow(partition)
-                    partition.end_term()
-                    partition.leader_epoch = stopped.leader_epoch
+                    partition.stop(stopped.leader_epoch)
                     if request.delete:
                         await self.replicas.delete(partition)
                 results.append(

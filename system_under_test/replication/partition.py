@@ -38,6 +38,7 @@ class Partition(Replica):
         self.follower: FollowerTerm | None = None
         self._on_isr_wanted = on_isr_wanted
         self._reported: tuple[int, int] | None = None
+        self._trusted = False
 
     async def configure(self, config: TopicConfig) -> None:
         await super().configure(config)
@@ -68,6 +69,13 @@ class Partition(Replica):
                 log_end=self.log.end_offset,
             )
 
+    @property
+    def counts(self) -> bool:
+        """May others believe that this replica has all that is acknowledged? Then nothing of its log may be discarded
+        for damage: the leader's next step may be to fail, and this replica's to be elected.
+        """
+        return self._trusted or (self.follower is not None and self.follower.counts)
+
     # -- terms ---------------------------------------------------------------------------------------------------
 
     def end_term(self) -> None:
@@ -90,10 +98,12 @@ class Partition(Replica):
         """
         self.end_term()
         self.leader_epoch = update.leader_epoch
+        self._trusted = True
+        if self.log.damage is None:
+            await self.log.flush()  # the follower that this replica was may just have cut the log
         if self.log.damage is not None:
-            self.events.emit("replica-offline", key=self.key, epoch=update.leader_epoch, problem=self.log.damage)
+            self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)
-        await self.log.flush()  # the follower that this replica was may just have cut the log
         self.leader = term = LeaderTerm(self, update, self._on_isr_wanted, now)
         self.epochs.assign(term.epoch, term.start_offset)
         await self.epochs.flush()
@@ -115,6 +125,7 @@ class Partition(Replica):
         """Begins a follower's term; the fetcher reconciles the log before it appends anything."""
         self.end_term()
         self.leader_epoch = update.leader_epoch
+        self._trusted = False
         self.follower = FollowerTerm(self, update)
         self.events.emit(
             "became-follower",
@@ -123,6 +134,17 @@ class Partition(Replica):
             controller_epoch=update.controller_epoch,
             value=update.leader,
         )
+
+    def stop(self, leader_epoch: int) -> None:
+        """No role until a later epoch, and no one counts on this replica."""
+        self.end_term()
+        self.leader_epoch = leader_epoch
+        self._trusted = False
+
+    def go_offline(self) -> None:
+        """A damaged log is not led: clients are to look for another leader at once."""
+        self.end_term()
+        self.events.emit("replica-offline", key=self.key, epoch=self.leader_epoch, problem=self.log.damage)
 
     def leading(self) -> LeaderTerm:
         """The term being served. Raises ``PartitionError`` (6) when there is none."""

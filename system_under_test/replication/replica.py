@@ -10,10 +10,10 @@ from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.log.cleaner import Cleaning
 from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
-from assay.system_under_test.log.row import Damage
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.purgatory import WaitingProducers, WaitingReaders
 from assay.system_under_test.replication.traits import LogMarks, ReplicationTraits
@@ -34,6 +34,8 @@ class ReplicaEnvironment:
     """Begins to run ``flush_counted``."""
     on_flush_due: Callable[[Replica], None]
     """Begins to run ``flush_all``."""
+    on_damage: Callable[[Replica], None]
+    """Its log was found to lack something that had been durable."""
     before_cut: Callable[[Replica, int], Awaitable[None]]
     """Awaited before the log ends below where it ended."""
 
@@ -74,7 +76,7 @@ class Replica:
         log.row.on_roll = self._rolled
         log.row.on_damage = self._damaged
         if log.row.damage is not None:
-            self._damaged(log.row.damage)
+            self._report_damage(log.row.damage)
 
     async def configure(self, config: TopicConfig) -> None:
         """The topic's settings, which may come or change long after the log was opened."""
@@ -86,6 +88,10 @@ class Replica:
         self.events.emit("log-rolled", key=self.key, epoch=self.leader_epoch, position=base_offset)
 
     def _damaged(self, damage: Damage) -> None:
+        self._report_damage(damage)
+        self.environment.on_damage(self)
+
+    def _report_damage(self, damage: Damage) -> None:
         self.events.emit("log-damaged", key=self.key, position=damage.offset, problem=damage.problem)
 
     # -- what is committed -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from assay.system_under_test.config import BrokerConfig, TopicConfig
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.log import directory
-from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.log.errors import CorruptLog
@@ -27,7 +27,9 @@ _log = logging.getLogger("assay.replication")
 
 
 class Replicas:
-    """See the module. ``on_isr_wanted``: see :class:`LeaderTerm`; ``on_close`` is called before a log is closed."""
+    """See the module. ``on_isr_wanted``: see :class:`LeaderTerm`; ``on_close`` is called before a log is closed,
+    ``on_damage`` when one that is open is found damaged.
+    """
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Replicas:
         background: Background,
         on_isr_wanted: Callable[[LeaderTerm, Members], None],
         on_close: Callable[[Partition], None],
+        on_damage: Callable[[Partition], None],
         traits: ReplicationTraits,
         log_traits: LogTraits,
     ) -> None:
@@ -47,6 +50,8 @@ class Replicas:
         self._background = background
         self._on_isr_wanted = on_isr_wanted
         self._on_close = on_close
+        self._on_damage = on_damage
+        self._lost = False
         self._log_traits = log_traits
         self._environment = ReplicaEnvironment(
             config.broker_id,
@@ -55,6 +60,7 @@ class Replicas:
             traits,
             self._on_flush_wanted,
             self._on_flush_due,
+            self._damaged,
             self._before_cut,
         )
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -73,9 +79,14 @@ class Replicas:
     # -- look-ups ------------------------------------------------------------------------------------------------
 
     @property
-    def damaged(self) -> bool:
-        """Has any log lost what it had made durable?"""
-        return any(partition.log.damage is not None for partition in self._partitions.values())
+    def lost(self) -> bool:
+        """May a log have lost what it had made durable, since ``take_lost`` was last called?"""
+        return self._lost
+
+    def take_lost(self) -> bool:
+        """The same, and from now on it is known."""
+        lost, self._lost = self._lost, False
+        return lost
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
@@ -89,29 +100,44 @@ class Replicas:
     # -- opening and closing -------------------------------------------------------------------------------------
 
     async def open(self, *, clean: bool) -> None:
-        """Opens every log on disk, recovering it first after an unclean stop."""
+        """Opens every log on disk, recovering it first after an unclean stop.
+
+        A checkpoint that makes no sense counts as none. Without recovery points no one knows what a log may have lost,
+        so that all are checked in full, and nothing is cut.
+        """
         await directory.remove_deleted(self._storage, self._config.data_dir)
         self.cleaner.open()
+        problems = [checkpoint.recover() for checkpoint in (self._high_watermarks, self._recovery_points)]
+        for problem in problems:
+            if problem is not None:
+                _log.error("%s; it is made again", problem)
+                self._events.emit("checkpoint-damaged", problem=problem)
+        points = self._recovery_points.load() if problems[1] is None else None
+        self._lost = points is None
         for topic, index in directory.partition_directories(self._storage, self._config.data_dir):
-            await self._open_partition(topic, index, clean=clean)
+            point = None if points is None else points.get((topic, index), 0)
+            await self._open_partition(topic, index, clean=clean and points is not None, recovery_point=point)
 
-    async def _open_partition(self, topic: str, index: int, *, clean: bool) -> Partition:
+    async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
         path = self._path(topic, index)
         config = self._topic_configs.get(topic, self._config.topic)
-        found = directory.read_incarnation(self._storage, path)
-        made_for = UNKNOWN if found is None else found
         log, recovery = await Log.open(
             self._storage,
             path,
             LogConfig.of(config, self._log_traits),
             clean=clean,
-            recovery_point=self._recovery_points.load().get((topic, index), 0),
+            recovery_point=recovery_point,
             wall_clock=self._wall_clock,
         )
-        epochs = await EpochHistory.load(self._storage, path)
-        epochs.truncate_from_end(log.end_offset)
-        epochs.truncate_from_start(log.start_offset)
-        await epochs.flush()
+        found, epochs = await self._read_notes(path, log)
+        made_for = UNKNOWN if found is None else found
+        if log.damage is None:
+            epochs.truncate_from_end(log.end_offset)
+            epochs.truncate_from_start(log.start_offset)
+            await epochs.flush()
+        else:
+            self._lost = True
+            await log.note_damage()
         high_watermark = self._high_watermarks.load().get((topic, index), 0)
         partition = Partition(topic, index, log, epochs, high_watermark, config, self._environment, self._on_isr_wanted)
         partition.incarnation = made_for
@@ -126,12 +152,28 @@ class Replicas:
             value=recovery.truncated_bytes,
             clean=clean,
             high_watermark=partition.high_watermark,
-            damaged=recovery.damaged,
-            problem=recovery.problem,
+            damaged=log.damage is not None,
+            problem=log.damage or recovery.problem,
         )
-        if recovery.damaged:
-            _log.error("%s is damaged and will not lead: %s", partition.key, recovery.problem)
+        if log.damage is not None:
+            _log.error("%s is damaged and will not lead: %s", partition.key, log.damage)
         return partition
+
+    async def _read_notes(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:
+        """The topic's czxid and the history of epochs in a log's folder. What makes no sense of them damages the log:
+        without its history no one can say how far it agrees with another.
+        """
+        found, epochs, problem = None, EpochHistory(self._storage, path), None
+        try:
+            found = directory.read_incarnation(self._storage, path)
+            epochs = await EpochHistory.load(self._storage, path)
+            if not epochs.entries() and log.end_offset > log.start_offset:
+                problem = f"{path}: the history of epochs is not there"
+        except (directory.DirectoryError, CheckpointError) as error:
+            problem = str(error)
+        if problem is not None:
+            log.row.note(CorruptLog(path, 0, log.start_offset, problem))
+        return found, epochs
 
     async def of(self, update: PartitionStateUpdate) -> Partition:
         """The replica, made when there is none, with the settings of its topic."""
@@ -146,14 +188,17 @@ class Replicas:
         path = self._path(topic, index)
         partition = self._partitions.get((topic, index))
         if partition is not None:
-            made_for = directory.read_incarnation(self._storage, path)
+            made_for = partition.incarnation
             if made_for == update.topic_czxid:
+                return partition
+            if made_for == UNKNOWN and partition.log.damage is not None:
+                await self._adopt(partition, update.topic_czxid)
                 return partition
             self._on_close(partition)
             partition.end_term()
             partition.stop_timers()
             await partition.epochs.close()
-            await partition.log.tombstones.close()
+            await partition.log.close_notes()
             await partition.log.close()
             del self._partitions[topic, index]
             aside = await directory.set_aside(self._storage, path)
@@ -170,7 +215,12 @@ class Replicas:
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self._config.data_dir)
-        return await self._open_partition(topic, index, clean=True)
+        return await self._open_partition(topic, index, clean=True, recovery_point=0)
+
+    async def _adopt(self, partition: Partition, czxid: int) -> None:
+        """The note of whose log it is was damaged: nothing of that log is served, whosever it was."""
+        await directory.write_incarnation(self._storage, partition.log.directory, czxid)
+        partition.incarnation = self._events.lives[partition.key] = czxid
 
     async def delete(self, partition: Partition) -> None:
         """Its term is over. Nothing of it is left afterwards."""
@@ -178,7 +228,7 @@ class Replicas:
         async with self._configuring:
             del self._partitions[partition.topic, partition.index]
             await partition.epochs.close()
-            await partition.log.tombstones.close()
+            await partition.log.close_notes()
             await partition.log.delete()
             await self._forget(partition.topic, partition.index)
 
@@ -187,13 +237,18 @@ class Replicas:
         await self._recovery_points.write({}, remove=[(topic, index)])
         await self.cleaner.forget(topic, index)
 
+    async def flush(self) -> None:
+        """Makes everything durable, and notes that it is."""
+        for partition in list(self._partitions.values()):
+            await partition.log.flush()
+            if partition.log.damage is None:
+                await partition.epochs.flush()
+        await self.checkpoint()
+
     async def close(self, *, flush: bool) -> None:
         """With ``flush``, makes everything durable, as a clean shutdown must."""
         if flush:
-            for partition in self._partitions.values():
-                await partition.log.flush()
-                await partition.epochs.flush()
-            await self.checkpoint()
+            await self.flush()
         for partition in self._partitions.values():
             await partition.log.close()
 
@@ -212,6 +267,19 @@ class Replicas:
         self._events.emit("topic-configured", key=topic, zxid=zxid, settings=dict(settings))
 
     # -- durability ------------------------------------------------------------------------------------------------
+
+    def _damaged(self, replica: Replica) -> None:
+        self._lost = True
+        self._background.spawn(self._note_damage(replica), f"damage of {replica.key}")
+        partition = self.find(replica.topic, replica.index)
+        if partition is replica:
+            self._on_damage(partition)
+
+    async def _note_damage(self, replica: Replica) -> None:
+        try:
+            await replica.log.note_damage()
+        except OSError as error:
+            _log.error("%s: its damage cannot be noted: %s", replica.key, error)
 
     def _on_flush_wanted(self, replica: Replica) -> None:
         if replica.key not in self._flushing:

@@ -20,6 +20,7 @@ from assay.system_under_test.controller.leaders import (
     next_state,
     preferred,
     renewed,
+    without_damaged,
 )
 from assay.system_under_test.replication.insync import Members
 from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
@@ -145,9 +146,32 @@ def test_the_preferred_leader_leads_if_it_is_in_sync_in_this_life() -> None:
     assert preferred(before, [1, 2], {2: life[2]}, 7) is None
 
 
+@pytest.mark.parametrize(
+    ("before", "leader", "isr", "elr"),
+    [
+        (state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30}), NO_LEADER, [2, 3], []),
+        (state(2, [1, 2], {1: 10, 2: 20}), 2, [2], []),
+        (state(2, [2], {1: 10, 2: 20}, elr=(1,)), 2, [2], []),
+        (state(2, [2, 3], {2: 20, 3: 30}), 2, [2, 3], []),  # it fetched, and may be about to be let in
+        (state(1, [1], {1: 10, 2: 20, 3: 30}, elr=(3, 2)), NO_LEADER, [3, 2], []),
+        (state(1, [1], {1: 10}), NO_LEADER, [1], []),
+        (state(NO_LEADER, [1], {1: 10}), NO_LEADER, [1], []),
+    ],
+)
+def test_no_one_counts_on_a_damaged_replica_but_the_last_stays(
+    before: PartitionState, leader: int, isr: list[int], elr: list[int]
+) -> None:
+    after = without_damaged(before, 1, 7)
+    assert (after.leader, after.isr, after.elr) == (leader, isr, elr)
+    assert (after.leader_epoch, after.controller_epoch) == (before.leader_epoch + 1, 7)
+    assert set(after.isr_epochs) == {str(member) for member in (*isr, *elr)}
+
+
 @dataclass
 class Model:
-    """A partition whose logs are lengths. A kill may lose the log's tail, as a power loss does."""
+    """A partition whose logs are lengths. A kill may lose the log's tail, as a power loss does; damage may take any
+    part of one, of which the replica's own process knows.
+    """
 
     logs: dict[int, int] = field(default_factory=lambda: dict.fromkeys(EVERYBODY, 0))
     assignment: list[int] = field(default_factory=lambda: list(ASSIGNMENT))
@@ -158,6 +182,12 @@ class Model:
     lives: int = 0
     clean_since: dict[int, int] = field(default_factory=dict)
     """Of those whose last stop was clean."""
+    damaged: set[int] = field(default_factory=set)
+    """Those whose logs are not whole, and which know it."""
+    broken: set[int] = field(default_factory=set)
+    """Those that have been damaged in this life."""
+    offline: tuple[int, int, int] | None = None
+    """The last member, which is damaged: its life, and the leader epoch."""
     lost: bool = False
     """All members lost their tails at once: beyond what is promised."""
     state: PartitionState | None = None
@@ -165,6 +195,7 @@ class Model:
     def start(self, member: int) -> None:
         if member not in self.live:
             self.lives += 1
+            self.broken.discard(member)
             self.live[member] = broker(member, self.lives, self.clean_since.pop(member, None))
             self.control()
 
@@ -175,15 +206,47 @@ class Model:
 
     def stop_cleanly(self, member: int) -> None:
         stopped = self.live.pop(member, None)
-        if stopped is not None:
+        if stopped is not None and member not in self.broken:
             self.clean_since[member] = stopped.czxid if stopped.clean_since is None else stopped.clean_since
 
+    def damage(self, member: int, keep: int) -> None:
+        if member in self.live:
+            self.logs[member] = min(self.logs[member], keep)
+            self.damaged.add(member)
+            self.broken.add(member)
+            self.control()
+
+    def whole(self) -> dict[int, LiveBroker]:
+        if self.offline is None or self.state is None or self.state.leader_epoch != self.offline[2]:
+            return self.live
+        return {m: life for m, life in self.live.items() if (m, life.czxid) != self.offline[:2]}
+
+    def report(self) -> bool:
+        """A damaged replica with a role reports itself if others may count on it, and else starts over."""
+        state = self.state
+        for member in sorted(self.damaged & self.live.keys()):
+            if state is None or member not in self.assignment or state.leader == NO_LEADER:
+                continue
+            if member in (state.leader, *state.isr, *state.elr):
+                self.state = without_damaged(state, member, 1)
+                if member in self.state.isr:
+                    self.offline = member, self.live[member].czxid, self.state.leader_epoch
+                return True
+            self.logs[member] = 0
+            self.damaged.discard(member)
+        return False
+
     def control(self) -> None:
+        self.decide()
+        while self.report():
+            self.decide()
+
+    def decide(self) -> None:
         while True:
             wanted = (
                 first_state(self.assignment, self.live, 1)
                 if self.state is None
-                else next_state(self.state, self.assignment, self.live, POLICY, 1)
+                else next_state(self.state, self.assignment, self.whole(), POLICY, 1)
             )
             if wanted is None:
                 wanted = self.move()
@@ -191,13 +254,18 @@ class Model:
                 return
             if isinstance(wanted, AskLogEnds):
                 assert self.state is not None
-                leader = longest({m: (0, self.logs[m]) for m in wanted.members}, self.assignment)
+                ends = {m: (-1, -1) if m in self.damaged else (0, self.logs[m]) for m in wanted.members}
+                if max(ends.values()) == (-1, -1):
+                    return
+                leader = longest(ends, self.assignment)
                 self.lost = self.logs[leader] < self.acknowledged
                 self.acknowledged = min(self.acknowledged, self.logs[leader])
                 wanted = alone(leader, self.live, self.state, 1)
-            elif wanted.leader != NO_LEADER:
+            elif wanted.leader != NO_LEADER and not (self.state is None or wanted.leader in self.damaged):
                 assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
             self.state = wanted
+            if wanted.leader in self.damaged:
+                return  # it refuses
             for member in self.assignment:  # followers cut what the leader has not
                 if wanted.leader != NO_LEADER and member in self.live:
                     self.logs[member] = min(self.logs[member], self.logs[wanted.leader])
@@ -221,14 +289,14 @@ class Model:
 
     def lead_preferred(self) -> None:
         if self.state is not None:
-            wanted = preferred(self.state, self.assignment, self.live, 1)
+            wanted = preferred(self.state, self.assignment, self.whole(), 1)
             if wanted is not None:
                 assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
                 self.state = wanted
 
     def leader_works(self, appended: int, reachable: set[int]) -> None:
         state = self.state
-        if state is None or state.leader not in self.live:
+        if state is None or state.leader not in self.live or state.leader in self.damaged:
             return
         members = Members.of(state)
         if members.epochs.get(state.leader) != self.live[state.leader].czxid:
@@ -236,7 +304,7 @@ class Model:
         self.logs[state.leader] += appended
         end = self.logs[state.leader]
         for member in sorted(reachable):
-            if member in self.live and member != state.leader and member in self.assignment:
+            if member in self.live and member != state.leader and member in set(self.assignment) - self.damaged:
                 self.logs[member] = end
                 if member not in members.isr or members.epochs[member] != self.live[member].czxid:
                     members = members.with_member(member, self.live[member].czxid, POLICY.min_insync)
@@ -252,6 +320,7 @@ steps = st.one_of(
     st.tuples(st.just("start"), members, st.just(0)),
     st.tuples(st.just("kill"), members, st.integers(0, 20)),
     st.tuples(st.just("stop"), members, st.just(0)),
+    st.tuples(st.just("damage"), members, st.integers(0, 20)),
     st.tuples(st.just("control"), st.just(0), st.just(0)),
     st.tuples(st.just("work"), st.integers(1, 3), st.sets(members)),
     st.tuples(st.just("move"), st.just(0), st.lists(members, min_size=1, unique=True)),
@@ -274,6 +343,8 @@ def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[st
             model.kill(who, how)  # type: ignore[arg-type]
         elif what == "stop":
             model.stop_cleanly(who)
+        elif what == "damage":
+            model.damage(who, how)  # type: ignore[arg-type]
         elif what == "control":
             model.control()
         elif what == "work":

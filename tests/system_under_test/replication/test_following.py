@@ -15,8 +15,9 @@ from assay.system_under_test.replication.traits import CORRECT
 
 
 def following(log: SimpleNamespace, history: list[tuple[int, int]]) -> FollowerTerm:
-    replica: Any = SimpleNamespace(key="orders-0", log=log, high_watermark=0, traits=CORRECT)
-    update: Any = SimpleNamespace(leader_epoch=2, controller_epoch=1, leader=1)
+    environment = SimpleNamespace(broker_id=2)
+    replica: Any = SimpleNamespace(key="orders-0", log=log, high_watermark=0, traits=CORRECT, environment=environment)
+    update: Any = SimpleNamespace(leader_epoch=2, controller_epoch=1, leader=1, isr=[1, 2], elr=[])
     term = FollowerTerm(replica, update)
     term.reconciled = True
     term.history = history
@@ -48,7 +49,7 @@ def test_an_empty_log_beyond_the_leaders_end_starts_over(monkeypatch: pytest.Mon
         discarded.append(start)
 
     monkeypatch.setattr(FollowerTerm, "discard", discard)
-    term = following(SimpleNamespace(start_offset=100, end_offset=100), [])
+    term = following(SimpleNamespace(start_offset=100, end_offset=100, damage=None), [])
     answer = ReplicaFetchedPartition(
         topic="orders", partition=0, error_code=1, high_watermark=-1, log_start=10, records=b""
     )

@@ -1,0 +1,391 @@
+"""A replica that has lost something of its log: whoever finds it and wherever, others go on and it is made whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from assay.cluster.sim.node import SimNode
+from assay.system_under_test.client.admin import Admin
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from assay.system_under_test.log.damage import DAMAGED
+from assay.system_under_test.log.directory import INCARNATION
+from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.log.tombstones import TOMBSTONES
+
+from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until, zookeeper_of
+
+FOLDER = f"{DATA}/orders-0"
+COUNT = 30
+STATE = "/brokers/topics/orders/partitions/0/state"
+
+
+def system(min_insync: int = 2, **settings: object) -> Broker:
+    made = Broker(partitions=1, min_insync=min_insync)
+    for name, value in {"segment_bytes": 200, "index_interval_bytes": 64, **settings}.items():
+        made = made.with_setting(name.replace("_", "."), str(value))
+    return made
+
+
+@dataclass
+class Setting:
+    """``victim`` is the preferred leader of the one partition, whose files are to be damaged; it leads at the start."""
+
+    cluster: Brokers
+    victim: SimNode
+
+    @property
+    def others(self) -> list[SimNode]:
+        return [node for node in self.cluster.nodes if node is not self.victim]
+
+    async def state(self) -> dict[str, Any]:
+        zookeeper = await zookeeper_of(self.cluster)
+        data, _ = await zookeeper.get(STATE)
+        await zookeeper.close()
+        found: dict[str, Any] = json.loads(data)
+        return found
+
+    async def in_sync(self) -> bool:
+        state = await self.state()
+        return sorted(state["isr"]) == [1, 2, 3] and state["elr"] == [] and state["leader"] > 0
+
+    async def restarted_with(self, path: str, data: bytes | None, *, clean: bool = True) -> None:
+        """Stops the victim, changes one of its files (None: removes it), and starts it again."""
+        await (self.victim.terminate() if clean else self.victim.kill())
+        if data is None:
+            self.victim.disk.remove(path)
+        else:
+            self.victim.disk.write(path, data)
+        await self.victim.start()
+
+    async def made_leader(self) -> None:
+        admin = Admin(self.cluster.bootstrap, runtime=self.cluster.cluster.harness_runtime())
+        await admin.elect_preferred([("orders", 0)])
+        await admin.close()
+        await until(self._leads, "the victim leads")
+
+    async def _leads(self) -> bool:
+        return await self.cluster.system.find(self.cluster.cluster, "leader", "orders-0") is self.victim
+
+    async def read_damage(self) -> None:
+        """A consumer meets the damage at the victim, which leads."""
+
+        async def met() -> bool:
+            try:
+                await self.cluster.consumer.fetch("orders", 0, 5, max_bytes=150)
+            except ReadFailed:
+                return self.since("log-damaged") != []
+            return False
+
+        await until(met, "the damage is read")
+
+    def since(self, name: str) -> list[dict[str, Any]]:
+        """The victim's events of this name."""
+        return self.cluster.events(self.victim, name)
+
+    async def made_whole(self, count: int = COUNT) -> None:
+        """It is in sync again, with the others' records, and nothing is noted of the damage."""
+        await until(self.in_sync, "all are in sync", 30)
+        await until(lambda: len(self.cluster.stored(self.victim, "orders-0")) >= count, "it has all")
+        held = [self.cluster.stored(node, "orders-0") for node in self.cluster.nodes]
+        assert held[0] == held[1] == held[2]
+        assert f"{FOLDER}/{DAMAGED}" not in [path.lstrip("/") for path in self.victim.disk.files()]
+
+
+@asynccontextmanager
+async def cluster_with_records(**settings: Any) -> AsyncIterator[Setting]:
+    async with brokers(system(**settings)) as cluster:
+        for number in range(COUNT):
+            await cluster.producer.send("orders", 0, [(b"k%d" % (number % 7), b"%d" % number)])
+        victim = await cluster.leader()
+        setting = Setting(cluster, victim)
+        await asyncio.sleep(2.5)  # all of it is on the disks, and noted so
+        yield setting
+
+
+def flipped(node: SimNode, path: str, position: int) -> bytes:
+    data = bytearray(node.disk.read(path))
+    data[position] ^= 0x10
+    return bytes(data)
+
+
+def segments(node: SimNode, suffix: str = ".log") -> list[str]:
+    return sorted(path for path in node.disk.files() if "/orders-0/" in path and path.endswith(suffix))
+
+
+async def read(cluster: Brokers, first: int, end: int) -> list[bytes | None]:
+    """As a consumer, which asks again after an error, with new metadata."""
+    found: list[bytes | None] = []
+    for _ in range(200):
+        try:
+            fetched = await cluster.consumer.fetch("orders", 0, first + len(found), max_bytes=150)
+        except ReadFailed:
+            await asyncio.sleep(0.1)
+            continue
+        found += [message.value for message in fetched.messages]
+        if first + len(found) >= end:
+            break
+    return found
+
+
+def numbers(first: int = 0, end: int = COUNT) -> list[bytes]:
+    return [b"%d" % number for number in range(first, end)]
+
+
+def test_a_leader_whose_damage_is_read_hands_over_and_is_made_whole_by_the_next() -> None:
+    """Found by hand once: every fetch answered 2, every send -1, for ever, with two healthy replicas in sync."""
+
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            cluster, victim = setting.cluster, setting.victim
+            path = segments(victim)[1]
+            await setting.restarted_with(path, flipped(victim, path, 60))
+            await until(setting.in_sync, "all are in sync, and no one knows")
+            await setting.made_leader()
+            began = asyncio.get_running_loop().time()
+            assert await read(cluster, 0, COUNT) == numbers()
+            assert (await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])).node > 0
+            assert asyncio.get_running_loop().time() - began < 2, "no client waits for a session to end"
+            assert await cluster.leader() is not victim
+            (damaged,) = setting.since("log-damaged")
+            (offline,) = setting.since("replica-offline")
+            out = [e for n in cluster.nodes for e in cluster.events(n, "partition-state-written") if e["epoch"] > 1]
+            cut = setting.since("truncated")[-1]
+            await setting.made_whole(COUNT + 1)
+            assert damaged["time"] <= offline["time"] < setting.since("truncated")[-1]["time"]
+            first = next(event for event in out if victim.index not in event["detail"]["isr"])
+            assert victim.index not in first["detail"]["elr"]
+            assert cut["epoch"] > offline["epoch"], "nothing was deleted before it had left the in-sync set"
+
+    simulate(check)
+
+
+def test_a_follower_whose_damage_the_cleaner_meets_leaves_the_in_sync_set_before_it_deletes_anything() -> None:
+    async def check() -> None:
+        async with cluster_with_records(cleanup_policy="compact", min_compaction_lag_ms=3_600_000) as setting:
+            cluster, victim = setting.cluster, setting.victim
+            path = segments(victim)[1]
+            await setting.restarted_with(path, flipped(victim, path, 60))
+            await until(setting.in_sync, "all are in sync, and no one knows")
+            assert await cluster.leader() is not victim
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            await admin.alter_config("orders", {"min.compaction.lag.ms": "0"})
+            await admin.close()
+            await until(lambda: setting.since("log-damaged") != [], "the cleaner has met it")
+            epoch = (await setting.state())["leader_epoch"]
+            await until(setting.in_sync, "it is back", 30)
+            (cut,) = setting.since("truncated")[-1:]
+            assert (cut["position"], cut["epoch"] > epoch - 1) == (0, True)
+            written = [e for n in cluster.nodes for e in cluster.events(n, "partition-state-written")]
+            assert any(e["epoch"] == cut["epoch"] and victim.index not in e["detail"]["isr"] for e in written)
+            values: dict[bytes, bytes | None] = {}
+            for offset, value in cluster.stored(victim, "orders-0"):
+                values[b"k%d" % (offset % 7)] = value
+            assert values == {b"k%d" % (n % 7): b"%d" % n for n in range(COUNT)}
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        (EPOCHS, b"0\n1\n0 x\n"),
+        (EPOCHS, b"0\n2\n1 0\n0 9\n"),
+        (EPOCHS, b""),
+        (EPOCHS, None),
+        (INCARNATION, b"\x00\x01"),
+        (TOMBSTONES, b"0\n1\nnonsense\n"),
+    ],
+    ids=["epochs", "epochs-order", "epochs-empty", "epochs-gone", "incarnation", "compaction"],
+)
+def test_a_start_that_meets_a_damaged_note_of_a_log_has_the_log_copied_again(name: str, data: bytes | None) -> None:
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            cluster, victim = setting.cluster, setting.victim
+            await setting.restarted_with(f"{FOLDER}/{name}", data)
+            await setting.made_whole()
+            assert [event["detail"]["damaged"] for event in setting.since("recovered")][-1] is True
+            assert setting.since("registered")[-1]["detail"]["clean_since"] is None
+            assert await cluster.leader() is not victim
+            assert setting.since("truncated")[-1]["position"] == 0
+            await setting.made_leader()
+            assert await read(cluster, 0, COUNT) == numbers()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_is_found_cut_below_its_recovery_point_at_a_start_is_copied_again(clean: bool) -> None:
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            victim = setting.victim
+            path = segments(victim)[-1]
+            await setting.restarted_with(path, victim.disk.read(path)[:-10], clean=clean)
+            await setting.made_whole()
+            assert setting.since("log-damaged") != []
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("position", [0, 5])
+def test_an_index_that_is_damaged_is_made_again_and_nothing_is_handed_over(position: int) -> None:
+    """Nothing is lost by it."""
+
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            cluster, victim = setting.cluster, setting.victim
+            path = next(path for path in segments(victim, ".index")[1:] if len(victim.disk.read(path)) > 5)
+            await setting.restarted_with(path, flipped(victim, path, position))
+            await until(setting.in_sync, "all are in sync")
+            await setting.made_leader()
+            assert await read(cluster, 0, COUNT) == numbers()
+            assert await cluster.leader() is victim
+            assert setting.since("log-damaged") == []
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"\xff\x00", b"0\n1\norders 0\n"])
+def test_without_recovery_points_a_broker_starts_and_is_not_trusted_and_its_whole_log_is(nonsense: bytes) -> None:
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            await setting.restarted_with(f"{DATA}/{RECOVERY_POINTS}", nonsense)
+            await setting.made_whole()
+            assert len(setting.since("checkpoint-damaged")) == 1
+            assert setting.since("log-damaged") == []
+            assert setting.since("registered")[-1]["detail"]["clean_since"] is None
+            await asyncio.sleep(1.5)
+            await setting.restarted_with(f"{DATA}/other", b"")
+            await setting.made_whole()
+            assert len(setting.since("checkpoint-damaged")) == 1, "it was made again"
+            assert setting.since("registered")[-1]["detail"]["clean_since"] is not None
+
+    simulate(check)
+
+
+def test_without_recovery_points_nothing_that_is_wrong_is_cut() -> None:
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            victim = setting.victim
+            path = segments(victim)[-1]
+            await victim.terminate()
+            victim.disk.write(f"{DATA}/{RECOVERY_POINTS}", b"?")
+            victim.disk.write(path, victim.disk.read(path)[:-10])
+            await victim.start()
+            await setting.made_whole()
+            assert setting.since("log-damaged") != []
+
+    simulate(check)
+
+
+def test_high_watermarks_that_make_no_sense_are_found_again() -> None:
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            await setting.restarted_with(f"{DATA}/{HIGH_WATERMARKS}", b"nonsense")
+            await setting.made_whole()
+            assert setting.since("log-damaged") == []
+            await setting.made_leader()
+            assert await read(setting.cluster, 0, COUNT) == numbers()
+
+    simulate(check)
+
+
+def test_after_restarts_of_all_a_damaged_replica_is_not_elected_over_healthy_ones() -> None:
+    """It finds its damage, cannot report it, and all stop; at the start no file but its own note shows the damage."""
+
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            cluster, victim = setting.cluster, setting.victim
+            path = segments(victim)[1]
+            await setting.restarted_with(path, flipped(victim, path, 60))
+            await until(setting.in_sync, "all are in sync, and no one knows")
+            await setting.made_leader()
+            await cluster.cut(victim, [node for node in cluster.nodes if node is not victim])
+            for server in cluster.zookeepers:
+                await server.kill()
+            await setting.read_damage()
+            await asyncio.sleep(0.5)
+            assert len(setting.since("replica-offline")) == 1
+            for node in cluster.nodes:
+                await node.kill()
+            await cluster.heal()
+            for node in [*cluster.zookeepers, victim]:
+                await node.start()
+            await asyncio.sleep(8)
+            assert (await setting.state())["leader"] in (-1, victim.index)
+            assert len(setting.since("became-leader")) == 2, "not alone, either"
+            for node in setting.others:
+                await node.start()
+            await setting.made_whole()
+            assert await cluster.leader() is not victim
+            assert await read(cluster, 0, COUNT) == numbers()
+
+    simulate(check)
+
+
+def test_the_only_member_of_the_in_sync_set_goes_offline_and_keeps_its_bytes() -> None:
+    async def check() -> None:
+        async with cluster_with_records(min_insync=1) as setting:
+            cluster, victim = setting.cluster, setting.victim
+            path = segments(victim)[1]
+            await setting.restarted_with(path, flipped(victim, path, 60))
+            await until(setting.in_sync, "all are in sync, and no one knows")
+            await setting.made_leader()
+            for node in setting.others:
+                await node.kill()
+            await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])
+            before = {path: victim.disk.read(path) for path in segments(victim)}
+            await setting.read_damage()
+            await until(lambda: _leaderless(setting), "no one leads")
+            for node in setting.others:
+                await node.start()
+            await asyncio.sleep(10)
+            state = await setting.state()
+            assert (state["leader"], state["isr"]) == (-1, [victim.index])
+            assert {path: victim.disk.read(path) for path in segments(victim)} == before
+            assert len(setting.since("replica-offline")) == 1, "it is not elected again and again"
+            await victim.terminate()
+            await victim.start()
+            await asyncio.sleep(8)
+            assert (await setting.state())["leader"] == -1
+            assert {path: victim.disk.read(path) for path in segments(victim)} == before
+            await victim.terminate()  # an operator mends the file
+            victim.disk.write(path, flipped(victim, path, 60))
+            victim.disk.remove(f"{FOLDER}/{DAMAGED}")
+            await victim.start()
+            assert await read(cluster, 0, COUNT + 1) == numbers(0, COUNT + 1)
+
+    simulate(check)
+
+
+async def _leaderless(setting: Setting) -> bool:
+    return bool((await setting.state())["leader"] == -1)
+
+
+def test_where_unclean_election_is_allowed_a_damaged_last_member_makes_room() -> None:
+    async def check() -> None:
+        async with cluster_with_records(min_insync=1, unclean_leader_election_enable="true") as setting:
+            cluster, victim = setting.cluster, setting.victim
+            path = segments(victim)[1]
+            await setting.restarted_with(path, flipped(victim, path, 60))
+            await until(setting.in_sync, "all are in sync, and no one knows")
+            await setting.made_leader()
+            for node in setting.others:
+                await node.kill()
+            await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])
+            await setting.read_damage()
+            await until(lambda: _leaderless(setting), "no one leads")
+            for node in setting.others:
+                await node.start()
+            await setting.made_whole()
+            assert await read(cluster, 0, COUNT) == numbers()
+
+    simulate(check)
