@@ -19,11 +19,11 @@ from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.registration import IdTaken
 from assay.system_under_test.controller.topic_settings import ConfigChanges, TopicSettings
 from assay.system_under_test.controller.traits import controller_traits
+from assay.system_under_test.departure import Departure
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.groups.traits import group_traits
 from assay.system_under_test.handlers import MetadataRequests, handlers
-from assay.system_under_test.log.checkpoints import CheckpointError
 from assay.system_under_test.log.directory import DirectoryError
 from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.network.limits import Limits
@@ -92,6 +92,7 @@ class BrokerProcess:
         self._registrar = Registrar(
             config, runtime, zookeeper, events, background, manager, cache, self._controller.registered
         )
+        self._departure = Departure(config, cache, manager, events)
         self._config_changes = ConfigChanges(zookeeper, self._configure)
         answers = handlers(
             zookeeper,
@@ -132,7 +133,8 @@ class BrokerProcess:
                 raise error
             raise BrokerError(f"broker {self.config.broker_id} stopped: {error!r}") from error
         finally:
-            await self._stop(clean=started and not self._failed.done())
+            # in a task of its own: this one was cancelled, and asyncio.timeout (3.11) does not end anything in it
+            await asyncio.get_running_loop().create_task(self._stop(started=started))
 
     async def _start(self) -> None:
         config = self.config
@@ -144,7 +146,7 @@ class BrokerProcess:
             await self._manager.replicas.open(clean=clean)
             await self._in_spite_of_hiccups(self._registrar.register)
             await self._server.start(config.host, config.port)
-        except (ConnectionError, IdTaken, DirectoryError, CheckpointError) as error:
+        except (ConnectionError, IdTaken, DirectoryError) as error:
             raise BrokerError(str(error)) from error
         except KazooException as error:
             raise BrokerError(f"ZooKeeper at {config.zookeeper}: {error!r}") from error
@@ -159,20 +161,27 @@ class BrokerProcess:
         _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
 
     async def _in_spite_of_hiccups(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A step of the start that may be done twice, again until it gets through: recovery can outlast a session."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.config.connect_timeout_ms / 1000
+        """A step of the start that may be done twice, again until it gets through: recovery can outlast a session, and
+        ZooKeeper may go away at any time. A broker that runs waits for it as well, for as long as it takes.
+        """
         while True:
             try:
                 await step()
                 return
             except (ConnectionLoss, SessionExpiredError, OperationTimeoutError) as error:
-                if loop.time() >= deadline:
-                    raise
                 _log.info("starting: %r; again", error)
                 await asyncio.sleep(BACK_OFF)
 
-    async def _stop(self, *, clean: bool) -> None:
+    async def _stop(self, *, started: bool) -> None:
+        """Others lead, the logs are on the disk, the sockets close, and last the session ends."""
+        try:
+            if started and not self._failed.done():
+                await self._departure.hand_over()
+                await self._manager.replicas.flush()
+        finally:
+            await self._close(clean=started and not self._failed.done())
+
+    async def _close(self, *, clean: bool) -> None:
         await self._server.close()
         await self._background.close()
         await self._manager.close(flush=clean)

@@ -149,6 +149,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replica_fetch_max_bytes: int = 1_048_576
     checkpoint_interval_ms: int = 1_000
     retention_check_interval_ms: int = 60_000
+    controlled_shutdown_max_ms: int = 5_000
+    """How long a broker that is to stop tries to have others lead what it leads; 0: it does not try."""
     cleaner_backoff_ms: int = 1_000
     """How often logs are looked at for one that is due to be compacted."""
     cleaner_max_keys: int = 500_000

@@ -53,6 +53,7 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
         "offsets.retention.ms": "offsets_retention_ms",
         "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
         "max.connections": "max_connections",
+        "controlled.shutdown.max.ms": "controlled_shutdown_max_ms",
         "log.retention.check.interval.ms": "retention_check_interval_ms",
         "log.cleaner.backoff.ms": "cleaner_backoff_ms",
     }
@@ -110,6 +111,7 @@ class Broker:
     max_connections: int = 2_000
     retention_check_interval_ms: int = 60_000
     cleaner_backoff_ms: int = 1_000
+    controlled_shutdown_max_ms: int = 5_000
     further_topics: tuple[FirstTopic, ...] = ()
 
     name = "broker"

@@ -42,6 +42,7 @@ TOP = (
     "broker",
     "handlers",
     "registrar",
+    "departure",
     "questions",
     "deployment",
     "disks",

@@ -54,6 +54,9 @@ class MetadataCache:
         """Where the active controller is reached, if it is known."""
         return self._brokers.get(self.controller_id)
 
+    def state(self, topic: str, index: int) -> internal.PartitionStateUpdate | None:
+        return self._topics.get(topic, {}).get(index)
+
     def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
         """The live leader of each partition that is known; empty for a topic that does not exist."""
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}

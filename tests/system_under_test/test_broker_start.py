@@ -99,3 +99,36 @@ def test_zookeeper_may_go_away_while_a_start_waits_for_its_former_life_to_end() 
             await serves(cluster)
 
     simulate(check)
+
+
+@pytest.mark.parametrize("step", ["prepare_zookeeper", "claim_directory", "register"])
+def test_zookeeper_may_fail_half_way_through_a_start_for_longer_than_a_start_waits_for_it_to_begin(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            node, once = cluster.nodes[0], []
+            before = len(cluster.events(node, "registered"))
+            await node.terminate()
+            real = getattr(registrar.Registrar, step)
+
+            async def failing(self: Any) -> Any:
+                if not once:
+                    once.append(step)
+                    for server in cluster.zookeepers:
+                        await server.kill()
+                return await real(self)
+
+            monkeypatch.setattr(registrar.Registrar, step, failing)
+            await node.start()
+            await asyncio.sleep(40)
+            assert once == [step]
+            assert node.exit_code is None, "it waits"
+            assert len(cluster.events(node, "registered")) == before
+            for server in cluster.zookeepers:
+                await server.start()
+            await until(lambda: len(cluster.events(node, "registered")) > before, "registered in the end", 20)
+            assert cluster.events(node, "registered")[-1]["detail"]["clean_since"] is not None, "its clean stop counts"
+            await serves(cluster)
+
+    simulate(check)

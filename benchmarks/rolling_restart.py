@@ -1,0 +1,160 @@
+"""How long a send waits while every broker is restarted, one after the other, in the simulation.
+
+Three brokers, and producers that send to each partition without a pause, each message until it is acknowledged by all
+in-sync replicas. Each broker is ended cleanly, started again, and the next one ended as soon as it serves. All times
+are virtual milliseconds. Next to it: the same with brokers that stop without handing over what they lead.
+
+What a send that meets a broker which no longer leads has to do is to look for the leader: it pauses (the client's
+back-off), asks a broker for its metadata, and sends again. That is measured on the side, without a pause, in the same
+run: the longest one is the "refresh" of the figures.
+
+    python benchmarks/rolling_restart.py [--seeds 1,2,3,4,5] [--partitions 6] [--json]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+from dataclasses import asdict, dataclass, field
+
+from assay.cluster.deploy import start_system
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.nemesis.restart import serves
+from assay.system_under_test.client.config import ProducerConfig
+from assay.system_under_test.client.errors import SendFailed
+from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.deployment import Broker
+
+from figures import Output, arguments, numbers
+
+PRODUCERS = 4
+"""Of each partition."""
+PATIENCE = 30.0
+SETTLED = 3.0
+"""Seconds before and after the restarts."""
+PAUSE = 0.002
+LOOK_EVERY = 0.02
+MS = 1000
+
+
+@dataclass
+class Measured:
+    """Virtual milliseconds of each send and of each look for the leader while the brokers were restarted."""
+
+    sends: list[float] = field(default_factory=list)
+    refreshes: list[float] = field(default_factory=list)
+    stops: list[float] = field(default_factory=list)
+
+
+async def measure(seed: int, partitions: int, shutdown_ms: int) -> Measured:
+    system = Broker(partitions=partitions).with_setting("controlled.shutdown.max.ms", str(shutdown_ms))
+    cluster = SimCluster(system, {"zookeeper": 1, "broker": 3}, seed)
+    await cluster.start()
+    await start_system(system, cluster, 60.0, lambda _: None)
+    brokers = [node for node in cluster.sim_nodes if node.role == "broker"]
+    bootstrap = [f"{node.address}:9092" for node in brokers]
+    loop, runtime, measured = asyncio.get_running_loop(), cluster.harness_runtime(), Measured()
+    config = ProducerConfig(timeout=PATIENCE, retries=1000, repeat_unknown=True, request_timeout=2.0)
+    producers = [Producer(bootstrap, config, runtime=runtime) for _ in range(PRODUCERS)]
+    pool = Pool("looking")
+    metadata = Metadata(bootstrap, pool, runtime.random)
+
+    async def send(producer: Producer, partition: int) -> None:
+        for number in itertools.count():
+            began = loop.time()
+            try:
+                await producer.send("orders", partition, [(None, b"%d" % number)])
+            except SendFailed:
+                return  # it is over
+            measured.sends.append((loop.time() - began) * MS)
+            await asyncio.sleep(PAUSE)
+
+    async def look() -> None:
+        while True:
+            began = loop.time()
+            await metadata.refresh("orders", began + PATIENCE)
+            measured.refreshes.append((loop.time() - began) * MS)
+            await asyncio.sleep(LOOK_EVERY)
+
+    load = [loop.create_task(send(producer, p)) for producer in producers for p in range(partitions)]
+    load.append(loop.create_task(look()))
+    try:
+        await asyncio.sleep(SETTLED)
+        for node in brokers:
+            began = loop.time()
+            await node.terminate()
+            measured.stops.append((loop.time() - began) * MS)
+            await node.start()
+            await serves(system, node)
+        await asyncio.sleep(SETTLED)
+        return measured
+    finally:
+        for task in load:
+            task.cancel()
+        await asyncio.gather(*load, return_exceptions=True)
+        for producer in producers:
+            await producer.close()
+        await pool.close()
+        await cluster.close()
+
+
+def in_simulation(seed: int, partitions: int, shutdown_ms: int) -> Measured:
+    loop = SimLoop(seed)
+    try:
+        return loop.run_until_complete(measure(seed, partitions, shutdown_ms))
+    finally:
+        loop.close()
+
+
+@dataclass(frozen=True)
+class Row:
+    """Milliseconds; ``allowed``: the client's back-off and the longest look for the leader."""
+
+    way: str
+    sends: int
+    median: float
+    percentile_999: float
+    longest: float
+    refresh: float
+    allowed: float
+    longest_stop: float
+
+
+def row(way: str, found: list[Measured]) -> Row:
+    sends = sorted(time for one in found for time in one.sends)
+    refresh = max(time for one in found for time in one.refreshes)
+    return Row(
+        way,
+        len(sends),
+        statistics.median(sends),
+        sends[int(0.999 * len(sends))],
+        sends[-1],
+        refresh,
+        BACK_OFF * MS + refresh,
+        max(time for one in found for time in one.stops),
+    )
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--seeds", type=numbers, default=[1, 2, 3, 4, 5])
+    parser.add_argument("--partitions", type=int, default=6)
+    options = parser.parse_args()
+    out, rows = Output(options.json), []
+    for way, shutdown_ms in (("handed over", 5_000), ("not handed over", 1)):
+        rows.append(row(way, [in_simulation(seed, options.partitions, shutdown_ms) for seed in options.seeds]))
+        one = rows[-1]
+        out.text(
+            f"{one.way:16} {one.sends} sends  p50 {one.median:.1f}  p99.9 {one.percentile_999:.1f}  "
+            f"longest {one.longest:.1f} ms; a refresh at most {one.refresh:.1f} (with back-off {one.allowed:.1f}); "
+            f"a stop at most {one.longest_stop:.0f}"
+        )
+    out.figures({"rows": [asdict(one) for one in rows]})
+
+
+if __name__ == "__main__":
+    main()
