@@ -161,8 +161,9 @@ async def _settle(
     last = good[-1]
     if last.file.size > last.size:
         last.cut(last.size, last.next_offset)
-    for segment in good:
-        if durable_below is None or (segment.next_offset <= durable_below and segment is not last):
+    # A cut that was not flushed lowered what is known to be durable to where the segment after it begins, at most.
+    for segment, following in zip(good, [*good[1:], None], strict=True):
+        if durable_below is None or (following is not None and following.base_offset < durable_below):
             segment.synced = segment.changes
         else:
             await segment.fsync()

@@ -422,6 +422,7 @@ class Model:
 
 @settings(max_examples=400, deadline=None)
 @example(0, True, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0)])
+@example(137, True, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0), ("power", "none", 0.0)])
 @example(0, True, [("append", 2, 0, 1), ("replicate", 2, 0, 1, 1), ("truncate", 0.75), ("clean restart",)])
 @given(st.integers(0, 2**32), st.booleans(), st.lists(STEPS, max_size=25))
 def test_whatever_happens_recovery_yields_a_prefix_with_all_that_was_fsynced(
