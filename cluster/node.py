@@ -36,7 +36,7 @@ class Flow:
     """One direction of the connections that a peer and a node have on a port of either.
 
     ``answers``: packets that the peer sends from its own port, at which it serves; else those that it sends to the
-    node's. ``every``: the how manieth packet alone, counted from the first.
+    node's. ``every``: with 3 each third packet alone, counted from the first.
     """
 
     port: int

@@ -24,7 +24,7 @@ NOT_USED = (
     "therein",
     "whither",
     "lest",
-    r"how-?manieth",
+    r"how[- ]?manieth",
     "to be had",
     "as one likes",
     "comes? upon",

@@ -28,8 +28,16 @@ from assay.harness.run.workload_mix import WorkloadMix
 
 FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
+SYSTEM: Final = ("name", "roles", "port", "argv", "files", "ready")
+"""What a system must say for itself."""
+CLIENT: Final = ("open", "invoke", "close", "effects")
+"""The same of a client's class."""
 
 Body = Callable[[Settings], Generator]
+
+
+class IncompleteError(TypeError):
+    """A system or a client lacks something that every one must have; the message says what, and where it is shown."""
 
 
 class NoGeneratorError(TypeError):
@@ -91,6 +99,7 @@ def experiment(
     """
 
     def decorate(body: Body) -> Callable[..., None]:
+        _check(system, client)
         made = Experiment(
             body.__name__, system, client, contract, body, client_nodes, model, tuple(mixes), operation_timeout
         )
@@ -118,3 +127,21 @@ def experiment_of(function: object) -> Experiment | None:
     """The experiment behind a collected test function; None for any other test."""
     found = getattr(function, ATTRIBUTE, None)
     return found if isinstance(found, Experiment) else None
+
+
+def _check(system: System, client: type[Any]) -> None:
+    """Raises :class:`IncompleteError`: later each of these would look like something else, or wait for ever."""
+    for what, given, kind, needed, protocols, shown in (
+        ("system", system, type(system), SYSTEM, (System,), "cluster/system.py, class System"),
+        ("client", client, client, CLIENT, (Client, BlockingClient), "harness/core/client.py, class Client"),
+    ):
+        lacking = [
+            name
+            for name in needed
+            if getattr(given, name, None) is None
+            or any(getattr(kind, name, None) is getattr(protocol, name) for protocol in protocols)
+        ]
+        if lacking:
+            raise IncompleteError(f"the {what} {kind.__name__} lacks {', '.join(lacking)} ({shown})")
+    if isinstance(system.roles, str) or not system.roles:
+        raise IncompleteError(f"roles of {type(system).__name__} is {system.roles!r}: say a tuple, such as ('server',)")
