@@ -152,6 +152,11 @@ class Interpreter:
         """How many operations have been invoked."""
         return self._index
 
+    @property
+    def connected(self) -> bool:
+        """Whether any worker has a client that is open."""
+        return bool(self._roster.free | self._roster.busy)
+
     async def __aenter__(self) -> Interpreter:
         """Begins to open the clients, all at once; a worker is free when its client is open."""
         self._workers = [self._hire(number, number) for number in range(self._concurrency)]

@@ -49,6 +49,8 @@ class RunReport:
     """Operations past their time limit that did not let themselves be cancelled, and were left behind."""
     stopped: bool = False
     """A run was ended by its stop event."""
+    deserted: float | None = None
+    """A run was ended because no client had been open for so many seconds."""
 
     @property
     def completed(self) -> int:
@@ -65,6 +67,12 @@ class RunReport:
         if never:
             reasons.append(
                 f"no client could be opened on {', '.join(never)}; the last error: {self.open_errors[never[-1]]}"
+            )
+        if self.deserted is not None:
+            last = next(reversed(self.open_errors.values()), "none")
+            reasons.append(
+                f"no client could be opened for {self.deserted:g} s when all faults were healed, so the workload was not "
+                f"brought to its end; the last error: {last}"
             )
         if self.exceptions_total:
             first = self.exceptions[0]

@@ -188,7 +188,7 @@ class Trial:
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
                 if later and not self.interrupt.requested:
                     self.tally.stage = "drain"
-                    await interpreter.run(phases(*later), stop=stop)
+                    await self._later_phases(interpreter, phases(*later), stop)
                 if not self.interrupt.requested:
                     await self._come_to_rest(history, stamps)
                 if not self.interrupt.requested:
@@ -218,6 +218,26 @@ class Trial:
             await nemesis
         if not self.interrupt.requested:
             await self._recovered(conductor)
+
+    async def _later_phases(self, interpreter: Interpreter, later: Generator, stop: asyncio.Event) -> None:
+        """Ends also when no client has been open for the contract's deadline: what waits for one may wait for ever."""
+        deserted = asyncio.Event()
+        watcher = asyncio.get_running_loop().create_task(self._watch_clients(interpreter, deserted), name="clients")
+        try:
+            await interpreter.run(later, stop=stop, until=deserted)
+        finally:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+
+    async def _watch_clients(self, interpreter: Interpreter, deserted: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        patience, since = self.experiment.contract.recovery_deadline, loop.time()
+        while loop.time() < since + patience:
+            await asyncio.sleep(READY_EVERY)
+            if interpreter.connected:
+                since = loop.time()
+        interpreter.report.deserted = patience
+        deserted.set()
 
     async def _recovered(self, conductor: Conductor) -> None:
         """Waits until all that was hit serves again; whether that took too long is for the checks to say."""

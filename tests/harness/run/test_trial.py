@@ -17,8 +17,9 @@ from assay.checkers.engine import EngineError, Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
 from assay.harness.core.client import Endpoint
-from assay.harness.core.generator import Generator
+from assay.harness.core.generator import Generator, repeat
 from assay.harness.core.history import HistoryReader
+from assay.harness.core.operation import Completion, Operation, Outcome, Phase
 from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError
 from assay.harness.run.experiment import Experiment
@@ -32,6 +33,8 @@ from assay.workloads.log_operations import traffic
 pytestmark = pytest.mark.slow
 
 KEYS = ("orders-0", "orders-1")
+DRAIN = Operation("poll", KEYS[0], phase=Phase.DRAIN)
+DEAF = Contract(minimum_during_fault=0, recovery_deadline=7.0)
 
 
 def body(settings: Settings) -> Generator:
@@ -60,6 +63,31 @@ def test_the_main_phase_ends_at_its_limit_and_the_drain_follows(toy: ModuleType,
     assert 0.9e9 < last_of_main < 1.0e9
     assert {row["phase"] for row in rows} == {"main", "sentinel", "drain"}
     assert all(row["call"] > last_of_main for row in rows if row["phase"] != "main")
+
+
+def test_a_system_that_does_not_come_back_ends_the_drain_and_is_no_pass(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain without a time limit of its own would wait for a client for ever."""
+
+    async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        if asyncio.get_running_loop().time() > 0.5:
+            raise ConnectionRefusedError("gone for good")
+        await open_client(self, endpoint, runtime)
+
+    async def invoked(self: Any, operation: Operation) -> Completion:
+        return Completion(Outcome.INFO, error="gone")
+
+    open_client = toy.ToyClient.open
+    monkeypatch.setattr(toy.ToyClient, "open", opened)
+    monkeypatch.setattr(toy.ToyClient, "invoke", invoked)
+    run = attempt(toy, tmp_path)
+    endless = replace(run.experiment, body=lambda settings: traffic(KEYS) | repeat(DRAIN), contract=DEAF)
+    run.experiment = endless
+    done(run)
+    assert run.judgement is not None
+    (reason,) = [reason for reason in run.judgement.unknown if "could be opened for 7 s" in reason]
+    assert "gone for good" in reason
 
 
 def test_a_client_is_told_all_addresses_and_what_is_switched_on(
