@@ -139,7 +139,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Family:
-    """Checks that share views. ``applies`` is SQL for one number, ``examined``; 0: the history has none of it."""
+    """Checks that share views.
+
+    ``applies`` is SQL for one number, whatever its column is called; 0: the history has none of it.
+    """
 
     name: str
     checks: tuple[Check, ...]
@@ -175,9 +178,11 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
 def ask(engine: Engine, check: Check) -> tuple[int, int]:
     """How many rows the check examined and how many instances it found, once its views are built.
 
-    One query, since planning a second one costs Spark more than counting.
+    One query, since planning a second one costs Spark more than counting. A table of violations without a column
+    ``key`` is an error here, not only once it has a row.
     """
-    (row,) = engine.rows(f"select ({check.examined}) as examined, (select count(*) from {check.found}) as instances")
+    found = f"select count(*) from (select key from {check.found}) as found"
+    (row,) = engine.rows(f"select ({check.examined}) as examined, ({found}) as instances")
     return int(row["examined"]), int(row["instances"])
 
 

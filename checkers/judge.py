@@ -6,7 +6,8 @@ run, and a run that was not closed may lack operations, so a value without a sen
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from assay.checkers import coverage
@@ -55,6 +56,16 @@ def judge(
         raise
 
 
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Adds to what is raised in there whose check it was: a check of one's own may have any bug."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(where)
+        raise
+
+
 @dataclass
 class _Judging:
     """One judgement while it is made: what it is about, and what it has gathered so far."""
@@ -89,7 +100,8 @@ class _Judging:
         stopped = False
         try:
             for family in self.families:
-                self._try(family)
+                with _named(f"in the family of checks {family.name!r}"):
+                    self._try(family)
             if self.applied:
                 self._cover()
             self._check_names()
@@ -122,7 +134,8 @@ class _Judging:
 
     def _try(self, family: Family) -> None:
         build(self.engine, family.views)
-        if self.engine.rows(family.applies)[0]["examined"] == 0:
+        (row,) = self.engine.rows(family.applies)
+        if next(iter(row.values())) == 0:
             return
         self.applied += family.anomalies
         if family.prepare is not None:
@@ -134,7 +147,8 @@ class _Judging:
             elif check.needs_close and not self.complete:
                 self._skip(check, "operations may be missing from a history that was not closed")
             else:
-                self._examine(check)
+                with _named(f"in the check {check.anomaly!r}"):
+                    self._examine(check)
 
     def _announce(self, anomaly: str) -> None:
         if self.watch is not None:

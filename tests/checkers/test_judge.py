@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from assay.checkers.check import Check, Explanation, Family, View
 from assay.checkers.contract import NO_RECOVERY, Contract, forbid
+from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
@@ -336,6 +338,33 @@ def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Pa
     assert judged.verdict is Verdict.FAIL
     judged = verdict(tmp_path / "c", run(), forbid("early-send"), faults=partition())
     assert "early-send is forbidden, but the history has nothing to which it applies" in judged.unknown
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"views": (View("found_early_send", "select op as early_op from effects", keep=True),)}, EngineError),
+        ({"examined": "select count(*) from efects"}, EngineError),
+        ({"explain": lambda row, evidence: Explanation(row["late_op"], ())}, KeyError),
+    ],
+    ids=["a table of violations without a key", "a table that there is not", "a column that there is not"],
+)
+def test_what_a_check_of_ones_own_has_wrong_is_an_error_that_names_it(
+    tmp_path: Path, given: dict[str, Any], error: type[Exception]
+) -> None:
+    wrong = replace(OWN, checks=(replace(EARLY, **given),))
+    with pytest.raises(error) as caught:
+        verdict(tmp_path, run(), CONTRACT, families=(*FAMILIES, wrong))
+    assert caught.value.__notes__ == ["in the check 'early-send'", "in the family of checks 'own'"]
+
+
+def test_the_number_that_says_whether_a_family_applies_may_have_any_name(tmp_path: Path) -> None:
+    unnamed = replace(OWN, applies="select count(*) from effects where kind = 'append'")
+    judged = verdict(tmp_path / "a", run(), CONTRACT.tolerate("early-send"), families=(*FAMILIES, unnamed))
+    assert judged.anomalies["early-send"] > 1
+    none = replace(OWN, applies="select count(*) from effects where kind = 'unheard-of'")
+    judged = verdict(tmp_path / "b", run(), CONTRACT.tolerate("early-send"), families=(*FAMILIES, none))
+    assert "early-send" not in judged.anomalies
 
 
 def test_what_is_no_history_is_an_error(tmp_path: Path) -> None:
