@@ -71,8 +71,8 @@ class RunReport:
         if self.deserted is not None:
             last = next(reversed(self.open_errors.values()), "none")
             reasons.append(
-                f"no client could be opened for {self.deserted:g} s when all faults were healed, so the workload was not "
-                f"brought to its end; the last error: {last}"
+                f"no client could be opened for {self.deserted:g} s when all faults were healed, so the workload was "
+                f"not brought to its end; the last error: {last}"
             )
         if self.exceptions_total:
             first = self.exceptions[0]

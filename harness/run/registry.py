@@ -92,6 +92,9 @@ class Registry:
         for name in (*(contract.forbidden or ()), *contract.tolerated, *conditional):
             if name not in known:
                 return f"no anomaly {name!r}; {_instead(name, known, 'pytest_assay_checks')}"
+        for name in (*contract.may_stall, *(name for one in contract.conditional for name in one.faults)):
+            if name not in self.faults:
+                return f"no fault {name!r}; {_instead(name, self.faults, 'pytest_assay_nemeses')}"
         return None
 
     def extensions(self) -> dict[str, list[str]]:

@@ -29,12 +29,12 @@ from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
-from assay.harness.run.census import take_census
 from assay.harness.run.client_nodes import housed
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
 from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.processes import record_processes
 from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
@@ -192,7 +192,7 @@ class Trial:
                 if not self.interrupt.requested:
                     await self._come_to_rest(history, stamps)
                 if not self.interrupt.requested:
-                    await take_census(self.cluster, self._servers(), history, stamps)
+                    await record_processes(self.cluster, self._servers(), history, stamps)
                     await self._read_replicas(history)
                 return interpreter.report
         finally:

@@ -128,7 +128,8 @@ class _Runner:
         for turn in range(repetitions):
             again = self._again(example, turn)
             if self.fails(again):
-                self.note(f"still fails with {len(example.schedule.steps)} steps (run {self.runs})")
+                steps = len(example.schedule.steps)
+                self.note(f"still fails with {steps} step{'s' * (steps != 1)} (run {self.runs})")
                 return again
         return None
 

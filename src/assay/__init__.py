@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
-    from assay.cluster.node import Cluster, Node, NodeError, ProcessState, ProcessStatus, by_role
+    from assay.cluster.node import Clocked, Cluster, Flow, Node, NodeError, Powered, ProcessState, ProcessStatus, SlowToFsync, SlowToSend, by_role
     from assay.cluster.runtime import Runtime
     from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, FailingOver, Grouped, Holdable, Movable, Observable, Replicated, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
@@ -73,7 +73,9 @@ _HOMES = {
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
     "assay.checkers.rest.family": "LIVENESS_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
-    "assay.cluster.node": "Cluster Node NodeError ProcessState ProcessStatus by_role",
+    "assay.cluster.node": (
+        "Clocked Cluster Flow Node NodeError Powered ProcessState ProcessStatus SlowToFsync SlowToSend by_role"
+    ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
@@ -103,14 +105,15 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Action", "Answer", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
-    "Check", "Client", "ClientSessions", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
-    "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
-    "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family", "Fault",
-    "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke", "LIVENESS_ANOMALIES",
-    "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES",
-    "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "ProcessState",
-    "ProcessStatus", "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES",
-    "Replicated", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Source",
+    "Check", "Client", "ClientSessions", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context",
+    "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
+    "Endpoint", "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family", "Fault",
+    "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke",
+    "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING",
+    "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING",
+    "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES",
+    "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Retaining", "Row", "Runtime",
+    "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "SlowToFsync", "SlowToSend", "Source",
     "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target",
     "Toleration", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients",
     "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import Family
+from assay.checkers.contract import forbid
 from assay.harness.cli.command import Exit
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
@@ -83,6 +84,15 @@ def test_a_model_that_there_is_not_is_an_error_of_its_test_with_the_remedy(exten
     result.stdout.fnmatch_lines(
         ["test_toy: no model 'ends'; known here: register, cas-register, *pytest_assay_models*"]
     )
+
+
+def test_a_contract_names_faults_that_there_are() -> None:
+    registry = Registry.standard()
+    stalls = forbid("lost-write", may_stall=["kil"])
+    assert (registry.lacking(stalls, None) or "").startswith("no fault 'kil'; did you mean kill? a conftest.py adds")
+    tolerates = forbid("lost-write").tolerate_under("lost-write", faults=["hiccup"], because="it sleeps")
+    assert (registry.lacking(tolerates, None) or "").startswith("no fault 'hiccup'; known here: ")
+    assert registry.lacking(forbid("lost-write", may_stall=["kill"]), None) is None
 
 
 def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> None:

@@ -10,8 +10,8 @@ from assay.harness.core.history import HistoryWriter
 from assay.harness.core.stamps import Stamps
 
 
-async def take_census(cluster: Cluster, servers: Sequence[Node], history: HistoryWriter, stamps: Stamps) -> None:
-    """Writes a row for each server that can be asked, and one for each breakdown that the cluster knows of."""
+async def record_processes(cluster: Cluster, servers: Sequence[Node], history: HistoryWriter, stamps: Stamps) -> None:
+    """Writes a row for each server that can be asked, and one for each crash that the cluster knows of."""
     for crash in getattr(cluster, "crashes", ()):
         moment = stamps.at(crash.time)
         if not crash.asked and any(crash.node == server.name for server in servers):
