@@ -1,4 +1,6 @@
-"""The system of docs/your_own_system.md, "In the simulation", serves, and its counts survive a power loss."""
+"""The system of docs/your_own_system.md, "In the simulation", serves, its counts survive a power loss, and its test
+passes, but not without its fsync.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import asyncio
 import re
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from assay.cluster.deploy import start_system
 from assay.cluster.sim.cluster import SimCluster
@@ -16,12 +20,25 @@ from helpers.counter_system import ask
 PAGE = Path(__file__).parents[3] / "docs" / "your_own_system.md"
 
 
-def explained() -> Any:
+def code() -> str:
     section = PAGE.read_text().partition("## 8.")[2]
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    return "\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL))
+
+
+def explained() -> Any:
     names: dict[str, Any] = {"__name__": "explained"}
-    exec(code, names)
+    exec(code(), names)
     return names["Counter"]()
+
+
+def test_the_test_of_the_page_passes_and_is_red_without_the_fsync(pytester: pytest.Pytester) -> None:
+    written = "await file.fsync()"
+    assert written in code()
+    pytester.makepyfile(test_counter=code(), test_lossy=code().replace(written, "await asyncio.sleep(0.001)"))
+    options = ("--cluster=sim", "--nemesis=power-loss", "--time-limit=8", "--rate=50", "--seed=3", "-p", "no:xdist")
+    result = pytester.runpytest_subprocess(*options, "--reports=never")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*test_lossy*", "FAIL counter-duplicate: *"])
 
 
 def test_the_system_of_the_page_counts_and_survives_a_power_loss() -> None:
