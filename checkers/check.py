@@ -122,6 +122,9 @@ class Check:
     """Proves nothing about a run that was not closed."""
     optional: bool = False
     """That it had no data is no reason for doubt: a workload need not do what it is about."""
+    kinds: tuple[str, ...] = ()
+    """Effects of which it needs one at least. A history that has none of them is judged without its views, which would
+    cost as much as if they had rows."""
     explained_by: tuple[str, ...] = ()
     """Anomalies that are the better name of the same cause, the best first, where a finding is about the same."""
     seen_again: bool = False

@@ -79,6 +79,8 @@ class _Judging:
     notes: tuple[str, ...]
     watch: Watch | None
 
+    kinds: set[str] = field(default_factory=set)
+    """Of the history's effects."""
     anomalies: dict[str, int] = field(default_factory=dict)
     applied: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -120,6 +122,7 @@ class _Judging:
                 register_parts(validator, self.history, self.contract.family)
             count_kinds(self.engine, validator)
             validate(validator, self.history, complete=self.complete)
+            self.kinds = objects.present(validator)
         register_contract(self.engine, self.contract)
 
     def _circumstances(self) -> list[str]:
@@ -161,8 +164,10 @@ class _Judging:
 
     def _examine(self, check: Check) -> None:
         begun = time.perf_counter()
-        build(self.engine, check.views)
-        rows, instances = ask(self.engine, check)
+        rows = instances = 0
+        if not check.kinds or self.kinds.intersection(check.kinds):
+            build(self.engine, check.views)
+            rows, instances = ask(self.engine, check)
         if instances:
             self.anomalies[check.anomaly] = instances
             self.findings += with_context(self.engine, findings(self.engine, check))

@@ -16,6 +16,11 @@ from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empt
 DEFAULT_MEMORY: Final = "4GB"
 KEPT_ROWS: Final = 8_000_000
 """Some hundred queries of the checks look at each data set; so many rows of effects take about 1 GB."""
+KEPT_TEXTS: Final = 1_000
+"""The checks have some 700 texts; those that name a history's files or operations come and go."""
+
+_read: dict[str, Any] = {}
+"""Statements by their texts. The checks ask each history the same, and to parse it takes a quarter of a judgement."""
 
 
 class DuckDB:
@@ -103,9 +108,17 @@ class DuckDB:
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         try:
-            return self._connection.execute(sql, list(parameters)) if parameters else self._connection.execute(sql)
+            return self._connection.execute(self._statement(sql), list(parameters) or None)
         except (duckdb.Error, RuntimeError) as error:
             raise _error(error, sql) from error
+
+    def _statement(self, sql: str) -> Any:
+        if sql not in _read:
+            (statement,) = self._connection.extract_statements(sql)
+            if len(_read) >= KEPT_TEXTS:
+                _read.clear()
+            _read[sql] = statement
+        return _read[sql]
 
 
 def _error(error: Exception, sql: str) -> BaseException:

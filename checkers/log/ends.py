@@ -109,6 +109,7 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     }
         """,
     examined="select count(*) as examined from log_ends where epoch is not null",
+    kinds=("end",),
     explain=_end_went_back,
 )
 
@@ -157,6 +158,7 @@ END_TOO_LOW: Final = Check(
     }
         """,
     examined="select count(*) as examined from log_known_moments where is_return = 1",
+    kinds=("end",),
     explain=_too_low,
     explained_by=("high-watermark-regression",),
     optional=True,

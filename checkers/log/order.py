@@ -154,6 +154,7 @@ REAL_TIME_ORDER: Final = Check(
         {order_by("f.key, f.place")}
         """,
     examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
+    kinds=("append", "observe", "end"),
     explain=_real_time,
     explained_by=("inconsistent-offset",),
     evidence_views=(SAID, ACTED, MOMENTS),
@@ -191,6 +192,7 @@ NONMONOTONIC_SEND: Final = Check(
             select count(*) as sends from log_sends where outcome = 'ok' and position is not null
             group by process, key) as senders
         """,
+    kinds=("append",),
     explain=_send_went_back,
 )
 
@@ -290,5 +292,6 @@ SEND_SKIP: Final = Check(
             select count(*) as sends from log_sends
             where outcome = 'ok' and position is not null and request is not null group by key, request) as sets
         """,
+    kinds=("append",),
     explain=_send_skipped,
 )

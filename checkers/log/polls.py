@@ -154,6 +154,7 @@ NONMONOTONIC_POLL: Final = Check(
     ),
     evidence=first_of("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
     examined=_EXAMINED,
+    kinds=("observe",),
     explain=_went_back,
     explained_by=("position-jump",),
 )
@@ -217,6 +218,7 @@ POLL_SKIP: Final = Check(
         {order_by("m.key, m.poll_op, m.sub")}
         """,
     examined=_EXAMINED,
+    kinds=("observe",),
     explain=_skipped,
     explained_by=("position-jump",),
 )

@@ -81,6 +81,7 @@ POSITION_JUMP: Final = Check(
         select count(*) as examined from log_positions
         where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
         """,
+    kinds=("observe-end",),
     explain=_jumped,
     optional=True,
 )
@@ -149,6 +150,7 @@ OFFSET_HOLE: Final = Check(
         select count(*) as examined from log_polls p cross join log_declared d
         where d.dense_offsets = 1 and p.passing = 1
         """,
+    kinds=("observe-end",),
     explain=_hole,
     optional=True,
 )

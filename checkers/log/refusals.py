@@ -75,6 +75,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
         {order_by("f.key, f.op, f.position")}
         """,
     examined="select count(*) as examined from log_refused",
+    kinds=("out-of-range",),
     explain=_refused,
     optional=True,
 )

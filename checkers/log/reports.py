@@ -74,6 +74,7 @@ CONTRADICTED_OUTCOME: Final = Check(
     ),
     evidence=first_of("found_contradicted_outcome", "key, op, value, name", also="op as own_op"),
     examined="select count(*) as examined from reports_made",
+    kinds=("reported", "unreported"),
     explain=_contradicted,
     optional=True,
 )

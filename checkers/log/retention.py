@@ -88,6 +88,7 @@ LOG_START_REGRESSION: Final = Check(
         select count(*) as examined from log_start_reports
         where node is not null and incarnation is not null and epoch is not null
         """,
+    kinds=("start",),
     explain=_start_went_back,
     optional=True,
 )
@@ -231,6 +232,7 @@ FORBIDDEN_DELETION: Final = Check(
         {order_by("f.key, f.start, b.position")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from log_start_reports",
+    kinds=("start",),
     explain=_forbidden,
     needs_close=True,
     optional=True,

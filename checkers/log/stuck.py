@@ -137,6 +137,7 @@ STUCK_READER: Final = Check(
         {order_by("f.key, f.process, f.assignment, f.position")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from log_empty_polls",
+    kinds=("observe-end",),
     explain=_stuck,
     needs_end=True,
     optional=True,

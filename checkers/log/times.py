@@ -144,6 +144,7 @@ TIME_LOOK_UP: Final = Check(
         {order_by("f.key, f.op, f.sub, f.late")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from log_look_ups",
+    kinds=("look-up",),
     explain=_wrong,
     optional=True,
 )

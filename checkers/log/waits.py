@@ -70,6 +70,7 @@ UNTIMELY_ANSWER: Final = Check(
         {order_by("f.key, f.op")}
         """,
     examined="select count(*) as examined from log_waited",
+    kinds=("waited",),
     explain=_untimely,
     optional=True,
 )

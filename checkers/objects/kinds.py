@@ -27,6 +27,11 @@ _NAMELESS: Final = ("add", "remove", "read", "write", "cas")
 _LOG: Final = "'append', 'observe', 'observe-begin', 'observe-end', 'end', 'start', 'seek', 'reset', 'drained'"
 
 
+def present(engine: Engine) -> set[str]:
+    """The kinds of effects that a history has."""
+    return {row["kind"] for row in engine.rows("select kind from effect_kinds group by kind")}
+
+
 def among(kinds: tuple[str, ...]) -> str:
     """SQL of a list of kinds."""
     return ", ".join(f"'{kind}'" for kind in kinds)

@@ -20,7 +20,7 @@ import pytest
 
 from assay.checkers.check import Check, Family, build, evidence, in_words, involved, named
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable
+from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, duck
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
@@ -646,6 +646,22 @@ def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_
 def test_duckdb_says_which_query_it_could_not_run() -> None:
     with DuckDB() as duck, pytest.raises(EngineError, match="could not run select nothing from nowhere"):
         duck.rows("select nothing from nowhere")
+
+
+def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are parsed once: in another history, or after another table of that name, they mean something else."""
+    monkeypatch.setattr(duck, "KEPT_TEXTS", 3)
+    monkeypatch.setattr(duck, "_read", {})
+    for value in (1, "one", None):
+        with DuckDB() as engine:
+            for number in range(3):
+                engine.load("here", pa.table({"value": [value], "number": [number]}))
+                assert engine.rows("select * from here") == [{"value": value, "number": number}]
+                engine.table("there", "select number + ? as number from here", [10])
+                assert engine.rows("select number from there where number > ?", [5]) == [{"number": 10 + number}]
+                assert len(duck._read) <= 3
+    with DuckDB() as engine, pytest.raises(EngineError, match="could not run select value from here"):
+        engine.rows("select value from here")
 
 
 def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(

@@ -1,0 +1,75 @@
+"""A check that names kinds of effects is not asked of a history without them, in which it would find nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.check import ask, build
+from assay.checkers.contract import Contract
+from assay.checkers.engine import DuckDB, EngineError
+from assay.checkers.families import FAMILIES
+from assay.checkers.judge import judge
+from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
+from assay.checkers.log.times import TIME_LOOK_UP
+from assay.checkers.source import open_history, register_contract, register_history
+
+from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
+
+OF_LOGS = (LOG, STATEMENTS, REPORTED)
+NAMED = sorted({check.kinds for family in FAMILIES for check in family.checks if check.kinds})
+
+
+def some_logs() -> list[Row]:
+    """Of which most contradict themselves; with keys and times of records, and some of whatever checks look for."""
+    breaker, rows = random.Random(1), list[Row]()
+    for number in range(30):
+        log = broken(SimulatedLog(f"t-{number}", random.Random(f"kinds/{number}"), number * 1000).run(40), breaker)
+        rows += [row | {"timestamp": breaker.randrange(9), "message_key": breaker.choice("ab")} for row in log]
+        for each, kind in enumerate(dict.fromkeys(kind for kinds in NAMED for kind in kinds)):
+            key = "t#2" if kind == "topic-create" else f"t-{number}"
+            known = {"position": breaker.randrange(9), "value": 1, "timestamp": 5, "expected": 9, "request": number}
+            told = {"name": "nothing", "node": "n1", "incarnation": 1, "epoch": 1, "assignment": 1}
+            rows.append(effect(number * 1000 + 900 + each, 0, kind, key, 10**6, 2 * 10**6, **known, **told))
+    return rows
+
+
+def test_logs_alone_name_kinds() -> None:
+    assert sorted({check.kinds for family in OF_LOGS for check in family.checks if check.kinds}) == NAMED
+
+
+@pytest.mark.parametrize("linearizable", [False, True])
+def test_without_its_kinds_a_check_examines_and_finds_nothing(tmp_path: Path, linearizable: bool) -> None:
+    rows, contract = some_logs(), Contract(linearizable_ends=linearizable, dense_offsets=True)
+    for number, kinds in enumerate(NAMED):
+        folder = write(tmp_path / str(number), [row for row in rows if row["kind"] not in kinds])
+        with DuckDB() as engine:
+            register_history(engine, folder)
+            register_contract(engine, contract)
+            for family in OF_LOGS:
+                build(engine, family.views)
+                if family.prepare is not None:
+                    family.prepare(engine)
+                for check in [check for check in family.checks if check.kinds == kinds]:
+                    build(engine, check.views)
+                    assert ask(engine, check) == (0, 0), check.anomaly
+
+
+def test_what_a_history_has_none_of_costs_no_table(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1, 2], 0, (0, 1))
+    book.poll(0, [(0, 1), (1, 2)], 2, (2, 3))
+    for asked in (0, 1):
+        if asked:
+            book.add("look-up", (4, 5), 0, timestamp=1)
+        with DuckDB() as engine:
+            judged = judge(open_history(write(tmp_path / str(asked), book.rows)), Contract(), engine)
+            examined = {one.check: one.rows for one in judged.examined}
+            assert examined[TIME_LOOK_UP.anomaly] == asked
+            if asked:
+                assert engine.rows("select op from log_look_ups") != []
+            else:
+                with pytest.raises(EngineError, match="log_look_ups"):
+                    engine.rows("select op from log_look_ups")
