@@ -47,9 +47,10 @@ async def _until_ready(system: System, cluster: Cluster, node: Node, end: float,
             raise DeploymentError(f"{node.name} ({node.role}): its process ended before it was ready. {reason}")
         try:
             async with asyncio.timeout_at(end):
-                if await _ready(system, node):
-                    return
-            seen = "it answered that it is not ready"
+                answer = await _ready(system, node)
+            if answer:
+                return
+            seen = "it answered that it is not ready" if answer is False else f"ready() returned {answer!r}"
         except TimeoutError:
             seen = "it did not answer"
         except OSError as error:

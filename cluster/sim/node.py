@@ -104,6 +104,8 @@ class SimNode:
 
     async def write_file(self, path: str, data: bytes) -> None:
         self._reach()
+        if not path.startswith("/"):
+            raise NodeError(f"{self.name}: {path!r} is no absolute path")  # a real node would look in some home folder
         self.disk.write(path, data)
 
     async def read_file(self, path: str) -> bytes:

@@ -68,7 +68,7 @@ class RunReport:
             reasons.append(
                 f"no client could be opened on {', '.join(never)}; the last error: {self.open_errors[never[-1]]}"
             )
-        if self.deserted is not None:
+        if self.deserted is not None and self.opened:
             last = next(reversed(self.open_errors.values()), "none")
             reasons.append(
                 f"no client could be opened for {self.deserted:g} s when all faults were healed, so the workload was "

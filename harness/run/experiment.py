@@ -30,8 +30,10 @@ FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
 SYSTEM: Final = ("name", "roles", "port", "argv", "files", "ready")
 """What a system must say for itself."""
-CLIENT: Final = ("open", "invoke", "close", "effects")
-"""The same of a client's class."""
+CALLED: Final = ("open", "invoke", "close")
+"""Methods of a client that are all coroutines, or, of one that blocks, all plain."""
+CLIENT: Final = (*CALLED, "effects")
+"""What the class of a client must have."""
 
 Body = Callable[[Settings], Generator]
 
@@ -143,5 +145,10 @@ def _check(system: System, client: type[Any]) -> None:
         ]
         if lacking:
             raise IncompleteError(f"the {what} {kind.__name__} lacks {', '.join(lacking)} ({shown})")
+    plain = [name for name in CALLED if not inspect.iscoroutinefunction(getattr(client, name))]
+    if len(plain) == len(CALLED) and not getattr(client, "blocking", False):
+        raise IncompleteError(f"the methods of {client.__name__} are no coroutines: `async def`, or `blocking = True`")
+    if len(plain) < len(CALLED) and getattr(client, "blocking", False):
+        raise IncompleteError(f"{client.__name__} says `blocking = True`, and has methods that are coroutines")
     if isinstance(system.roles, str) or not system.roles:
         raise IncompleteError(f"roles of {type(system).__name__} is {system.roles!r}: say a tuple, such as ('server',)")

@@ -107,8 +107,14 @@ def test_a_node_that_answers_not_ready_and_one_that_does_not_answer() -> None:
             await asyncio.sleep(1000)
             return True
 
+    class Forgetful(Slow):
+        async def ready(self, node: Node) -> Any:
+            return None
+
     with pytest.raises(DeploymentError, match="it answered that it is not ready"):
         deploy(NotReady(), deadline=5)
+    with pytest.raises(DeploymentError, match=r"ready\(\) returned None"):
+        deploy(Forgetful(), deadline=5)
     with pytest.raises(DeploymentError, match="it did not answer"):
         deploy(Silent(), deadline=5)
 
@@ -120,6 +126,15 @@ def test_a_process_that_dies_is_reported_at_once_with_its_traceback() -> None:
 
     with pytest.raises(DeploymentError, match=r"(?s)n1.*ended before it was ready.*RuntimeError: no disk"):
         deploy(Dying(), deadline=1000)
+
+
+def test_a_file_without_an_absolute_path_is_an_error_that_names_it() -> None:
+    class Relative(Slow):
+        def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+            return {"etc/slow": b""}
+
+    with pytest.raises(DeploymentError, match=r"(?s)'etc/slow' is no absolute path"):
+        deploy(Relative(), deadline=1000)
 
 
 def test_a_set_up_that_hangs_ends_at_the_deadline() -> None:

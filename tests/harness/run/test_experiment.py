@@ -36,6 +36,17 @@ def test_a_whole_system_and_client_make_an_experiment(toy: ModuleType) -> None:
     assert experiment_of(made) is not None
 
 
+def test_a_client_blocks_or_has_coroutines(toy: ModuleType) -> None:
+    def plain(self: Any, *given: Any) -> None: ...
+
+    methods = dict.fromkeys(("open", "invoke", "close", "effects"), plain)
+    assert "no coroutines: `async def`, or `blocking" in rejected(toy.ToySystem(), type("Mine", (), methods))
+    blocking = type("Mine", (), {**methods, "blocking": True})
+    experiment(system=toy.ToySystem(), client=blocking, contract=Contract())(body)
+    mixed = type("Mine", (), {**methods, "blocking": True, "open": toy.ToyClient.open})
+    assert "says `blocking = True`, and has" in rejected(toy.ToySystem(), mixed)
+
+
 @pytest.mark.parametrize("name", ["open", "invoke", "close", "effects"])
 def test_a_client_that_lacks_something_is_rejected(toy: ModuleType, name: str) -> None:
     expected = f"the client Mine lacks {name} (harness/core/client.py, class Client)"
