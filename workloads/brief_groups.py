@@ -8,19 +8,38 @@ f           argument                                                        resu
 ``look``    ``{"group", "keys"}``                                           ``{"found": {key: number}}``, null
                                                                             where there is nothing
 ``part``    none                                                            none
+``renew``   ``{"group", "number", "offsets": {key: offset}, "kept"}``       ``{"outcomes"}``: of both commits
 ==========  ==============================================================  =====================================
 
 A ``keep`` commits all its offsets at once, as no one (which is rejected while there are members) or as a ``member``,
 which joins first if it has to, and stays until the client parts from all its groups. ``kept``: for how many
 milliseconds the offsets are to stay; with ``own`` the client says so, else it is what the brokers are set to, as for
 members always.
+
+A ``renew`` commits twice, as no one: at first to be kept for a moment, and just when that is over again, with the next
+number, to stay. Then the broker may be about to forget the old one, and must not forget the new one.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
-from assay.harness.core.generator import Context, Generator, each_process, phases, stagger, time_limit, unfold
+from assay.harness.core.generator import (
+    PENDING,
+    Answer,
+    Context,
+    Generator,
+    Invoke,
+    Pending,
+    each_process,
+    phases,
+    stagger,
+    time_limit,
+    unfold,
+)
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
@@ -30,12 +49,20 @@ from assay.workloads.log_names import described, split
 KEEP: Final = "keep"
 LOOK: Final = "look"
 PART: Final = "part"
-OPERATIONS: Final = (KEEP, LOOK, PART)
+RENEW: Final = "renew"
+OPERATIONS: Final = (KEEP, LOOK, PART, RENEW)
 
 BRIEF: Final = ("brief1", "brief2", "brief3")
 """To the first no one ever belongs."""
+RENEWED: Final = "renewed"
+"""Nor to this one, whose offsets are renewed."""
 SHORT: Final = (300, 700, 1500, 2500)
 LONG: Final = 600_000
+MILLISECOND: Final = 1_000_000
+STEPS: Final = ((RENEW, SHORT[0] + 150), (LOOK, 300), (LOOK, 200))
+"""Of an offset that is renewed, with the milliseconds until the next one."""
+JITTER: Final = 0.02
+"""Seconds, at most, from the end of an offset's time to its renewal."""
 LOOKS, PARTINGS = 50, 30
 """Of a hundred operations."""
 OFFSETS: Final = 1_000
@@ -68,6 +95,8 @@ class BriefGroups:
                 return await self._keep(outsider, argument, None)
             case "look":
                 return await self._look(argument)
+            case "renew":
+                return await self._renew(argument)
         return await self._part()
 
     async def _part(self) -> Completion:
@@ -101,6 +130,18 @@ class BriefGroups:
             return Completion(known, said, error=described(error))
         return Completion(Outcome.OK, said)
 
+    async def _renew(self, argument: dict[str, Any]) -> Completion:
+        outcomes: list[Outcome] = []
+        for number, kept in _both(argument):
+            if outcomes:
+                await asyncio.sleep(argument["kept"] / 1000 + JITTER * self._runtime.random.random())
+            commit = argument | {"number": number}
+            outcome = (await self._keep(self._outsider(argument["group"], kept), commit, None)).outcome
+            outcomes.append(outcome)
+            if outcome is not Outcome.OK:
+                break
+        return Completion(outcomes[-1], {"outcomes": outcomes})
+
     async def _look(self, argument: dict[str, Any]) -> Completion:
         wanted = {split(key): key for key in argument["keys"]}
         found = await self._outsider(argument["group"], None).committed(list(wanted))
@@ -129,6 +170,15 @@ def effects(completed: Completed) -> list[Effect]:
         return []
     argument = operation.argument
     group = argument["group"]
+    if operation.f == RENEW:
+        outcomes = [Outcome(one) for one in result.get("outcomes", (Outcome.INFO, Outcome.INFO))]
+        return [
+            Effect(
+                "keep", f"{group}/{key}", position=offset, value=number, group=group, timestamp=kept, outcome=outcome
+            )
+            for (number, kept), outcome in zip(_both(argument), outcomes, strict=False)
+            for key, offset in argument["offsets"].items()
+        ]
     if operation.f == LOOK:
         found = result.get("found", {})
         return [Effect("kept", f"{group}/{key}", value=number, group=group) for key, number in found.items()]
@@ -145,6 +195,11 @@ def effects(completed: Completed) -> list[Effect]:
         )
         for key, offset in argument["offsets"].items()
     ]
+
+
+def _both(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Of a renewal's commits, number and for how many milliseconds."""
+    return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG)]
 
 
 def traffic(keys: Sequence[str], kept: int) -> Generator:
@@ -170,6 +225,38 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
         return Operation(KEEP, argument=argument), number + 1
 
     return unfold(step, 1)
+
+
+class Renewals(Generator, frozen=True):
+    """Offsets that are renewed, and looked at twice, for ever. ``turns``: when each key is due, and for which step."""
+
+    keys: tuple[str, ...]
+    turns: tuple[tuple[int, int], ...]
+    number: int = 1
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        (due, step), rank = min((turn, rank) for rank, turn in enumerate(self.turns))
+        if not context.free:
+            return PENDING, self
+        if due > context.time:
+            return Pending(due), self
+        f, later = STEPS[step]
+        following = context.time + later * MILLISECOND, (step + 1) % len(STEPS)
+        turns = (*self.turns[:rank], following, *self.turns[rank + 1 :])
+        operation = self._operation(f, self.keys[rank], context)
+        return Invoke(operation, context.pick()), Renewals(self.keys, turns, self.number + 2)
+
+    def _operation(self, f: str, key: str, context: Context) -> Operation:
+        if f == LOOK:
+            return Operation(LOOK, argument={"group": RENEWED, "keys": [key]})
+        offsets = {key: context.below(OFFSETS, salt=67)}
+        argument = {"group": RENEWED, "number": self.number, "offsets": offsets, "kept": SHORT[0]}
+        return Operation(RENEW, argument=argument)
+
+
+def renewals(keys: Sequence[str]) -> Generator:
+    """See :class:`Renewals`; all begin at once."""
+    return Renewals(tuple(keys), ((0, 0),) * len(keys))
 
 
 def farewell(keys: Sequence[str]) -> Generator:

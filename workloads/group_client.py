@@ -207,6 +207,8 @@ class GroupClient:
         self._numbers = itertools.count(1)
         self._log = LogClient(self._numbers)
         self._members: dict[str, Member] = {}
+        self._dead: set[str] = set()
+        """Groups in which this process has died for good."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """A member joins with its first poll."""
@@ -231,13 +233,16 @@ class GroupClient:
             case "rewind":
                 return self._rewind(operation.argument["group"], operation.argument["back"])
             case "leave" | "die":
-                return await self._part(operation.argument["group"], operation.f)
+                return await self._part(operation.f, **operation.argument)
             case "silence":
                 return await self._silence(operation.argument["group"], operation.argument["seconds"])
         known = f"{POLL}, {COMMIT}, {REWIND}, {LEAVE}, {DIE} and {SILENCE}"
         raise ValueError(f"members of a group know {known}, not {operation.f!r}")
 
     async def _poll(self, group: str) -> Completion:
+        if group in self._dead:
+            await asyncio.sleep(POLL_SECONDS)
+            return Completion(Outcome.FAIL, error="dead")
         if group not in self._members:
             self._members[group] = Member(self._endpoint, group, self._runtime, self._numbers)
         member = self._members[group]
@@ -266,7 +271,9 @@ class GroupClient:
             return Completion(Outcome.FAIL, error="no-member")
         return Completion(Outcome.OK, {"sought": member.rewind(back)})
 
-    async def _part(self, group: str, f: str) -> Completion:
+    async def _part(self, f: str, group: str, for_good: bool = False) -> Completion:
+        if for_good:
+            self._dead.add(group)
         member = self._members.pop(group, None)
         if member is None:
             return Completion(Outcome.FAIL, error="no-member")

@@ -27,13 +27,16 @@ from assay.harness.core.generator import (
     Invoke,
     OperationEvent,
     Pending,
+    Source,
     in_phase,
+    limit,
     phases,
+    sequence,
     time_limit,
 )
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.stamps import NANOSECONDS
-from assay.workloads.group_operations import DRAIN, LEAVE, WORKERS, poll
+from assay.workloads.group_operations import DIE, DRAIN, LEAVE, WORKERS, poll
 from assay.workloads.log_drain import PAUSE
 from assay.workloads.log_operations import POLL, SEND
 
@@ -116,6 +119,20 @@ class GroupDrain(Generator, frozen=True):
 def drain(keys: Sequence[str], *, seconds: float) -> Generator:
     """Sentinels and a whole read of every partition by the members of a fresh group, within ``seconds``."""
     return GroupDrain(tuple(Partition(key) for key in keys), DRAIN, seconds)
+
+
+def bereaved(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
+    """``dying`` of the members die for good, all at once, while ``meanwhile`` happens; no one else comes or goes, so
+    nothing but the end of their sessions gives their partitions to the others, who reach sentinels within ``seconds``.
+    """
+    argument = {"group": group, "for_good": True}
+    deaths = limit(dying, lambda context: Operation(DIE, argument=argument, phase=Phase.DRAIN))
+    sentinels = tuple(Partition(key, attempts=2 * MOST_ATTEMPTS) for key in keys)
+    return phases(
+        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
+        sequence(deaths, in_phase(Phase.DRAIN, meanwhile)),
+        GroupDrain(sentinels, group, seconds),
+    )
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:

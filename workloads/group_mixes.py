@@ -9,7 +9,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.groups import expiry
 from assay.checkers.groups.generations import GENERATION_REUSE
 from assay.cluster.system import System
-from assay.harness.core.generator import Context, Generator, stagger, unfold
+from assay.harness.core.generator import Context, Generator, Source, limit, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
@@ -17,6 +17,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
 from assay.workloads.group_client import ASSIGNOR, DRAFT
+from assay.workloads.group_drain import bereaved
 from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, commit, poll
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
@@ -29,6 +30,9 @@ OFFSETS: Final = 1_000
 MOST_AGAIN: Final = 12
 """Records: a compressed set has up to eight."""
 EAGER: Final = 30
+SHIFTS: Final = 4
+"""Away and back again: one of the two changes the leader, whichever broker it is at first."""
+DRAIN_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 1.2
 """Shorter than a session, and than an operation may take."""
 EXPIRY_SECONDS: Final = 8.0
@@ -53,10 +57,23 @@ def _staying(system: System, settings: Settings) -> Shares:
     ]
 
 
+def _bereaved(system: System, settings: Settings) -> Source:
+    """Most die, for those beyond the partitions own nothing."""
+    shifts = limit(SHIFTS, topic_changes.handovers([coordinated_by(STAYING)], settings.nodes))
+    return bereaved(
+        system.keys(),
+        seconds=DRAIN_SECONDS,
+        group=STAYING,
+        dying=settings.concurrency - settings.concurrency // 3,
+        meanwhile=stagger(0.1, shifts),
+    )
+
+
 NEIGHBOURS: Final = WorkloadMix(
     "neighbours",
-    "a second group, whose members stay until one dies, while its coordinator changes from broker to broker",
+    "a second group, whose members stay until they die, while its coordinator changes from broker to broker",
     adds=_staying,
+    closes=_bereaved,
 )
 
 
@@ -122,7 +139,8 @@ def _brief(system: System, settings: Settings) -> Shares:
     assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
     kept = brief_groups.traffic(list(system.keys())[:2], system.offsets_retention_ms)
     shifts = topic_changes.handovers([coordinated_by(group) for group in BRIEF], settings.nodes)
-    return [(100, kept), (EAGER, stagger(1.0, shifts))]
+    renewed = brief_groups.renewals(list(system.keys()))
+    return [(100, kept), (100, renewed), (EAGER, stagger(1.0, shifts))]
 
 
 def _expiring(contract: Contract, system: System) -> Contract:
@@ -142,7 +160,7 @@ EXPIRY: Final = WorkloadMix(
     closes=lambda system, settings: brief_groups.farewell(list(system.keys())[:2]),
     settings={
         "offsets.retention.ms": ("500", "1200"),
-        "offsets.retention.check.interval.ms": ("100", "400", "1000", "2500"),
+        "offsets.retention.check.interval.ms": ("10", "30", "100", "400", "2500"),
     },
     contract=_expiring,
     # Of those whose members may all be away for a moment, nothing is to go.

@@ -9,7 +9,7 @@ f             argument                            result
 ``commit``    ``{"group", "number", "keys"}``     ``{"generation", "owner", "positions": [[key, offset, assignment]]}``
 ``rewind``    ``{"group", "back"}``               ``{"sought": [[key, offset, assignment], ...]}``
 ``leave``     ``{"group"}``                       ``{"ownership": [...]}``
-``die``       ``{"group"}``                       ``{"ownership": [...]}``
+``die``       ``{"group", "for_good"?}``          ``{"ownership": [...]}``
 ``silence``   ``{"group", "seconds"}``            none
 ============  ==================================  ====================================================================
 
@@ -29,8 +29,8 @@ A **commit** is of all positions of the member, with its number as metadata: off
 are all that it may concern, for when it is unknown which it did; with ``behind`` it is of positions so many records
 before, as by one that has not got further with its work. One that **rewinds** reads so many records again. A member
 that **leaves** notifies the group; one that **dies** does not; both join again, as another member, with their next
-poll. One that is **silent** sends no heartbeat and does nothing else for so long, and goes on then as if nothing had
-happened, until a heartbeat or a commit is rejected.
+poll, unless it died for good. One that is **silent** sends no heartbeat and does nothing else for so long, and goes on
+then as if nothing had happened, until a heartbeat or a commit is rejected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

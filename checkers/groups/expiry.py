@@ -8,7 +8,8 @@ How a workload records itself in ``effects`` (``key`` names group and partition,
 
 A commit *stays* until its time is over, counted from its call; a member's also until the call of the last commit that
 was accepted of the same member in the same generation: as long as it was one, the group had a member. A commit of
-unknown outcome may count at any time after its call, and a refused one never.
+unknown outcome may count at any time after its call, and a refused one never. Of several that one operation made of
+one key, one after the other (``sub``), the last acknowledged one is left when it returns.
 
 ``early-expiry``: a look found nothing, though the last commit before it, and all that may have come after that one,
 had to stay until it returned. ``revived-offset``: a look found a commit again after another look had found nothing, or
@@ -31,7 +32,9 @@ KEEPS: Final = Table(
     "expiry_keeps",
     f"""
     select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret, greatest(e.call + 1000000 *
-        e.timestamp, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays
+        e.timestamp, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays,
+        case when e.outcome = 'ok' and e.sub < max(case when e.outcome = 'ok' then e.sub end)
+            over (partition by e.key, e.op) then 1 else 0 end as renewed
     from effects e left join (
         select e.group as group_name, e.epoch, e.owner, max(e.call) as last_call from effects e
         where e.kind = 'keep' and e.outcome = 'ok' and e.epoch is not null and e.owner is not null
@@ -82,10 +85,11 @@ EARLY_EXPIRY: Final = Check(
             f"""
             select l.key, l.op as look_op, l.since, min(x.stays) as stays
             from (
-                select l.key, l.op, l.ret, max(k.call) as since
+                select l.key, l.op, l.call, l.ret, max(k.call) as since
                 from expiry_looks l join expiry_keeps k on k.key = l.key and k.ret < l.call
-                where l.value is null group by l.key, l.op, l.ret) l
+                where l.value is null group by l.key, l.op, l.call, l.ret) l
                 join expiry_keeps x on x.key = l.key and x.ret >= l.since and x.call < l.ret
+                    and (x.renewed = 0 or x.ret > l.call)
             group by l.key, l.op, l.since, l.ret having min(x.stays) > l.ret + {SLACK}
             """,
         ),

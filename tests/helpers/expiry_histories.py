@@ -43,6 +43,11 @@ def kept_history(key: str, rng: random.Random, first: int, length: int = 14, *, 
             rows.append(keep(op, op, seconds, (call, None if outcome == "info" else ret), key=key, outcome=outcome))
             if outcome == "ok" or (outcome == "info" and rng.random() < 0.5):
                 held = op, time + seconds
+            if outcome == "ok" and rng.random() < 0.3:  # and renewed in the same operation
+                again = rng.choice(("ok", "ok", "info"))
+                rows.append(keep(op, op + 50, 4.0, (call, ret), key=key, outcome=again) | {"sub": 1})
+                if again == "ok" or rng.random() < 0.5:
+                    held = op + 50, time + 4.0
             continue
         if held is not None and held[1] <= time and rng.random() < 0.7:
             held = None  # the coordinator looks for what may go now and then
@@ -68,6 +73,7 @@ def wrong(rows: list[Row], *, slack: int = 2_000_000) -> set[tuple[str, str, int
                 rivals = [
                     one for one in here
                     if one["call"] < it["ret"] and (one["outcome"] != "ok" or one["ret"] >= base["call"])
+                    and not (_renewed(one, here) and one["ret"] <= it["call"])
                 ]  # fmt: skip
                 if all(one["call"] + one["timestamp"] * 1_000_000 > it["ret"] + slack for one in rivals):
                     found.add(("early-expiry", it["key"], it["op"]))
@@ -80,6 +86,12 @@ def wrong(rows: list[Row], *, slack: int = 2_000_000) -> set[tuple[str, str, int
         if any(known[it["value"]] < call and ret < it["call"] for call, ret in ends):
             found.add(("revived-offset", it["key"], it["op"]))
     return found
+
+
+def _renewed(commit: Row, here: list[Row]) -> bool:
+    """Was it acknowledged, and another after it in the same operation?"""
+    later = [one for one in here if one["op"] == commit["op"] and one["sub"] > commit["sub"]]
+    return commit["outcome"] == "ok" and any(one["outcome"] == "ok" for one in later)
 
 
 def _known(commit: Row, looks: list[Row]) -> float:

@@ -16,7 +16,10 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.run import command_line
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
+from assay.system_under_test.groups.group import Group
+from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
 from assay.workloads import test_group, test_log, test_migration, test_offsets
+from assay.workloads.brief_groups import RENEWED
 from assay.workloads.burst_client import LONGEST
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
 from assay.workloads.group_operations import WORKERS
@@ -31,11 +34,23 @@ pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "mixes.md"
 
 
-def play(root: Path, mix: str, test: object = test_log.test_log, **chosen: Any) -> Attempt:
+def judged(root: Path, mix: str, test: object, **chosen: Any) -> Attempt:
     settings = Settings(
         **({"seed": 11, "time_limit": 6.0, "rate": 80.0, "store": root, "workload_mix": (mix,)} | chosen)
     )
     attempt = played(test, settings)
+    assert attempt.judgement is not None
+    return attempt
+
+
+def accused(root: Path, mix: str, test: object, **chosen: Any) -> set[str]:
+    judgement = judged(root, mix, test, **chosen).judgement
+    assert judgement is not None
+    return {finding.anomaly for finding in judgement.findings}
+
+
+def play(root: Path, mix: str, test: object = test_log.test_log, **chosen: Any) -> Attempt:
+    attempt = judged(root, mix, test, **chosen)
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, (attempt.judgement.unknown, attempt.judgement.findings)
     return attempt
@@ -209,6 +224,26 @@ def test_members_stay_while_their_coordinator_changes_and_one_dies(tmp_path: Pat
     assert {row["key"] for row in rows if row["group"] == STAYING and row["kind"] == "acquire"} > {"orders-0"}
     led = [row for row in table(attempt, "events") if row["event"] == "groups-loaded"]
     assert len({row["node"] for row in led if row["key"] == coordinated_by(STAYING)}) > 1
+    gone = {row["process"] for row in ops if "for_good" in row["argument"]}
+    assert len(gone) == 4
+    last = max(row["ret"] for row in ops if "for_good" in row["argument"])
+    left = [row for row in rows if row["group"] == STAYING and row["kind"] == "acquire" and row["call"] > last]
+    assert {row["key"] for row in left} >= {f"orders-{number}" for number in range(4)}
+    assert not gone & {row["process"] for row in left}
+
+
+def test_sessions_that_do_not_begin_at_the_next_coordinator_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Group.load
+
+    def without_sessions(self: Group, value: GroupValue) -> None:
+        load(self, value)
+        for member in self.members.values():
+            self._sessions.stop(member)
+
+    monkeypatch.setattr(Group, "load", without_sessions)
+    assert "unsettled-group" in accused(tmp_path, "neighbours", test_group.test_group)
 
 
 def test_coordinators_change_from_broker_to_broker(tmp_path: Path) -> None:
@@ -243,6 +278,18 @@ def test_offsets_that_are_kept_for_a_moment_go_and_those_of_members_stay(tmp_pat
     assert None in found
     assert len(set(found)) > 3
     assert {row["owner"] is None for row in rows if row["kind"] == "keep" and row["outcome"] == "ok"} == {True, False}
+    renewed = [row for row in rows if row["group"] == RENEWED and row["kind"] == "keep" and row["outcome"] == "ok"]
+    assert {row["timestamp"] for row in renewed} == {300, 600_000}
+
+
+def test_a_coordinator_that_forgets_what_is_being_renewed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_old(self: CommittedOffsets, now: int) -> list[tuple[str, int]]:
+        return [key for key, value in self.values.items() if value.expire_timestamp <= now]
+
+    monkeypatch.setattr(CommittedOffsets, "expired", all_old)
+    assert "early-expiry" in accused(tmp_path, "expiry", test_offsets.test_offsets, seed=1, time_limit=9.0)
 
 
 def test_a_coordinator_of_the_draft_assigns_and_generations_come_and_go(tmp_path: Path) -> None:

@@ -42,6 +42,10 @@ HAVE = {
         "early-expiry",
         [keep(1, 7, 1, (0, 1), **MEMBER), look(2, None, (3, 4)), keep(3, 8, 1, (5, 6), **MEMBER)],
     ),
+    "gone although it was renewed": (
+        "early-expiry",
+        [keep(1, 7, 0.3, (0, 1)), keep(1, 8, 9, (0, 1)) | {"sub": 1}, look(2, None, (1.5, 2))],
+    ),
     "back after it was gone": (
         "revived-offset",
         [keep(1, 7, 1, (0, 1)), look(2, None, (3, 4)), look(3, 7, (5, 6))],
@@ -65,6 +69,13 @@ HAVE_NOT = {
     "replaced by one that may go": [keep(1, 7, 9, (0, 1)), keep(2, 8, 1, (0.5, 1.5)), look(3, None, (2, 3))],
     "replaced by one of unknown outcome that may go": [
         keep(1, 7, 9, (1, 2)), keep(2, 8, 1, (0, None), outcome="info"), look(3, None, (3, 4)),
+    ],
+    "gone while it was renewed": [
+        keep(1, 6, 9, (0, 0.1)), keep(2, 7, 0.3, (0.2, 1)), keep(2, 8, 9, (0.2, 1)) | {"sub": 1},
+        look(3, None, (0.5, 2)),
+    ],
+    "renewed with an unknown outcome": [
+        keep(1, 7, 0.3, (0, 1)), keep(1, 8, 9, (0, 1), outcome="info") | {"sub": 1}, look(2, None, (1.5, 2)),
     ],
     "its member was another one later": [
         keep(1, 7, 1, (0, 1), **MEMBER), look(2, None, (3, 4)), keep(3, 8, 1, (5, 6), epoch=3, owner="n"),
