@@ -114,6 +114,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """The same of ``retention.bytes``."""
     reading_deadline: float = 10.0
     """Seconds within which a reader gets on to a record that is there, with no fault in the way."""
+    progress_deadline: float = 4.0
+    """Seconds within which a client that lives on gets what others get, with no fault in the way but that servers are
+    gone."""
     compacted: tuple[str, ...] = ()
     """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
     lasting_tombstones: bool = False
@@ -131,7 +134,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
         if self.failover is not None and self.failover < 0:
             raise ValueError(f"failover is {self.failover} s; it cannot be negative")
-        for name in ("reading_deadline", *DEADLINES):
+        for name in ("reading_deadline", "progress_deadline", *DEADLINES):
             seconds = getattr(self, name)
             if seconds is not None and seconds <= 0:
                 raise ValueError(f"{name} is {seconds} s; it must be positive")

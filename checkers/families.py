@@ -26,6 +26,7 @@ from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
 from assay.checkers.processes import PROCESSES
+from assay.checkers.progress import PROGRESS
 from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.rest.family import REST
@@ -50,6 +51,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *REPLICATION,
     REST,
     PROCESSES,
+    PROGRESS,
     *TRANSACTION_FAMILIES,
 )
 

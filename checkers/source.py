@@ -70,7 +70,8 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         f"{int(contract.dense_offsets)} as dense_offsets, {int(contract.lasting_tombstones)} as lasting_tombstones, "
         f"cast({_limit(contract.retention_ms)} as bigint) as retention_ms, "
         f"cast({_limit(contract.retention_bytes)} as bigint) as retention_bytes, "
-        f"cast({int(contract.reading_deadline * NANOSECONDS)} as bigint) as reading_deadline",
+        f"cast({int(contract.reading_deadline * NANOSECONDS)} as bigint) as reading_deadline, "
+        f"cast({int(contract.progress_deadline * NANOSECONDS)} as bigint) as progress_deadline",
     )
     engine.view(
         "group_declared",

@@ -7,7 +7,8 @@ connection, slow fsyncs, a clock, a consumer) falls anywhere. Two kinds are neve
 server killed and started meanwhile, else nothing would be said on it; and a hold at an event that this run has seen has
 another fault once the process stands.
 
-Now and then an episode is a relay instead: leaders struck one after the other (:mod:`assay.nemesis.relay`).
+Now and then an episode is a relay instead: leaders struck one after the other (:mod:`assay.nemesis.relay`); or one
+server is gone for so long that no one may still wait for it.
 
 What loses data that were not on disk yet hits one and the same server all through a run: more than a minority's disks
 no replicated log promises to do without. Where the contract expects it (``may_stall``), it now and then hits all, or
@@ -70,6 +71,10 @@ OUTLASTS: Final = 1.0
 """By how many seconds the later of two faults lasts longer, where nothing may happen while both are in force."""
 RELAYS: Final = 0.35
 """How often an episode is a relay (:mod:`assay.nemesis.relay`)."""
+ABSENCES: Final = 0.1
+"""How often an episode is that one server is gone for so long that everyone has to do without it, and nothing else."""
+ABSENT: Final = (8.0, 10.0)
+"""Seconds."""
 BLACKOUTS: Final = 0.2
 """How often, where a fault may strike all servers, an episode is that and nothing else."""
 DARK: Final = (0.3, 1.5)
@@ -115,6 +120,8 @@ def draw_mix(
         kind = rng.random()
         if kind < RELAYS:
             steps += relay(rng, faults, catalogue, census, at, time_limit - CALM, events) or episode.steps()
+        elif kind < RELAYS + ABSENCES and (absence := _absence(rng, faults, catalogue, census, at, time_limit)):
+            steps.append(absence)
         elif kind > 1 - BLACKOUTS and (of_all := _of_all(rng, faults, everywhere, at, time_limit, victim)):
             steps.append(of_all)
         else:
@@ -127,6 +134,17 @@ def draw_mix(
             "raise --time-limit or lower --nemesis-interval"
         )
     return Schedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def _absence(
+    rng: random.Random, faults: Collection[str], catalogue: Catalogue, census: Census, at: float, time_limit: float
+) -> Step | None:
+    """A server that is killed, and missed for long; None where that cannot be, or time is short."""
+    duration = min(rng.uniform(*ABSENT), time_limit - CALM - at)
+    if KILL not in faults or duration < ABSENT[0]:
+        return None
+    target, parameters = catalogue[KILL].draw(rng, census, None)
+    return Step(round(at, 3), KILL, target, round(duration, 3), parameters, rng.getrandbits(32))
 
 
 def _of_all(

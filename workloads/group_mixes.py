@@ -9,7 +9,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.groups import expiry
 from assay.checkers.groups.generations import GENERATION_REUSE
 from assay.cluster.system import System
-from assay.harness.core.generator import Context, Generator, Source, limit, stagger, unfold
+from assay.harness.core.generator import Context, Generator, Source, mix, stagger, time_limit, unfold
 from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
@@ -19,7 +19,9 @@ from assay.workloads.brief_groups import BRIEF
 from assay.workloads.group_client import ASSIGNOR, DRAFT
 from assay.workloads.group_drain import bereaved
 from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, commit, poll
+from assay.workloads.log_client import KEEPS
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
+from assay.workloads.mixes import PURSUIT_SECONDS, progressing
 from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -30,8 +32,6 @@ OFFSETS: Final = 1_000
 MOST_AGAIN: Final = 12
 """Records: a compressed set has up to eight."""
 EAGER: Final = 30
-SHIFTS: Final = 4
-"""Away and back again: one of the two changes the leader, whichever broker it is at first."""
 DRAIN_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 1.2
 """Shorter than a session, and than an operation may take."""
@@ -59,13 +59,12 @@ def _staying(system: System, settings: Settings) -> Shares:
 
 def _bereaved(system: System, settings: Settings) -> Source:
     """Most die, for those beyond the partitions own nothing."""
-    shifts = limit(SHIFTS, topic_changes.handovers([coordinated_by(STAYING)], settings.nodes))
     return bereaved(
         system.keys(),
         seconds=DRAIN_SECONDS,
         group=STAYING,
         dying=settings.concurrency - settings.concurrency // 3,
-        meanwhile=stagger(0.1, shifts),
+        meanwhile=topic_changes.changeover([coordinated_by(STAYING)], settings.nodes, back=True),
     )
 
 
@@ -135,6 +134,31 @@ STRANGERS: Final = WorkloadMix(
 )
 
 
+def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator:
+    """Commits by clients that are no members and live on, and by newcomers, for ever."""
+
+    def ask(number: int, key: str, client: str) -> Operation:
+        return Operation(COMMIT, key, {"number": number, "offset": number % OFFSETS, "client": client})
+
+    return mixed_traffic.loyal([f"{TOOLS}/{partition}" for partition in partitions], ask, closing=closing)
+
+
+def _pursuit(system: System, settings: Settings) -> Source:
+    """Their coordinator changes once more, none dies, and they have to find the next one."""
+    shifts = topic_changes.changeover([coordinated_by(TOOLS)], settings.nodes)
+    return time_limit(PURSUIT_SECONDS, mix(shifts, stagger(0.05, committers(system.keys(), closing=True))))
+
+
+COMMITTERS: Final = WorkloadMix(
+    "committers",
+    "clients that commit without being members, and go on with their connections, next to newcomers",
+    adds=lambda system, settings: [(40, committers(system.keys()))],
+    closes=_pursuit,
+    client={KEEPS: (0.5, 1.0)},
+    contract=progressing,
+)
+
+
 def _brief(system: System, settings: Settings) -> Shares:
     assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
     kept = brief_groups.traffic(list(system.keys())[:2], system.offsets_retention_ms)
@@ -201,4 +225,4 @@ PAUSES: Final = WorkloadMix(
 
 ZOOKEEPER_MIXES: Final = (PAUSES,)
 GROUP_MIXES: Final = (NEIGHBOURS, REWINDS, DRAFTED, SHARES)
-OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, EXPIRY)
+OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, COMMITTERS, EXPIRY)

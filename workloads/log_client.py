@@ -24,7 +24,19 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads import burst_client, log_operations, sweeps, topic_admin, wide_requests
 from assay.workloads.burst_client import BURST, Bursts
 from assay.workloads.log_ends import LogEnds
-from assay.workloads.log_messages import ALL, PLAIN, Packing, Record, acks, created_at, packing, plain, records
+from assay.workloads.log_messages import (
+    ALL,
+    NEWCOMER,
+    PLAIN,
+    Packing,
+    Record,
+    acks,
+    client_of,
+    created_at,
+    packing,
+    plain,
+    records,
+)
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
 from assay.workloads.send_habits import SEND_SECONDS
@@ -124,15 +136,20 @@ class LogClient:
     async def _send(self, key: str, argument: Any) -> Completion:
         topic, partition = split(key)
         kind = packing(argument), acks(argument)
+        newcomer = client_of(argument) == NEWCOMER
         if kind not in self._producers:
             self._producers[kind] = self._producer(*kind)
+        producer = self._producer(*kind) if newcomer else self._producers[kind]
         stamp = {"timestamp": created_at(argument, self._runtime.wall_clock())}
         try:
-            result = await self._producers[kind].send(topic, partition, records(argument, self.records), **stamp)
+            result = await producer.send(topic, partition, records(argument, self.records), **stamp)
         except SendFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         except SendUnknown as error:
             return Completion(Outcome.INFO, stamp, error=described(error))
+        finally:
+            if newcomer:
+                await producer.close()
         return Completion(Outcome.OK, stamp | {"offset": result.base_offset, "node": node_name(result.node)})
 
     @staticmethod
@@ -208,7 +225,15 @@ class LogClient:
             return topic_admin.effects(completed)
         if completed.operation.f in _OTHERS:
             return _OTHERS[completed.operation.f](completed)
-        return log_operations.effects(completed, cls.records)
+        return [*log_operations.effects(completed, cls.records), *tried(completed)]
+
+
+def tried(completed: Completed) -> Iterator[Effect]:
+    """As ``assay.checkers.progress`` has it."""
+    operation = completed.operation
+    client = client_of(operation.argument)
+    if client is not None and operation.key is not None:
+        yield Effect("tried", operation.key, name=client)
 
 
 def _refused(error: ErrorCode, position: int) -> Completion:

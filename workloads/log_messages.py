@@ -10,6 +10,7 @@ The argument is a list of values, whose messages are the client's own business, 
 ``codec``       by which the set is compressed: 1 gzip, 2 snappy, 3 lz4
 ``format``      0: messages without timestamps
 ``acks``        1: acknowledged by the leader alone, which promises nothing: its fate stays unknown
+``client``      ``regular``: the one that goes on, or ``newcomer``: another, for this alone; a try that is never refused
 ``lives``       the keys of this life of the topic, and of those that may follow: one of unknown fate may be in any
 ``adrift``      true: sent while the topic was being deleted, or created again: its fate is unknown in any case
 ==============  ===============================================================================================
@@ -26,6 +27,8 @@ Record = tuple[bytes | None, bytes | None]
 """A message's key and value."""
 Packing = tuple[int, int]
 """Codec and format."""
+REGULAR: Final = "regular"
+NEWCOMER: Final = "newcomer"
 PLAIN: Final[Packing] = (0, 1)
 ALL: Final = -1
 
@@ -59,6 +62,12 @@ def records(argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] 
 def acks(argument: Any) -> int:
     """Whose acknowledgement is waited for: the leader's, or that of all that are in sync."""
     found: int = argument.get("acks", ALL) if isinstance(argument, Mapping) else ALL
+    return found
+
+
+def client_of(argument: Any) -> str | None:
+    """Whose try it is, if it is one."""
+    found: str | None = argument.get("client") if isinstance(argument, Mapping) else None
     return found
 
 

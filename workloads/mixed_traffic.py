@@ -10,6 +10,7 @@ from typing import Any, Final
 from assay.harness.core.generator import Context, Generator, as_generator, mix, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.workloads.burst_client import BURST
+from assay.workloads.log_messages import NEWCOMER, REGULAR
 from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
 from assay.workloads.sweeps import LIST, SWEEP, WAIT, WAIT_MS
 from assay.workloads.wide_requests import WIDE
@@ -31,7 +32,9 @@ RANGE: Final = 100_000_000
     REWOUND,
     TOGETHER,
     AWAITED,
-) = (RANGE * number for number in range(1, 15))
+    LOYAL,
+    ARRIVED,
+) = (RANGE * number for number in range(1, 17))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -87,6 +90,32 @@ def look_ups(keys: Sequence[str]) -> Generator:
         return Operation(LOOK_UP, context.choose(keys, salt=13), {"age": age})
 
     return as_generator(look_up)
+
+
+def loyal_sends(keys: Sequence[str], *, closing: bool = False) -> Generator:
+    """Each client sends to a partition of its own; every third message is a newcomer's, to any. For ever."""
+
+    def ask(number: int, key: str, client: str) -> Operation:
+        return Operation(SEND, key, {"values": [number], "client": client})
+
+    return loyal(keys, ask, closing=closing)
+
+
+def loyal(keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, closing: bool = False) -> Generator:
+    """What ``ask`` makes of a fresh number, a key and the client who asks, for ever. ``closing``: of other numbers.
+
+    Each worker has a key of its own, which it tries as a ``regular``; a ``newcomer`` shows meanwhile that it can be
+    done, of any key.
+    """
+
+    def regular(number: int, context: Context) -> tuple[Operation, int]:
+        return ask(number, keys[context.pick() % len(keys)], REGULAR), number + 1
+
+    def newcomer(number: int, context: Context) -> tuple[Operation, int]:
+        return ask(number, context.choose(keys, salt=81), NEWCOMER), number + 1
+
+    first = RANGE // 2 if closing else 0
+    return mix(unfold(regular, LOYAL + first), unfold(newcomer, ARRIVED + first), weights=(2, 1))
 
 
 def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:

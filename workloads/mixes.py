@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 
 from assay.checkers.contract import Contract
+from assay.checkers.progress import PROGRESS
 from assay.cluster.system import System
-from assay.harness.core.generator import Source, phases, stagger, time_limit
+from assay.harness.core.generator import Source, mix, phases, stagger, time_limit
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
@@ -43,6 +44,8 @@ LATELY: Final = 300
 """Thousandths of a log, from its end."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 WAITING_SECONDS: Final = 4.0
+PURSUIT_SECONDS: Final = 9.0
+"""Longer than the contract's ``progress_deadline``, with what the changes take."""
 EAGER: Final = 30
 """Weight of what keeps to a pace of its own."""
 
@@ -177,10 +180,26 @@ LIVES: Final = WorkloadMix(
     adds=_lives,
 )
 
+
+def _pursuit(system: System, settings: Settings) -> Source:
+    """All leaders change once more, none of them dies, and clients have to follow them."""
+    keys = system.keys()
+    changes = topic_changes.changeover(keys, settings.nodes)
+    return time_limit(PURSUIT_SECONDS, mix(changes, stagger(0.05, mixed_traffic.loyal_sends(keys, closing=True))))
+
+
+def progressing(contract: Contract, system: System) -> Contract:
+    """Clients that live on get what others get."""
+    return msgspec.structs.replace(contract, forbidden=(*(contract.forbidden or ()), *PROGRESS.anomalies))
+
+
 CLINGING: Final = WorkloadMix(
     "clinging",
-    "clients that go on with their connections and their metadata after an unknown outcome, next to others",
+    "clients that go on with their connections and their metadata, after an unknown outcome too, next to newcomers",
+    adds=lambda system, settings: [(60, mixed_traffic.loyal_sends(system.keys()))],
+    closes=_pursuit,
     client={KEEPS: (0.5, 1.0)},
+    contract=progressing,
 )
 
 

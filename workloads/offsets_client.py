@@ -7,7 +7,8 @@ f             argument                  result
 ============  ========================  ======================================================================
 ``enter``     none                      ``{"generation", "owner", "partitions"}``
 ``leave``     none                      none
-``commit``    ``{"number", "offset"}``  ``{"generation", "owner"}``, null for one that is no member
+``commit``    ``{"number", "offset",    ``{"generation", "owner"}``, null for one that is no member
+              "client"?}``
 ``zombie``    the same                  as of a commit; it says to be in the generation before the present one
 ``stranger``  and ``{"guise"}``         as of a commit
 ``fetch``     none                      ``{"number", "offset"}``, null and -1 where nothing is committed
@@ -17,7 +18,9 @@ f             argument                  result
 offsets may repeat. A member that has to join again does so before it commits, in the same operation, so that the group
 is not kept waiting; if that fails the commit certainly did not happen. A stranger commits as no one at all
 (``no-one``), as a member that there is not (``unknown``), or in the group ``tools`` as a member of the other
-(``neighbour``). Besides these there are an administrator's operations, and those of ``assay.workloads.brief_groups``.
+(``neighbour``). A commit with a ``client``, to the group ``tools``, is a try that is never refused, by the client that
+goes on (``regular``) or another, for this alone (``newcomer``). Besides these there are an administrator's operations,
+and those of ``assay.workloads.brief_groups``.
 """
 
 from collections.abc import Sequence
@@ -31,6 +34,8 @@ from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
 from assay.workloads import brief_groups, topic_admin
 from assay.workloads.brief_groups import BriefGroups
+from assay.workloads.log_client import KEEPS, tried
+from assay.workloads.log_messages import NEWCOMER, client_of
 from assay.workloads.log_names import described, split
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
 
@@ -61,6 +66,7 @@ class OffsetsClient:
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         bootstrap = list(endpoint.all)
+        self.keeps = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
         self._present: Generation | None = None
         self._former: Generation | None = None
         self._groups = {
@@ -82,12 +88,18 @@ class OffsetsClient:
             )
         }
         config = MemberConfig(timeout=CALL_SECONDS, retention=TOOLS_RETENTION)
-        self._outsiders = {group: Membership(bootstrap, group, (), config, runtime=runtime) for group in self._groups}
+
+        def outsider(group: str) -> Membership:
+            return Membership(bootstrap, group, (), config, runtime=runtime)
+
+        self._outsider = outsider
+        self._outsiders = {group: outsider(group) for group in self._groups}
+        self._regular = outsider(TOOLS)
         self._brief = BriefGroups(endpoint, runtime)
         self._admin = TopicAdmin(bootstrap, runtime)
 
     async def close(self) -> None:
-        for membership in (*self._groups.values(), *self._outsiders.values()):
+        for membership in (*self._groups.values(), *self._outsiders.values(), self._regular):
             await membership.close()
         await self._brief.close()
         await self._admin.close()
@@ -105,6 +117,8 @@ class OffsetsClient:
                 case "leave":
                     await member.leave()
                     return Completion(Outcome.OK)
+                case "commit" if (client := client_of(operation.argument)) is not None:
+                    return await self._try(operation, client)
                 case "commit" | "zombie":
                     return await self._commit(operation)
                 case "stranger":
@@ -158,6 +172,18 @@ class OffsetsClient:
         await membership.commit({partition: Position(argument["offset"], str(argument["number"]))}, generation)
         return Completion(Outcome.OK, {"generation": self._said, "entered": self._entered})
 
+    async def _try(self, operation: Operation, client: str) -> Completion:
+        assert operation.key is not None
+        argument = operation.argument
+        position = Position(argument["offset"], str(argument["number"]))
+        committer = self._outsider(TOOLS) if client == NEWCOMER else self._regular
+        try:
+            await committer.commit({_named(operation.key)[1]: position})
+        finally:
+            if client == NEWCOMER:
+                await committer.close()
+        return Completion(Outcome.OK, {"generation": None})
+
     async def _intrude(self, operation: Operation) -> Completion:
         assert operation.key is not None
         argument = operation.argument
@@ -204,6 +230,7 @@ class OffsetsClient:
                     group=_named(_register(operation))[0],
                 )
             )
+            rows += tried(completed)
         if operation.f == FETCH and result:
             assert operation.key is not None
             rows.append(

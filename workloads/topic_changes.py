@@ -45,6 +45,7 @@ INVALID: Final = (
     ("cleanup.policy", "burn"),
 )
 LIMITS: Final = ("retention.ms", "retention.bytes")
+CHANGE_SECONDS: Final = 0.15
 LOOKS: Final = 4
 LOOK_SECONDS: Final = 1.5
 TURN_LOOKS: Final = 32
@@ -87,6 +88,22 @@ def handovers(keys: Sequence[str], brokers: int) -> Generator:
         return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
 
     return unfold(step, 0)
+
+
+def changeover(keys: Sequence[str], brokers: int, *, back: bool = False) -> Generator:
+    """All partitions are led by another broker than usually, and with ``back`` as usually again: one of the two changes
+    the leader, whichever broker it is at first. Elections are asked for more than once, since a move takes a moment
+    before there is someone to elect.
+    """
+
+    def led(first: int) -> Generator:
+        orders = [
+            [1 + (place + first + rank) % brokers for rank in range(min(3, brokers))] for place in range(len(keys))
+        ]
+        moves = [Operation(MOVE, key, {"replicas": order}) for key, order in zip(keys, orders, strict=True)]
+        return sequence(*moves, *[Operation(ELECT, key) for key in keys] * 3)
+
+    return stagger(CHANGE_SECONDS / len(keys), sequence(led(1), led(0)) if back else led(1))
 
 
 def keeping(topic: str) -> Generator:

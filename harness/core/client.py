@@ -42,7 +42,8 @@ class Client(Protocol):
     ``info`` and makes the run's verdict unknown, with its traceback.
 
     A client that has an attribute ``keeps``, and it is true, is not opened again: with its connections and all that it
-    knows it is the next process, too. (Not where clients live on nodes of their own.)
+    knows it is the next process, too. (Where clients live on nodes of their own, only if it was the client that said
+    that the outcome is unknown.)
     """
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...

@@ -39,7 +39,9 @@ class Greet(msgspec.Struct, frozen=True, tag="greet"):
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
-    """Ready for the next request."""
+    """Ready for the next request. ``keeps``: the client's own, where it has it (``assay.harness.core.client``)."""
+
+    keeps: bool = False
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):

@@ -1,7 +1,8 @@
 """The harness's side of a client that lives on a node: looks like the client itself, and holds a connection to it.
 
 Only what the client says is known. A connection that is lost once an operation was sent leaves it ``info``; the worker
-that has it then opens another, as often as it takes, and so finds a process that was started again.
+that has it then opens another, as often as it takes, and so finds a process that was started again. A client that keeps
+is kept after an unknown outcome that it has said itself; without an answer, nothing more can be asked of it.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ class RemoteClient:
     def __init__(self, kind: type[Any], limit: float) -> None:
         self.effects: Callable[[Completed], Sequence[Effect]] = kind.effects
         self._limit = limit
+        self.keeps = False
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -38,14 +40,19 @@ class RemoteClient:
         answer = await self._ask(Open(replace(endpoint, home=None), self._limit))
         if not isinstance(answer, Opened):
             raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
+        self.keeps = answer.keeps
 
     async def invoke(self, operation: Operation) -> Completion:
         """Raises :class:`RemoteError` for what escaped from the client, and ``TypeError`` for what JSON cannot say."""
+        keeps, self.keeps = self.keeps, False
         try:
             answer = await self._ask(Invoke(operation))
         except OSError:
             return LOST
-        return answer.completion if isinstance(answer, Answered) else LOST
+        if not isinstance(answer, Answered):
+            return LOST
+        self.keeps = keeps
+        return answer.completion
 
     async def close(self) -> None:
         """The client there lets its operation end, and closes by itself."""

@@ -145,7 +145,7 @@ class _Session:
         client = self._client = adapt(self.make())
         async with asyncio.timeout(request.limit):
             await client.open(request.endpoint, self.runtime)
-        return messages.Opened()
+        return messages.Opened(bool(getattr(client, "keeps", False)))
 
     async def _invoke(self, operation: Operation) -> messages.Answered:
         assert self._client is not None, "an operation came before a client was opened"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.run import command_line
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
+from assay.system_under_test.client import coordinated
+from assay.system_under_test.client.connection import NotSent
+from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.groups.group import Group
 from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
 from assay.workloads import test_group, test_log, test_migration, test_offsets
@@ -250,6 +254,40 @@ def test_coordinators_change_from_broker_to_broker(tmp_path: Path) -> None:
     attempt = play(tmp_path, "coordinators", test_offsets.test_offsets, time_limit=9.0)
     loaded = {(row["key"], row["node"]) for row in table(attempt, "events") if row["event"] == "groups-loaded"}
     assert len([node for key, node in loaded if key == coordinated_by(test_offsets.MEMBERS)]) > 1
+
+
+def both_kinds(attempt: Attempt) -> set[tuple[str, str]]:
+    return {(row["name"], row["outcome"]) for row in table(attempt) if row["kind"] == "tried"}
+
+
+def test_clients_that_cling_follow_leaders_that_change_and_so_do_committers(tmp_path: Path) -> None:
+    for mix, test in (("clinging", test_log.test_log), ("committers", test_offsets.test_offsets)):
+        attempt = play(tmp_path / mix, mix, test)
+        assert both_kinds(attempt) >= {("regular", "ok"), ("newcomer", "ok")}
+        end = max(row["call"] for row in table(attempt) if row["kind"] == "tried")
+        assert end > 13 * 10**9, "also after the main phase"
+
+
+def test_a_producer_that_goes_on_asking_a_server_that_is_gone_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget = Metadata.forget
+
+    def unless_not_sent(self: Metadata, topic: str, partition: int) -> None:
+        if not isinstance(sys.exception(), NotSent):
+            forget(self, topic, partition)
+
+    monkeypatch.setattr(Metadata, "forget", unless_not_sent)
+    chosen: dict[str, Any] = {"nemesis": ("kill",), "nemesis_interval": 18.0, "time_limit": 20.0}
+    chosen |= {"concurrency": 18, "operation_timeout": 2.0, "seed": 1}
+    assert "stuck-client" in accused(tmp_path, "clinging", test_log.test_log, **chosen)
+
+
+def test_a_committer_that_goes_on_asking_a_former_coordinator_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinated, "STALE_COORDINATOR", frozenset())
+    assert "stuck-client" in accused(tmp_path, "committers", test_offsets.test_offsets)
 
 
 def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "log": (
         "append", "observe-begin", "observe", "observe-end", "seek", "reset", "end", "start", "look-up", "drained",
         "reported", "unreported", "out-of-range", "waited",
+        "tried",
     ),
     "admin": (
         "topic-create", "topic-delete", "partitions-add", "setting", "move", "topic-seen", "setting-seen",

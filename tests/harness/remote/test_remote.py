@@ -38,6 +38,7 @@ class Recording:
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         did.append(f"open {endpoint.node} {endpoint.home} {runtime.random.random() < 1}")
+        self.keeps = endpoint.node == "keeping"
         if endpoint.node == "refused":
             raise ConnectionRefusedError("not today")
 
@@ -151,6 +152,20 @@ def test_the_client_on_the_node_knows_the_endpoint_and_has_the_nodes_runtime() -
 
     simulated(main)
     assert did == ["open n1 None True", "close"]
+
+
+def test_a_client_that_keeps_is_kept_as_long_as_it_answers() -> None:
+    async def main() -> list[bool]:
+        async with node() as made:
+            known = [(await opened(made)).keeps]
+            client = await opened(made, "keeping")
+            await client.invoke(Operation("fail"))
+            known.append(client.keeps)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.invoke(Operation("sleep", argument=2.0)), 1.0)
+            return [*known, client.keeps]
+
+    assert simulated(main) == [False, True, False]
 
 
 @pytest.mark.parametrize(
