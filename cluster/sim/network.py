@@ -225,7 +225,7 @@ class Network:
         port = port or host.ephemeral_port()
         if port in host.listeners:
             raise OSError(errno.EADDRINUSE, f"port {port} of {host.name} is in use")
-        server = SimServer(self, host, port, factory, process)
+        server = SimServer(self, host, port, factory, process, local=address in LOOPBACK)
         host.listeners[port] = server
         return server
 
@@ -235,7 +235,7 @@ class Network:
         target = host if address in LOOPBACK else self._hosts.get(address)
         if target is None:
             raise OSError(errno.EHOSTUNREACH, f"no route from {host.name} to {address}")
-        attempt = _Attempt(self, process, host, target, port)
+        attempt = _Attempt(self, process, host, target, port, loopback=address in LOOPBACK)
         transport = await attempt.run()
         protocol = factory()
         transport.attach(protocol)
@@ -249,8 +249,11 @@ class Network:
 class _Attempt:
     """One connection request: SYN, SYN-ACK, and their repetitions while a link is cut."""
 
-    def __init__(self, network: Network, process: Process | None, host: Host, target: Host, port: int) -> None:
+    def __init__(
+        self, network: Network, process: Process | None, host: Host, target: Host, port: int, *, loopback: bool
+    ) -> None:
         self._network = network
+        self._loopback = loopback
         self._process = process
         self._host = host
         self._target = target
@@ -293,7 +296,7 @@ class _Attempt:
             self._after_latency(self._refused)
         elif network.fate(target, host, (self._port, 0)) is not Fate.PASSES:
             self._again()  # the answer is lost; the half-open entry it leaves is not modelled
-        elif (server := target.listeners.get(self._port)) is None:
+        elif (server := target.listeners.get(self._port)) is None or (server.local and not self._loopback):
             self._after_latency(self._refused)
         else:
             self._establish(server)

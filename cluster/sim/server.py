@@ -19,8 +19,17 @@ class SimServer(asyncio.AbstractServer):
     """Accepts in the context (hence for the process) in which it was made. A stopped process's backlog waits."""
 
     def __init__(
-        self, network: Network, host: Host, port: int, factory: Callable[[], Any], process: Process | None
+        self,
+        network: Network,
+        host: Host,
+        port: int,
+        factory: Callable[[], Any],
+        process: Process | None,
+        *,
+        local: bool,
     ) -> None:
+        """``local``: it listens on the loopback address, at which no other host reaches it."""
+        self.local = local
         self._network = network
         self._host = host
         self._port = port

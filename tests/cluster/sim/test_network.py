@@ -187,6 +187,19 @@ def test_refused_without_a_listener_and_unreachable_without_a_host() -> None:
     simulate(test, listen=False)
 
 
+def test_who_listens_on_the_loopback_address_is_reached_from_the_same_host_alone() -> None:
+    async def test(world: World) -> None:
+        world.inbox.answer = True
+        await world.b.spawn(asyncio.start_server(world.inbox.accept, "127.0.0.1", PORT), "listen")
+        with pytest.raises(ConnectionRefusedError):
+            await world.connect()
+        reader, writer = await world.b.spawn(asyncio.open_connection("127.0.0.1", PORT), "connect")
+        writer.write(b"question")
+        assert await reader.readexactly(8) == b"question"
+
+    simulate(test, listen=False)
+
+
 def test_a_port_has_one_listener() -> None:
     async def test(world: World) -> None:
         with pytest.raises(OSError, match="in use"):
