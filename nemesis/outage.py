@@ -1,8 +1,9 @@
 """Outage: all servers go down one after the other, and come back one after the other, in orders of their own.
 
 Who is left alone, and dies last, is the only one that is sure to have everything; who comes back first may be another,
-and may be stopped once more before the others are there. What each notes of its end, and what is noted of it elsewhere,
-decides who may go on: the rules of the last replica standing (KIP-966) are about nothing else.
+and may be stopped once more before the others are there; one of them may stand still as soon as it is registered. What
+each notes of its end, and what is noted of it elsewhere, decides who may go on: the rules of the last replica standing
+(KIP-966) are about nothing else.
 
 ``outage``             some are ended as an operator does it, the others killed; or all but one hang, and are killed
 ``outage-power-loss``  the one that the parameter ``last`` names goes last, as a rule, and loses its power
@@ -14,10 +15,10 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, NodeError, Powered, ProcessState
-from assay.cluster.system import System
+from assay.cluster.system import Holdable, System
 from assay.nemesis.fault import Census, Injection, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
@@ -43,6 +44,13 @@ AGAIN = 0.6
 """How often the first that is back is stopped cleanly once more."""
 ALONE = (0.3, 1.5)
 """Seconds that it has by itself, then."""
+FALTERS: Final = 0.5
+"""How often else one of them stands still as soon as it is back: others count on it, and it answers no one."""
+FALTER: Final = (0.5, 2.0)
+"""Seconds that it does."""
+STANDS: Final = 3.0
+"""Seconds in which it gets that far."""
+LOOK_EVERY: Final = 0.1
 
 
 class Outage(Kill):
@@ -92,8 +100,10 @@ class Outage(Kill):
         if rng.random() < SHUFFLED:
             rng.shuffle(order)
         again = rng.random() < AGAIN
-        await on_each(order, _go_on)
+        system = injection.context.system
+        await on_each(order, lambda node: _go_on(node, system))
         first = order[0]
+        faltering = None if again or rng.random() >= FALTERS else rng.choice(order)
         if again and (await first.process()).state is ProcessState.DEAD:
             await first.start()
             await self._served(injection, first)
@@ -104,15 +114,33 @@ class Outage(Kill):
 
         async def start(node: Node) -> None:
             if (await node.process()).state is ProcessState.DEAD:
+                if node is faltering and isinstance(system, Holdable):
+                    await node.write_file(system.hold_file(node), f"{system.start_events[0]}\n".encode())
                 await node.start()
             injection.evidence.setdefault(node.name, {})["after"] = await status(node)
             await asyncio.sleep(rng.choice(PAUSES))
 
         await on_each(order, start)
+        if faltering is not None and isinstance(system, Holdable):
+            await _falter(faltering, rng.uniform(*FALTER))
+            await _go_on(faltering, system)
 
 
-async def _go_on(node: Node) -> None:
-    """After an injection that failed midway it may stand still."""
+async def _falter(node: Node, seconds: float) -> None:
+    """Until it has stood still for so long; one that does not stop itself in time goes on."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + STANDS
+    while (await node.process()).state is not ProcessState.STOPPED:
+        if loop.time() >= deadline:
+            return
+        await asyncio.sleep(LOOK_EVERY)
+    await asyncio.sleep(seconds)
+
+
+async def _go_on(node: Node, system: System) -> None:
+    """Also after an injection, or a heal, that failed midway."""
+    if isinstance(system, Holdable):
+        await node.write_file(system.hold_file(node), b"")
     if (await node.process()).state is ProcessState.STOPPED:
         await node.resume()
 

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
+from assay.cluster.node import ProcessState
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
 from assay.nemesis.target import Kind, Target, parse
 
-from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, FakeSystem, Play, now, run
+from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeCluster, FakeNode, FakeSystem, Play, now, run
 
 MIXES = {"partition", "connection"}
 """Faults of which only the draw says what they do."""
@@ -373,3 +374,22 @@ def test_a_hold_at_an_event_that_was_seen_stops_there_or_else_at_a_start() -> No
     assert "fell_back" not in came.detail["evidence"]
     assert missed.detail["evidence"]["event"] in FakeSystem.start_events
     assert missed.detail["evidence"]["fell_back"] == "isr-change did not come"
+
+
+def test_after_an_outage_now_and_then_one_stands_still_as_soon_as_it_is_registered() -> None:
+    """It goes on by itself, and no order is left that would stop it at its next start."""
+    falters = 0
+    for seed in range(12):
+        play = Play(Schedule(1, (Step(2.0, "outage", Target(Kind.ALL), 3.0, {}, seed),)), FakeCluster(3))
+        assert healed(play).took_effect is True
+        servers = [node for node in play.cluster.nodes if node.role == "broker"]
+        assert all(node.state is ProcessState.RUNNING and not node.files.get(HOLD_FILE) for node in servers)
+        stood = [node for node in servers if "resume" in _after(node.calls, "start")]
+        falters += len(stood)
+        assert len(stood) <= 1
+    assert 1 <= falters < 8
+
+
+def _after(calls: list[str], last: str) -> list[str]:
+    """Those after the last one of that name."""
+    return calls[len(calls) - calls[::-1].index(last) :]
