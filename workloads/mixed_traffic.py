@@ -34,7 +34,8 @@ RANGE: Final = 100_000_000
     AWAITED,
     LOYAL,
     ARRIVED,
-) = (RANGE * number for number in range(1, 17))
+    STRICTLY,
+) = (RANGE * number for number in range(1, 18))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -245,6 +246,6 @@ def ledger(keys: Sequence[str]) -> Generator:
     )
 
 
-def crowd(keys: Sequence[str]) -> Generator:
-    """The usual traffic, on other topics."""
-    return mix(sends(keys, CROWDED, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))
+def usual(keys: Sequence[str], first: int) -> Generator:
+    """The usual traffic, on other topics, with values from ``first`` on."""
+    return mix(sends(keys, first, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))

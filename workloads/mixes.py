@@ -35,6 +35,7 @@ LEDGER: Final = FirstTopic(
         ("message.timestamp.type", "CreateTime"),  # a tombstone's number is its create time
     ),
 )
+STRICT: Final = FirstTopic("strict", 3)
 CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))
 CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
 NEW_PARTITIONS: Final = 2
@@ -247,9 +248,24 @@ def _with_crowd(system: System) -> System:
 CROWDED: Final = WorkloadMix(
     "crowd",
     "many topics of few partitions next to the workload's own",
-    adds=lambda system, settings: [(80, mixed_traffic.crowd(CROWD_KEYS))],
+    adds=lambda system, settings: [(80, mixed_traffic.usual(CROWD_KEYS, mixed_traffic.CROWDED))],
     closes=lambda system, settings: drain(CROWD_KEYS, seconds=DRAIN_SECONDS),
     system=_with_crowd,
+)
+
+
+def _with_strict(system: System) -> System:
+    """Fewer than all replicas are never enough, so that each one that goes stays eligible (KIP-966)."""
+    broker = _broker(system)
+    return broker.with_topic(replace(STRICT, configs=(("min.insync.replicas", str(broker.replication)),)))
+
+
+STRICTNESS: Final = WorkloadMix(
+    "strict",
+    "a topic that takes records only while all of its replicas are in sync, next to the workload's own",
+    adds=lambda system, settings: [(50, mixed_traffic.usual(STRICT.partition_keys, mixed_traffic.STRICTLY))],
+    closes=lambda system, settings: drain(STRICT.partition_keys, seconds=DRAIN_SECONDS),
+    system=_with_strict,
 )
 
 
@@ -277,8 +293,8 @@ GROWTH: Final = WorkloadMix(
 )
 
 LOG_MIXES: Final = (
-    BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, CROWDED, GROWTH, CLINGING,
-    HABITUAL,
+    BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED, GROWTH,
+    CLINGING, HABITUAL,
 )  # fmt: skip
 """For workloads whose clients do what is done to a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)

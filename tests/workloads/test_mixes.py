@@ -168,6 +168,20 @@ def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path, test: object) -
     assert len(drained) == 4 + sum(1 + number % 3 for number in range(1, 9))
 
 
+def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "strict", nemesis=("kill",), nemesis_interval=6.0, time_limit=12.0)
+    states = [
+        json.loads(row["detail"])
+        for row in table(attempt, "events")
+        if row["event"] == "partition-state-written" and row["key"].startswith("strict-")
+    ]
+    assert {state["min_insync"] for state in states} == {3}
+    assert any(state["elr"] for state in states)
+    rows = [row for row in table(attempt) if row["key"].startswith("strict-")]
+    assert any(row["kind"] == "append" and row["outcome"] == "ok" for row in rows)
+    assert len({row["key"] for row in rows if row["kind"] == "drained"}) == 3
+
+
 def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_path: Path) -> None:
     """Without a seek: the reader's place is one of the things that it knows."""
     rows = table(play(tmp_path, "clinging", nemesis=("stop",), nemesis_target="leader", time_limit=16.0))
