@@ -103,7 +103,9 @@ class Registrar:
         if self._clean_since is None:
             self._clean_since = self.manager.broker_epoch
         self.manager.controller_epoch = max(self.manager.controller_epoch, await known_epoch(self.zookeeper))
-        self.events.emit("registered", zxid=self.manager.broker_epoch, clean_since=clean_since)
+        self.events.emit(
+            "registered", zxid=self.manager.broker_epoch, value=self.config.broker_id, clean_since=clean_since
+        )
 
     def follow_sessions(self) -> None:
         """From now on this broker registers again whenever its session was replaced."""

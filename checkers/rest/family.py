@@ -14,6 +14,7 @@ from assay.checkers.rest.rejoining import NO_REJOIN
 from assay.checkers.rest.retention import RETENTION_UNDONE
 from assay.checkers.rest.routing import STALE_METADATA
 from assay.checkers.rest.settings import DISOBEYED_SETTINGS
+from assay.checkers.rest.unrest import RESTLESS_STATE
 
 
 def _too_short(engine: Engine) -> list[str]:
@@ -45,6 +46,7 @@ REST: Final = Family(
         LATE_HIGH_WATERMARK,
         UNDELETED_TOPIC,
         RETENTION_UNDONE,
+        RESTLESS_STATE,
     ),
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,

@@ -1,11 +1,12 @@
 """Looks at a system after a run, again and again until it is at rest: what was begun must come to its end.
 
 The looks go into the history, and what did not come to its end in time is for the checks to say. A system that is at
-rest costs two looks, since what only one of them shows may have changed while it was taken.
+rest costs two looks, since what only one of them shows may have changed while it was taken. What was handed from one to
+another between them, under a new epoch, is not at rest, even if each of them shows it as complete.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ class Watch:
     history: HistoryWriter
     stamps: Stamps
     looks: int = 0
+    _epochs: Mapping[tuple[str | None, ...], int | None] | None = None
+    """As the last look had them."""
 
     async def until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
         """Looks for ``patience`` ns at most; when no look was complete for a while, it begins again.
@@ -63,7 +66,7 @@ class Watch:
         return trouble
 
     async def _look(self) -> bool:
-        """Was everything at rest?"""
+        """Was everything at rest, and were the epochs those of the look before?"""
         begun, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
         seen = await self.system.look(self.cluster, self.runtime)
         ended = self.stamps.now()
@@ -73,4 +76,6 @@ class Watch:
             columns = {name: getattr(one, name) for name in COLUMNS}
             self.history.look(look=self.looks, time=begun, ended=ended, **columns)
         self.history.look(look=self.looks, time=begun, ended=ended, what="look", value=wall_ms, size=unsettled)
-        return unsettled == 0
+        former = self._epochs
+        self._epochs = {(one.what, one.key, one.node): one.epoch for one in seen if one.epoch is not None}
+        return unsettled == 0 and former in (None, self._epochs)

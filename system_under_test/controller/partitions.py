@@ -51,6 +51,17 @@ class PartitionMachine:
             state = znodes.versioned(PartitionState, path, await self.zookeeper.get(path))
         except NoNodeError:
             return None
+        if self.cluster.states.get(partition) != state:
+            self.events.emit(
+                "partition-state-read",
+                key=f"{partition[0]}-{partition[1]}",
+                epoch=state.value.leader_epoch,
+                topic_zxid=self.cluster.topics[partition[0]].czxid,
+                value=state.value.leader,
+                isr=state.value.isr,
+                elr=state.value.elr,
+                version=state.version,
+            )
         self._note(partition, state)
         return state
 
@@ -191,6 +202,7 @@ class PartitionMachine:
         path, data = paths.state(topic, index), znodes.encode(state)
         if found is not None:
             results = await self.fence.write([SetData(path, data, found.version), *also])
+            policy = self._policy(topic)
             self.events.emit(
                 "partition-state-written",
                 key=f"{topic}-{index}",
@@ -201,6 +213,9 @@ class PartitionMachine:
                 value=state.leader,
                 isr=state.isr,
                 elr=state.elr,
+                version=results[0].version,
+                min_insync=policy.min_insync,
+                unclean=policy.unclean_election,
             )
             return int(results[0].version)
         operations = [znodes.create(path, data)]

@@ -200,7 +200,10 @@ class Reassignments:
         )
         if written:
             active.cluster.topics[name] = replace(topic, assignment=wanted)
-            self._emit("assignment-written", active, partition, replicas=replicas)
+            gone = [replica for replica in topic.assignment[index] if replica not in replicas]
+            self._emit(
+                "assignment-written", active, partition, active.cluster.states[partition], replicas=replicas, gone=gone
+            )
         return written
 
     async def _clean(self, active: ActiveTerm, moves: Moves, version: int | None, move: Move) -> bool:
@@ -211,7 +214,7 @@ class Reassignments:
             if known is None or leaders.moved(known.value, move.replicas, alive, active.term.epoch) is None:
                 return False  # a replica that came without another's going may have copied nothing yet
             await self._write(active, {other: m for other, m in moves.items() if other != partition}, version)
-            self._emit("reassignment-ended", active, partition, replicas=move.replicas)
+            self._emit("reassignment-ended", active, partition, known, replicas=move.replicas)
             return True
         brokers = [broker for broker in move.removing if active.brokers.reaches([broker])]
         if brokers and partition not in active.cluster.cleaning and partition in active.cluster.states:
@@ -246,14 +249,25 @@ class Reassignments:
             await asyncio.sleep(BACK_OFF)
             self.look_again()
 
-    def _emit(self, event: str, active: ActiveTerm, partition: PartitionId, replicas: list[int]) -> None:
+    def _emit(
+        self,
+        event: str,
+        active: ActiveTerm,
+        partition: PartitionId,
+        state: znodes.Versioned[PartitionState],
+        **detail: Any,
+    ) -> None:
         name, index = partition
         self.events.emit(
             event,
             key=f"{name}-{index}",
             controller_epoch=active.term.epoch,
             topic_zxid=active.cluster.topics[name].czxid if name in active.cluster.topics else None,
-            replicas=replicas,
+            epoch=state.value.leader_epoch,
+            isr=state.value.isr,
+            elr=state.value.elr,
+            version=state.version,
+            **detail,
         )
 
 

@@ -180,6 +180,9 @@ class LeaderTerm:
 
     def _propose(self, members: Members) -> None:
         self.in_sync.propose(members)
+        self.replica.events.emit(
+            "isr-proposed", key=self.replica.key, epoch=self.epoch, value=len(members.isr), isr=list(members.isr)
+        )
         self._on_isr_wanted(self, members)
 
     def isr_written(self, members: Members, zk_version: int) -> None:
@@ -198,6 +201,8 @@ class LeaderTerm:
                 position=joined and joined[0],
                 high_watermark=joined and joined[1],
                 isr=list(members.isr),
+                elr=list(members.elr),
+                version=zk_version,
             )
         self.members_settled()
 

@@ -180,6 +180,14 @@ async def log_end(
             partition = manager.get(wanted.topic, wanted.partition)
             if partition.log.damage is None:  # else (-1, -1): it may not lead
                 epoch, end = partition.epochs.latest(), partition.log.end_offset
+            partition.events.emit(
+                "log-end-answered",
+                key=partition.key,
+                epoch=partition.leader_epoch,
+                controller_epoch=request.controller_epoch,
+                position=end,
+                value=epoch,
+            )
         except PartitionError as error:
             code = error.code
         answers.append(

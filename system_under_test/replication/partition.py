@@ -118,6 +118,8 @@ class Partition(Replica):
             position=term.start_offset,
             high_watermark=self.high_watermark,
             isr=list(update.isr),
+            elr=list(update.elr),
+            version=update.zk_version,
         )
         term.advance()
 

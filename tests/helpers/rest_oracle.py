@@ -95,17 +95,24 @@ LASTING: tuple[Change, ...] = (
 def random_looks(rng: random.Random, clusters: int, seconds: int) -> list[Row]:
     """Of many clusters, in each of which something is wrong, or becomes so, or is no more."""
     stories: list[list[tuple[range, Change]]] = []
-    for _ in range(clusters):
+    for number in range(clusters):
         story = [(ALWAYS, rng.choice(LASTING)) for _ in range(rng.choice((0, 1)))]
         for _ in range(rng.choice((1, 1, 2))):
             first = rng.choice((0, 0, rng.randrange(seconds)))
             story.append((range(first, rng.choice((99, 99, rng.randrange(seconds + 1)))), rng.choice(PASSING)))
+        if number % 7 == 0:
+            first, often = (0, 0, 3)[number % 3], (1, 2, 4)[number % 2]
+            story += [(range(at, at + 1), rising(4 + at // often)) for at in range(first, seconds + 1)]
         stories.append(story)
 
     def at(number: int) -> Change:
         return packed([all_of(*(change for when, change in story if number in when)) for story in stories])
 
     return looked(*((range(number, number + 1), at(number)) for number in range(seconds + 1)), seconds=seconds)
+
+
+def rising(epoch: int) -> Change:
+    return all_of(changing("partition", {"epoch": epoch}), changing("role", {"epoch": epoch}))
 
 
 def unended(looks: list[Row], deadlines: Mapping[str, int]) -> set[Found]:
@@ -132,7 +139,24 @@ def _of_one(looks: list[Row], deadlines: Mapping[str, int]) -> set[Found]:
         anomaly, key, node, wait, *_ = one
         if times[-1]["time"] - times[since]["ended"] >= deadlines[anomaly] * SECOND + wait:
             found.add((anomaly, key, node))
-    return found
+    keys = {row["key"] for row in of(by_look[max(by_look)], "partition")}
+    return found | {("restless-state", key, None) for key in keys if _restless(by_look, key, deadlines)}
+
+
+def _restless(by_look: dict[int, list[Row]], key: str, deadlines: Mapping[str, int]) -> bool:
+    """Did its epoch rise three times, when it had had a deadline's time to settle? Back from the last look."""
+    stretch: list[Row] = []
+    for _, rows in sorted(by_look.items(), reverse=True):
+        (state,) = [row for row in of(rows, "partition") if row["key"] == key] or [None]
+        other = (
+            stretch and state and (state["zxid"], state["replicas"]) != (stretch[-1]["zxid"], stretch[-1]["replicas"])
+        )
+        if state is None or other or busy(rows, key):
+            break
+        stretch.append(state)
+    late = stretch and stretch[-1]["ended"] + deadlines["restless-state"] * SECOND
+    epochs = [state["epoch"] for state in stretch if state["time"] >= late]
+    return bool(epochs) and max(epochs) - min(epochs) >= 3
 
 
 def ids(text: str) -> list[int]:

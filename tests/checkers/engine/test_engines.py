@@ -57,6 +57,7 @@ from helpers.register_histories import SimulatedRegister
 from helpers.register_histories import broken as broken_register
 from helpers.register_oracle import linearizable
 from helpers.standalone import QUICK
+from helpers.state_histories import states
 from helpers.txn_histories import LEVELS as TRANSACTION_LEVELS
 from helpers.txn_histories import SimulatedStore
 from helpers.txn_histories import broken as broken_transactions
@@ -87,6 +88,9 @@ INSTANCE = {
     "replica-hole": ("node", "position", "missing"),
     "lost-last-value": ("node", "position"),
     "damaged-log": ("node", "position"),
+    "two-in-sync-sets": ("version",),
+    "early-move": ("isr",),
+    "overlooked-log": ("epoch", "node"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "epoch", "begun"),
     "commit-mismatch": ("value", "position"),
@@ -290,6 +294,7 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     rows += [row for _, ends in terms_of for row in ends]
     stored = [row for n in range(50) for row in disks(f"d-{n}", random.Random(f"engines/d/{n}"))]
     told = [row for events, _ in terms_of for row in events]
+    told += [row for n in range(40) for row in states(f"s{n}-0", random.Random(f"engines/s/{n}"), 1 + 3 * n)]
     keyed = [compacted_disks(f"k-{n}", random.Random(f"engines/k/{n}"), 2 * 10**7 + n * 100) for n in range(50)]
     rows += [row for sends, _ in keyed for row in sends]
     stored += [row for _, left in keyed for row in left]

@@ -219,6 +219,32 @@ def test_a_clock_begins_again_with_another_request_epoch_setting_or_place(tmp_pa
     assert {cluster_of(key) for _, key in kept} == set(range(len(CHANGED)))
 
 
+def rising(every: int, until: int = 99) -> list[tuple[range, Change]]:
+    """The leader epoch rises by one in each so manieth look."""
+    return [
+        (range(at, at + 1), changing("partition", {"epoch": 4 + min(at, until) // every, "members": "1,2"}))
+        for at in range(41)
+    ]
+
+
+def test_a_state_that_is_written_again_and_again_is_found(tmp_path: Path) -> None:
+    claims = found(tmp_path / "for ever", looked(*rising(1)))
+    assert claims["restless-state", KEY] == (
+        "The leader epoch of orders-0 went on rising, from 35 at 31.000 s to 44 at 40.000 s, although since 0.100 s no "
+        "broker had come or gone, no move was under way and no fault in force; the contract's deadline is 30.000 s."
+    )
+    assert ("restless-state", KEY) in found(tmp_path / "slowly", looked(*rising(3)))
+    assert ("restless-state", KEY) not in found(tmp_path / "a balance or two", looked(*rising(5)))
+    assert ("restless-state", KEY) not in found(tmp_path / "until soon before", looked(*rising(1, 33)))
+    moved = changing("partition", {"replicas": "1,2"})
+    assert not found(tmp_path / "moved", looked(*rising(1), (range(15), moved)))
+    assert not found(tmp_path / "moving", looked(*rising(1), (range(15, 16), adding(MOVING))))
+    restarted = changing("broker", {"zxid": 99}, node="n2")
+    assert not found(tmp_path / "restarted", looked(*rising(1), (range(15, 99), restarted)))
+    contract = Contract(forbidden=LIVENESS_ANOMALIES, obedience_deadline=8)
+    assert found(tmp_path / "eight", looked(*rising(1), seconds=12), contract=contract)
+
+
 def test_each_deadline_is_the_contracts(tmp_path: Path) -> None:
     quick = looked((ALWAYS, OUT), seconds=9)
     assert not found(tmp_path / "default", quick)

@@ -24,8 +24,10 @@ RUNTIME = SimpleNamespace(wall_clock=lambda: 1_700_000_000.0)
 class Looked:
     """A system that needs ``unrest`` looks, of which some fail or take long."""
 
-    def __init__(self, unrest: int, failing: int = 0, slow: Callable[[int], float] = lambda _: 0.1) -> None:
-        self.left, self.failing, self.slow, self.times = unrest, failing, slow, 0
+    def __init__(
+        self, unrest: int, failing: int = 0, slow: Callable[[int], float] = lambda _: 0.1, epochs: int = 1
+    ) -> None:
+        self.left, self.failing, self.slow, self.times, self.epochs = unrest, failing, slow, 0, epochs
 
     async def look(self, cluster: Any, runtime: Any) -> list[Any]:
         self.times += 1
@@ -33,7 +35,8 @@ class Looked:
         if self.failing:
             self.failing -= 1
             raise OSError("no answer from n2")
-        return [SimpleNamespace(**(dict.fromkeys(COLUMNS) | {"what": "answer", "node": "n1"}))]
+        seen = {"what": "answer", "node": "n1", "epoch": min(self.times, self.epochs)}
+        return [SimpleNamespace(**(dict.fromkeys(COLUMNS) | seen))]
 
     def unsettled(self, seen: Any, wall_ms: int) -> int:
         self.left -= 1
@@ -76,6 +79,11 @@ def test_what_comes_to_rest_is_looked_at_until_then(tmp_path: Path) -> None:
     looks, _ = watched(tmp_path, Looked(3))
     assert [row["size"] for row in looks] == [3, 2, 1, 0, 0]
     assert 3 * SECOND < looks[3]["time"] < 4 * SECOND
+
+
+def test_what_looks_complete_under_another_epoch_each_time_is_not_at_rest(tmp_path: Path) -> None:
+    looks, _ = watched(tmp_path, Looked(0, epochs=4))
+    assert [row["size"] for row in looks] == [0] * 6
 
 
 def test_what_never_does_is_looked_at_for_as_long_as_it_may_take(tmp_path: Path) -> None:
