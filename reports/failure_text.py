@@ -93,9 +93,9 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
     for index in finding.operations[:LONGEST_LIST]:
         yield f"  {evidence.operations.get(index, f'operation {index}')}"
     named = max(len(finding.operations) - LONGEST_LIST, 0)
-    if finding.omitted + named:
-        where = f", {named} of them in the report" if named else ", which are only counted"
-        yield f"  and {finding.omitted + named} more operations{where}"
+    if more := finding.omitted + named:
+        where = f", {named} of them in the report" if named else ", only counted"
+        yield f"  and {more} more operation{'s' * (more > 1)}{where}"
     if finding.leader is not None:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
     between = ""

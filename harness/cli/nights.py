@@ -61,7 +61,7 @@ def add_runs(arguments: argparse.Namespace) -> Exit:
             note(f"{run.folder} has no verdict ({run.status}): {run.problem}")
 
     number = reading(lambda: add(arguments.stores, arguments.into, arguments.night, added))
-    print(f"{number} runs added to {arguments.into}")
+    print(f"{number} run{'s' * (number != 1)} added to {arguments.into}")
     return Exit.PASS
 
 

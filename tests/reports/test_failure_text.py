@@ -51,17 +51,17 @@ def test_a_failure_shows_claim_evidence_faults_command_and_report() -> None:
     ("named", "omitted", "rest"),
     [
         (LONGEST_LIST, 0, None),
-        (LONGEST_LIST + 1, 0, "  and 1 more operations, 1 of them in the report"),
+        (LONGEST_LIST + 1, 0, "  and 1 more operation, 1 of them in the report"),
         (MOST_OPERATIONS, 5, f"  and {MOST_OPERATIONS - LONGEST_LIST + 5} more operations, "
          f"{MOST_OPERATIONS - LONGEST_LIST} of them in the report"),
-        (2, 5, "  and 5 more operations, which are only counted"),
+        (2, 5, "  and 5 more operations, only counted"),
     ],
 )  # fmt: skip
 def test_no_list_of_operations_is_longer_than_a_person_reads(named: int, omitted: int, rest: str | None) -> None:
     found = msgspec.structs.replace(finding(operations=named), omitted=omitted)
     lines = describe(judgement(Verdict.FAIL, found), EvidenceLines(), ENDING).splitlines()
     assert sum(line.startswith("  operation ") for line in lines) == min(named, LONGEST_LIST)
-    assert [line for line in lines if "more operations" in line] == ([] if rest is None else [rest])
+    assert [line for line in lines if " more operation" in line] == ([] if rest is None else [rest])
 
 
 def test_unknown_begins_so_and_says_why() -> None:

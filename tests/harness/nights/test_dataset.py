@@ -195,7 +195,7 @@ def test_the_command_names_what_has_no_verdict_and_what_is_no_store(
     folder = run_folder(root, BEGAN, status=store.ERROR, judged=False)
     assert main(["nights", "add", str(root), f"--into={into}"]) == 0
     told = capsys.readouterr()
-    assert told.out == f"1 runs added to {into}\n"
+    assert told.out == f"1 run added to {into}\n"
     assert f"{folder.path.parent.name}/{folder.path.name} has no verdict (error)" in told.err
     assert main(["nights", "add", str(tmp_path / "no"), f"--into={into}"]) == 64
     assert "no store with runs in it" in capsys.readouterr().err
