@@ -154,6 +154,8 @@ class Family:
     prepare: Callable[[Engine], list[str]] | None = None
     """Runs once it is known that the family applies. For fixpoints, which no view expresses, and for tables that are
     not needed otherwise. Returns reasons why the verdict cannot be pass."""
+    beside: bool = False
+    """It is about servers, and nothing that clients did: a run that no other family can judge is unknown."""
 
     @property
     def anomalies(self) -> tuple[str, ...]:
@@ -161,12 +163,15 @@ class Family:
         return tuple(check.anomaly for check in self.checks)
 
 
-def family_of(*checks: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None) -> Family:
+def family_of(
+    *checks: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None, beside: bool = False
+) -> Family:
     """A family with its first check's name, so that a history that has nothing for it owes no data.
 
     ``applies``: the rows that it needs some of, as they stand behind ``from``.
     """
-    return Family(checks[0].anomaly, checks, f"select count(*) as examined from {applies}", prepare=prepare)
+    asked = f"select count(*) as examined from {applies}"
+    return Family(checks[0].anomaly, checks, asked, prepare=prepare, beside=beside)
 
 
 def build(engine: Engine, views: tuple[View, ...]) -> None:

@@ -16,6 +16,7 @@ from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
+from assay.checkers.inspection import INSPECTION
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
@@ -52,6 +53,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REST,
     PROCESSES,
     PROGRESS,
+    INSPECTION,
     *TRANSACTION_FAMILIES,
 )
 

@@ -83,6 +83,8 @@ class _Judging:
     """Of the history's effects."""
     anomalies: dict[str, int] = field(default_factory=dict)
     applied: list[str] = field(default_factory=list)
+    judged: bool = False
+    """Was there anything that clients did which a family could judge?"""
     findings: list[Finding] = field(default_factory=list)
     examined: list[Examined] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -104,7 +106,7 @@ class _Judging:
             for family in self.families:
                 with _named(f"in the family of checks {family.name!r}"):
                     self._try(family)
-            if self.applied:
+            if self.judged:
                 self._cover()
             self._check_names()
         except KeyboardInterrupt:
@@ -141,6 +143,7 @@ class _Judging:
         if next(iter(row.values())) == 0:
             return
         self.applied += family.anomalies
+        self.judged |= not family.beside
         if family.prepare is not None:
             self.unknown += family.prepare(self.engine)
         for check in family.checks:
@@ -195,13 +198,14 @@ class _Judging:
 
     def _check_names(self) -> None:
         """A contract may name what does not apply to this history, and may not name what was found."""
+        optional = {check.anomaly for family in self.families for check in family.checks if check.optional}
         for anomaly in self.contract.forbidden or ():
-            if anomaly not in self.applied:
+            if anomaly not in self.applied and anomaly not in optional:
                 self.unknown.append(f"{anomaly} is forbidden, but the history has nothing to which it applies")
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
                 self.unknown.append(f"{anomaly} was found, which the contract neither forbids nor tolerates")
-        if self.contract.forbidden is None and not self.applied:
+        if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
 
     def _summary(self, reasons: dict[str, str], *, stopped: bool, seconds: float) -> Judgement:

@@ -50,4 +50,4 @@ UNEXPECTED_EXIT: Final = Check(
     explain=_exit,
 )
 
-PROCESSES: Final = family_of(UNEXPECTED_EXIT, applies="looks where what in ('process', 'ended')")
+PROCESSES: Final = family_of(UNEXPECTED_EXIT, applies="looks where what in ('process', 'ended')", beside=True)

@@ -291,6 +291,24 @@ class Observable(Protocol):
         ...
 
 
+class Inspector(Protocol):
+    """Sees what the servers have at this very instant, without asking them."""
+
+    def acknowledged(self, key: str, position: int) -> Sequence[SeenAtRest]:
+        """What contradicts that a send to a partition was acknowledged, up to this offset, just now."""
+
+    def looked_at(self) -> Sequence[SeenAtRest]:
+        """How much was, so that it is known that nothing was found rather than looked for."""
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """A system whose servers can be seen into."""
+
+    def inspector(self, cluster: Cluster) -> Inspector | None:
+        """None where the cluster's nodes cannot be seen into at an instant: anywhere but in the simulation."""
+
+
 @runtime_checkable
 class Durable(Protocol):
     """A system that says where its data are as a whole; a real node needs that to have its power cut."""

@@ -27,6 +27,7 @@ from assay.system_under_test.disks import DATA
 from assay.system_under_test.first_topics import FirstTopic, create, led
 from assay.system_under_test.groups.points import FAILOVER_POINTS
 from assay.system_under_test.groups.terms import partition_of
+from assay.system_under_test.inspection import Inspection
 from assay.system_under_test.protocol.metadata import MetadataResponse
 
 __all__ = ["Broker", "FirstTopic", "SetUpError"]
@@ -286,6 +287,12 @@ class Broker:
     async def look(self, cluster: _Cluster, runtime: Any) -> Sequence[at_rest.Seen]:
         brokers = [node for node in cluster.nodes if node.role == BROKER]
         return await at_rest.look(at_rest.Place(brokers, _zookeepers(cluster), PORT, CONFIG_FILE, DATA), runtime)
+
+    def inspector(self, cluster: Any) -> Inspection | None:
+        if cluster.kind != "sim":
+            return None
+        brokers = {node.index: node for node in cluster.sim_nodes if node.role == BROKER}
+        return Inspection(brokers, cluster.zookeeper.tree, DATA, flushes=self.topic_config.flush_messages == 1)
 
     def unsettled(self, seen: Sequence[at_rest.Seen], wall_ms: int) -> int:
         return at_rest.unsettled(seen, wall_ms)

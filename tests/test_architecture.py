@@ -46,6 +46,7 @@ TOP = (
     "questions",
     "deployment",
     "disks",
+    "inspection",
     "first_topics",
     "process",
     "__main__",

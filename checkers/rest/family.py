@@ -51,6 +51,7 @@ REST: Final = Family(
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,
     prepare=_too_short,
+    beside=True,
 )
 
 LIVENESS_ANOMALIES: Final = REST.anomalies

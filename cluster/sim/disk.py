@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from assay.cluster.sim.names import Inode, Namespace
+from assay.cluster.sim.names import Folder, Inode, Namespace
 
 Check = Callable[[], None]
 Delay = Callable[[], float]
@@ -122,11 +122,27 @@ class SimDisk:
         """A file's content as a process would see it; ``FileNotFoundError``."""
         return bytes(self._names.file(path).content)
 
+    def names(self, folder: str) -> list[str]:
+        """What is seen in a folder, in no order; empty when there is none."""
+        node = self._names.find(folder)
+        return list(node.entries) if isinstance(node, Folder) else []
+
+    def tail(self, path: str, position: int) -> bytes:
+        """What a process would see of a file from ``position`` on; ``FileNotFoundError``."""
+        return bytes(self._names.file(path).content[position:])
+
+    def state(self, path: str) -> FileState:
+        """Of a file as it is at this instant; ``FileNotFoundError``."""
+        inode = self._names.file(path)
+        durable = inode.durable.size if self._names.is_durable(path) else 0
+        return FileState((id(inode), inode.cuts), len(inode.content), durable, inode)
+
     def write(self, path: str, data: bytes) -> None:
         """Replaces or creates a file from outside, durably and at once; folders are made as needed."""
         self._names.mkdir(posixpath.dirname(path))
         inode = self._names.file(path, create=True)
-        inode.content[:] = data
+        inode.truncate(0)
+        inode.content += data
         inode.fsync()
         self._names.pin(path)
 
@@ -134,6 +150,19 @@ class SimDisk:
         """Removes a file or a folder with all in it from outside, durably and at once."""
         self._names.remove(path)
         self._names.pin(path)
+
+
+@dataclass(frozen=True)
+class FileState:
+    """``life`` is another when the file was cut or exchanged since. ``durable``: so many of the first ``size`` bytes
+    would be left by any loss of power.
+    """
+
+    life: object
+    size: int
+    durable: int
+    held: object
+    """Keeps ``life`` from being given again."""
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,18 @@ class DurableContent:
 class Inode:
     """A file."""
 
-    __slots__ = ("_flights", "_fsyncs", "content", "durable")
+    __slots__ = ("_flights", "_fsyncs", "content", "cuts", "durable")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.durable = DurableContent(len(content), b"", 0)
+        self.cuts = 0
+        """How often it was cut."""
         self._fsyncs = 0
         self._flights: list[DurableContent] = []
 
     def truncate(self, size: int) -> None:
+        self.cuts += 1
         self.durable.before_cut(self.content, size)
         for flight in self._flights:
             flight.before_cut(self.content, size)
@@ -186,6 +189,17 @@ class Namespace:
             for name in sorted(node.entries):
                 self.remove(f"{path}/{name}")
         self._change((*self._parent(path), None))
+
+    def is_durable(self, path: str) -> bool:
+        """Does the device have this name, and those of the folders above it, for what is seen under them?"""
+        folder = self._root
+        for part in _parts(path):
+            node = folder.entries.get(part)
+            if node is None or folder.durable.get(part) is not node:
+                return False
+            if isinstance(node, Folder):
+                folder = node
+        return True
 
     def files(self) -> list[str]:
         return sorted(_walk(self._root, ""))

@@ -20,7 +20,15 @@ from typing import Any, Final
 
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Cluster, Node, NodeError, by_role
-from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, DeploymentError, Observable, Replicated, System
+from assay.cluster.system import (
+    ZOOKEEPER_PORT,
+    ZOOKEEPER_ROLE,
+    DeploymentError,
+    Inspectable,
+    Observable,
+    Replicated,
+    System,
+)
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
 from assay.harness.core.history import HistoryWriter
@@ -33,6 +41,7 @@ from assay.harness.run.client_nodes import housed
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
+from assay.harness.run.inspecting import Inspecting
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.processes import record_processes
 from assay.harness.run.progress import Progress, Tally
@@ -170,6 +179,8 @@ class Trial:
             if completed.completion.outcome is Outcome.OK:
                 conductor.acknowledged()
 
+        inspector = self.system.inspector(self.cluster) if isinstance(self.system, Inspectable) else None
+        recorder = history if inspector is None else Inspecting(history, inspector, stamps)
         stop = asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         collector.start()
@@ -177,7 +188,7 @@ class Trial:
             async with Interpreter(
                 endpoints=self._endpoints(),
                 client=self._client,
-                recorder=history,
+                recorder=recorder,
                 concurrency=settings.concurrency,
                 runtime=self.world.runtime(),
                 operation_timeout=settings.operation_timeout,
@@ -193,6 +204,8 @@ class Trial:
                     await self._come_to_rest(history, stamps)
                 if not self.interrupt.requested:
                     await record_processes(self.cluster, self._servers(), history, stamps)
+                    if isinstance(recorder, Inspecting):
+                        recorder.close()
                     await self._read_replicas(history)
                 return interpreter.report
         finally:

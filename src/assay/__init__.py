@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.node import Clocked, Cluster, Flow, Node, NodeError, Powered, ProcessState, ProcessStatus, SlowToFsync, SlowToSend, by_role
     from assay.cluster.runtime import Runtime
-    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, FailingOver, Grouped, Holdable, Movable, Observable, Replicated, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
+    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, FailingOver, Grouped, Holdable, Inspectable, Inspector, Movable, Observable, Replicated, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
     from assay.harness.core.generator import (EXHAUSTED, NOTHING, PENDING, Answer, Context, Exhausted, Generator, Invoke, OperationEvent, Pending, Source, as_generator, by_key, each_process, in_phase, keyed, limit, mix, on_event, once, phases, rate, repeat, reserve, sequence, simulate, stagger, time_limit, transform, unfold, until)
@@ -79,8 +79,9 @@ _HOMES = {
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
-        "DeploymentError Durable Entry Eventful FailingOver Grouped Holdable Movable Observable Replicated Retaining "
-        "SeenAtRest Standalone StoredRecord StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
+        "DeploymentError Durable Entry Eventful FailingOver Grouped Holdable Inspectable Inspector Movable Observable "
+        "Replicated Retaining SeenAtRest Standalone StoredRecord StrikePoints Switchable System "
+        "ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -108,10 +109,10 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Check", "Client", "ClientSessions", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context",
     "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
     "Endpoint", "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family", "Fault",
-    "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable", "Impact", "Injection", "Invoke",
-    "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable", "NOTHING",
-    "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING",
-    "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES",
+    "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable", "Impact", "Injection", "Inspectable", "Inspector",
+    "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable",
+    "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome",
+    "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES",
     "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Retaining", "Row", "Runtime",
     "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "SlowToFsync", "SlowToSend", "Source",
     "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target",

@@ -91,6 +91,7 @@ INSTANCE = {
     "two-in-sync-sets": ("version",),
     "early-move": ("isr",),
     "overlooked-log": ("epoch", "node"),
+    "early-acknowledgement": ("node", "what", "position", "log_end"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "epoch", "begun"),
     "commit-mismatch": ("value", "position"),
@@ -299,6 +300,11 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     rows += [row for sends, _ in keyed for row in sends]
     stored += [row for _, left in keyed for row in left]
     ended = [{"look": 0, "time": n, "ended": n, "what": "ended", "node": f"n{n % 3}"} for n in range(1, 6)]
+    ended += [
+        {"look": 0, "time": n, "ended": n, "what": what, "node": f"n{n % 3}", "key": "t-0", "position": n, "log_end": n}
+        for n, what in enumerate(["lacking", "undurable"] * 9, 1)
+    ]
+    ended.append({"look": 0, "time": 90, "ended": 90, "what": "inspected", "size": 18})
     folder = write(
         tmp_path / "history", rows, events=[*node_events(), *told], replicas=[*replicas(), *stored], looks=ended
     )

@@ -325,3 +325,60 @@ def test_a_disk_is_rolled_back_or_wiped_durably() -> None:
     disk.wipe()
     disk.power_loss()
     assert contents(disk) == {}
+
+
+def some_writes(disk: SimDisk, rng: Random) -> None:
+    """Appends, cuts, fsyncs and renames of a file ``d/a``, at random."""
+    storage = view(disk)
+
+    async def scenario() -> None:
+        storage.mkdir("d")
+        for step in range(rng.randint(1, 12)):
+            file = storage.open("d/a")
+            match rng.randint(0, 6):
+                case 0 | 1 | 2:
+                    file.append(bytes([step + 65]) * rng.randint(1, 9))
+                case 3:
+                    file.truncate(rng.randint(0, file.size))
+                case 4:
+                    await file.fsync()
+                case 5:
+                    await storage.fsync_directory(rng.choice(["d", ""]))
+                case 6:
+                    storage.write_bytes("d/b", b"other")
+                    await storage.fsync("d/b")
+                    storage.rename("d/b", "d/a")
+
+    asyncio.run(scenario())
+
+
+def test_what_is_said_to_be_durable_is_left_by_any_loss_of_power() -> None:
+    durable = 0
+    for seed in range(400):
+        disk = SimDisk(Random(seed))
+        some_writes(disk, Random(f"writes {seed}"))
+        state, seen = disk.state("d/a"), disk.read("d/a")
+        assert state.size == len(seen)
+        durable += bool(state.durable)
+        disk.power_loss()
+        left = contents(disk).get("d/a", b"")
+        assert left[: state.durable] == seen[: state.durable]
+    assert durable > 10
+
+
+def test_a_file_that_was_cut_or_exchanged_has_another_life_and_one_that_grew_has_not() -> None:
+    disk = SimDisk(Random(0))
+    storage = view(disk)
+    storage.open("a").append(b"one")
+    first = disk.state("a")
+    storage.open("a").append(b"two")
+    assert disk.state("a").life == first.life
+    assert disk.tail("a", first.size) == b"two"
+    storage.open("a").truncate(3)
+    cut = disk.state("a")
+    assert cut.life != first.life
+    storage.write_bytes("b", b"one")
+    storage.rename("b", "a")
+    assert disk.state("a").life != cut.life
+    assert disk.names("") == ["a"]
+    assert disk.names("nowhere") == []

@@ -27,6 +27,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.nemesis.power_loss import PowerLoss
+from assay.system_under_test.at_rest import Seen
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
 
@@ -302,3 +303,30 @@ def test_a_server_that_a_fault_ends_or_asks_to_end_has_not_ended_by_itself(toy: 
     run = attempt(toy, tmp_path, nemesis=("kill", "restart"), time_limit=9.0, nemesis_interval=4.0, rate=50.0)
     rows = done(run).table("looks").to_pylist()
     assert [(row["what"], row["node"]) for row in rows] == [("process", "n1")]
+
+
+def test_a_system_that_can_be_seen_into_is_looked_at_with_each_acknowledgement(toy: ModuleType, tmp_path: Path) -> None:
+    class Inspector:
+        def acknowledged(self, key: str, position: int) -> Sequence[Seen]:
+            acknowledged.append((key, position))
+            return [Seen("lacking", key, "n1", position=position, log_end=0)] if len(acknowledged) == 3 else []
+
+        def looked_at(self) -> Sequence[Seen]:
+            return [Seen("inspected", size=len(acknowledged))]
+
+    class Open(toy.ToySystem):  # type: ignore[misc, name-defined]
+        def inspector(self, cluster: Any) -> Inspector:
+            return Inspector()
+
+    acknowledged: list[tuple[str, int]] = []
+    run = attempt(toy, tmp_path)
+    run.experiment = replace(run.experiment, system=Open())
+    history = done(run)
+    looks = {row["what"]: row for row in history.table("looks").to_pylist()}
+    sends = [row for row in history.table("effects").to_pylist() if row["kind"] == "append" and row["outcome"] == "ok"]
+    last = {(row["op"], row["key"]): row["position"] for row in sends}
+    assert sorted(acknowledged) == sorted((key, position) for (_, key), position in last.items())
+    assert looks["inspected"]["size"] == len(last) > 50
+    assert (looks["lacking"]["node"], looks["lacking"]["log_end"]) == ("n1", 0)
+    assert run.judgement is not None
+    assert run.judgement.anomalies["early-acknowledgement"] == 1

@@ -25,6 +25,7 @@ from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.groups.parting import PARTINGS
+from assay.checkers.inspection import INSPECTION
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
@@ -137,6 +138,7 @@ UNPLANTED = (
     *REPLICATION,
     EMPTINESS,
     EXPIRY,
+    INSPECTION,
     PARTINGS,
     PROCESSES,
     REFUSALS,

@@ -1,0 +1,128 @@
+"""What brokers have at the instant at which a client learns that its send was acknowledged: seen from outside, at once.
+
+For testers, in the simulation, where disks and ZooKeeper's tree can be read while no time passes. An acknowledgement
+with acks=all means that every member of the in-sync set has the record; with ``flush.messages=1``, that each has it
+durably. A client that reads finds out that this was not so only if just those members are lost. Here it shows at once.
+
+Which members count: those of the set that ZooKeeper has, each under the registration by which it was admitted, if that
+is in force: a broker that was started again has another one, and counts when it has caught up. That is safe at any
+instant after the acknowledgement, and not only at the leader's: who joins the set later has caught up with the high
+watermark; who leads later was a member; and no member cuts below the high watermark.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kazoo.exceptions import NoNodeError
+
+from assay.system_under_test.at_rest import LOG_SUFFIX, Seen
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.znodes import PartitionState, TopicSettings
+
+ENTRY_HEADER: Final = struct.Struct(">qi")
+"""Offset and size of an entry of a log file."""
+FLUSH_MESSAGES: Final = "flush.messages"
+
+
+@dataclass
+class _Ends:
+    """Of one log file: where the entries end that were walked so far, and the offset after the last."""
+
+    life: object
+    size: int
+    end: int
+
+
+@dataclass
+class Inspection:
+    """Of one cluster's disks and its tree in ZooKeeper. ``flushes``: brokers have ``flush.messages=1`` by default."""
+
+    brokers: Mapping[int, Any]
+    tree: Any
+    data: str
+    flushes: bool
+    looks: int = 0
+    _seen: dict[tuple[int, str, bool], _Ends] = field(default_factory=dict)
+    _held: dict[tuple[int, str], object] = field(default_factory=dict)
+
+    def acknowledged(self, key: str, position: int) -> Sequence[Seen]:
+        """``lacking`` for a member whose log ends at or below ``position``, ``undurable`` for one that has it, where a
+        loss of power may take it: ``log_end`` is where it ends, or ends for sure. ``key`` is the history's.
+        """
+        topic, _, index = key.rpartition("-")
+        topic = topic.partition("#")[0]
+        try:
+            state = self._read(PartitionState, paths.state(topic, int(index)))
+            durably = self._flushed(topic)
+            if self.tree.exists(paths.delete_topic(topic)) is not None:
+                return ()
+        except (NoNodeError, ValueError):
+            return ()
+        self.looks += 1
+        found = []
+        for member in self._members(state):
+            node = self.brokers[member]
+            if (end := self._end(node, f"{topic}-{index}", durably=False)) <= position:
+                found.append(Seen("lacking", key, node.name, position=position, log_end=end))
+            elif durably and (end := self._end(node, f"{topic}-{index}", durably=True)) <= position:
+                found.append(Seen("undurable", key, node.name, position=position, log_end=end))
+        return found
+
+    def looked_at(self) -> Sequence[Seen]:
+        """One row, ``inspected``: ``size`` acknowledgements."""
+        return (Seen("inspected", size=self.looks),)
+
+    def _read(self, kind: Any, path: str) -> Any:
+        data, _ = self.tree.get(path)
+        return znodes.decode(kind, path, data)
+
+    def _flushed(self, topic: str) -> bool:
+        """Has the topic flushed every message since it was made?"""
+        if not self.flushes:
+            return False
+        try:
+            settings: TopicSettings = self._read(TopicSettings, paths.topic_config(topic))
+        except NoNodeError:
+            return True
+        return settings.config.get(FLUSH_MESSAGES, "1") == "1"
+
+    def _members(self, state: PartitionState) -> Iterable[int]:
+        for member in state.isr:
+            registered = self.tree.exists(paths.broker(member))
+            if registered is not None and registered.czxid == state.isr_epochs.get(str(member)):
+                yield member
+
+    def _end(self, node: Any, partition: str, *, durably: bool) -> int:
+        """The log end offset of what is seen, or of what is durable; -1 where there is no log.
+
+        Only the last file is walked, and of it what was added since: sealed ones do not change, and are durable
+        before the next one's name is.
+        """
+        folder = f"{self.data}/{partition}"
+        for name in sorted((name for name in node.disk.names(folder) if name.endswith(LOG_SUFFIX)), reverse=True):
+            path, base = f"{folder}/{name}", int(name.removesuffix(LOG_SUFFIX))
+            state = node.disk.state(path)
+            limit = state.durable if durably else state.size
+            if durably and not limit:
+                continue
+            known = self._seen.get((node.index, path, durably))
+            if known is None or known.life != state.life or known.size > limit:
+                known = self._seen[node.index, path, durably] = _Ends(state.life, 0, base)
+                self._held[node.index, path] = state.held
+            _walk(known, node.disk.tail(path, known.size)[: limit - known.size])
+            return known.end
+        return -1
+
+
+def _walk(known: _Ends, data: bytes) -> None:
+    """Goes over the whole entries of what follows."""
+    position = 0
+    while position + ENTRY_HEADER.size <= len(data):
+        offset, size = ENTRY_HEADER.unpack_from(data, position)
+        if size < 0 or position + ENTRY_HEADER.size + size > len(data):
+            break
+        position += ENTRY_HEADER.size + size
+        known.end = offset + 1
+    known.size += position

@@ -1,0 +1,129 @@
+"""What is seen of brokers at the instant of an acknowledgement, on the correct broker and on wrong ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from assay.system_under_test.at_rest import Seen
+from assay.system_under_test.client.errors import SendUnknown
+from assay.system_under_test.deployment import Broker
+from assay.system_under_test.inspection import Inspection
+from assay.system_under_test.log.row import SegmentRow
+from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.zookeeper import paths
+
+from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
+
+FLUSHED = Broker(partitions=1).with_setting("flush.messages", "1")
+
+
+def inspection(cluster: Brokers) -> Inspection:
+    made = cluster.system.inspector(cluster.cluster)
+    assert made is not None
+    return made
+
+
+async def sent(cluster: Brokers, count: int = 1) -> int:
+    """The offset of the last of some records."""
+    result = await cluster.producer.send("orders", 0, [(None, b"%d" % number) for number in range(count)])
+    return result.base_offset + count - 1
+
+
+def whats(seen: Sequence[Seen]) -> list[str]:
+    return [one.what for one in seen]
+
+
+def test_on_the_correct_broker_all_is_there_and_durable_through_restarts() -> None:
+    async def check() -> None:
+        async with brokers(FLUSHED) as cluster:
+            look = inspection(cluster)
+            for turn in range(8):
+                with contextlib.suppress(SendUnknown):
+                    assert look.acknowledged("orders-0", await sent(cluster, 40)) == []
+                node = cluster.nodes[turn % 3]
+                await (node.power_loss() if turn % 2 else node.kill())
+                await node.start()
+                await until(partial(FLUSHED.ready, node), "it is back")
+            assert look.looks >= 4
+
+    simulate(check)
+
+
+def test_a_record_of_which_only_the_first_of_its_set_is_waited_for_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Partition.wait_for_commit
+    monkeypatch.setattr(Partition, "wait_for_commit", lambda self, offset: wait(self, max(0, offset - 39)))
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1, replica_fetch_max_bytes=400)) as cluster:
+            look = inspection(cluster)
+            found = look.acknowledged("orders-0", await sent(cluster, 40))
+            assert set(whats(found)) == {"lacking"}
+            assert len(found) == 2, "both followers"
+            assert all(one.log_end is not None and one.log_end <= 39 for one in found)
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("system", [FLUSHED, Broker(partitions=1)], ids=["flushed", "in memory"])
+def test_a_record_that_counts_before_its_fsync_is_undurable_where_each_is_flushed(
+    monkeypatch: pytest.MonkeyPatch, system: Broker
+) -> None:
+    async def pretend(self: SegmentRow) -> None:
+        await asyncio.sleep(0)
+        self.flushed = self.end
+
+    async def check() -> None:
+        async with brokers(system) as cluster:
+            look = inspection(cluster)
+            assert look.acknowledged("orders-0", await sent(cluster)) == []
+            with monkeypatch.context() as patched:
+                patched.setattr(SegmentRow, "flush", pretend)
+                found = look.acknowledged("orders-0", await sent(cluster))
+            expected = ["undurable"] * 3 if system is FLUSHED else []
+            assert whats(found) == expected
+
+    simulate(check)
+
+
+def test_a_member_that_was_started_again_counts_when_it_is_back() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            look, last = inspection(cluster), await sent(cluster)
+            leader = await cluster.leader()
+            follower = next(node for node in cluster.nodes if node is not leader)
+            await follower.kill()
+            for path in follower.disk.files():
+                if "/orders-0/" in path:
+                    follower.disk.remove(path)
+            assert whats(look.acknowledged("orders-0", last)) == ["lacking"], "it is still registered"
+            await until(lambda: look.tree.exists(paths.broker(follower.index)) is None, "its session is over")
+            assert look.acknowledged("orders-0", last) == []
+
+    simulate(check)
+
+
+def test_topics_that_are_not_there_or_are_to_go_are_left_alone() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            look = inspection(cluster)
+            await sent(cluster)
+            assert look.acknowledged("nothing-0", 5) == ()
+            assert whats(look.acknowledged("orders#2-0", 5)) == ["lacking"] * 3, "its name in the cluster is orders"
+            zookeeper = await zookeeper_of(cluster)
+            await zookeeper.create(paths.delete_topic("orders"), b"")
+            assert look.acknowledged("orders-0", 5) == ()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_nothing_is_seen_of_a_cluster_outside_the_simulation() -> None:
+    class Elsewhere:
+        kind = "docker"
+
+    assert Broker().inspector(Elsewhere()) is None
