@@ -13,13 +13,17 @@ import pytest
 from assay.checkers.check import Family
 from assay.checkers.contract import forbid
 from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.nemesis.kill import Kill
 
 EXTENSION = Path(__file__).parents[2] / "helpers" / "extension.py"
 DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
-FAST = ("--cluster=sim", "--nodes=1", "--time-limit=8", "--rate=50", "--seed=4", "-p", "no:cacheprovider")
+SMALL = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+FAST = (*SMALL, "--cluster=sim", "--nodes=1", "--time-limit=8", "--rate=50", "--seed=4")
+NO_PAGE = "--reports=never"
+"""A run that searches compiles machine code, and what does so cannot be loaded twice: it has a process of its own."""
 
 
 @pytest.fixture
@@ -38,9 +42,9 @@ def verdict(project: pytest.Pytester) -> dict[str, Any]:
 
 
 def test_a_fault_is_listed_and_injected(extended: pytest.Pytester) -> None:
-    listed = extended.runpytest_subprocess("--nemesis-list")
+    listed = extended.runpytest_inprocess(*SMALL, "--nemesis-list")
     listed.stdout.re_match_lines([r"hiccup +the process stands still", "kill +"])
-    result = extended.runpytest_subprocess(*FAST, "--nemesis=hiccup", "--nemesis-interval=2", "-q")
+    result = extended.runpytest_subprocess(*FAST, "--nemesis=hiccup", "--nemesis-interval=2", "-q", NO_PAGE)
     result.assert_outcomes(passed=1)
     schedule = json.loads((extended.path / "store" / "latest" / "schedule.json").read_text())
     resolved = [(one["step"]["fault"], one["targets"], one["healed_at"] > one["at"]) for one in schedule["resolved"]]
@@ -60,15 +64,17 @@ def test_a_check_and_a_model_find_what_is_wrong_and_the_page_explains_it(extende
     assert "two acknowledged sends were given one offset" in page
 
 
-def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(extended: pytest.Pytester) -> None:
-    extended.runpytest_subprocess(*FAST, "-q").assert_outcomes(passed=1)
+def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
+    extended: pytest.Pytester, capfd: pytest.CaptureFixture[str]
+) -> None:
+    extended.runpytest_subprocess(*FAST, "-q", NO_PAGE).assert_outcomes(passed=1)
     examined = {one["check"]: one["rows"] for one in verdict(extended)["examined"]}
     assert examined["reused-offset"] > 100
     assert examined["nonlinearizable"] > 100
     check = (sys.executable, "-m", "assay.harness.cli.main", "check", "store/latest")
-    without = extended.run(*check)
-    assert without.ret == Exit.UNKNOWN
-    said = without.stdout.str()
+    capfd.readouterr()
+    assert main(["check", "store/latest"]) == Exit.UNKNOWN
+    said = capfd.readouterr().out
     assert "the checks offsets-of-sends (reused-offset) that the run was judged by are not available here" in said
     assert "the run's model 'ends' is not available here: name the module that adds it, --plugin=MODULE" in said
     assert extended.run(*check, "--plugin=conftest").ret == Exit.PASS
@@ -79,7 +85,7 @@ def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
 
 def test_a_model_that_there_is_not_is_an_error_of_its_test_with_the_remedy(extended: pytest.Pytester) -> None:
     (extended.path / "conftest.py").unlink()
-    result = extended.runpytest_subprocess(*FAST)
+    result = extended.runpytest_inprocess(*FAST)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
         ["test_toy: no model 'ends'; known here: register, cas-register, *pytest_assay_models*"]
@@ -97,7 +103,7 @@ def test_a_contract_names_faults_that_there_are() -> None:
 
 def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> None:
     extended.makeconftest(EXTENSION.read_text().replace('"hiccup"', '"kill"'))
-    result = extended.runpytest_subprocess(*FAST)
+    result = extended.runpytest_inprocess(*FAST)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*two faults are called kill: rename one*"])
 
@@ -119,7 +125,7 @@ def test_a_fault_that_lacks_something_is_rejected_at_the_start(
 ) -> None:
     assert written in EXTENSION.read_text()
     extended.makeconftest(EXTENSION.read_text().replace(written, instead))
-    result = extended.runpytest_subprocess(*FAST)
+    result = extended.runpytest_inprocess(*FAST)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{said}*"])
 
@@ -131,7 +137,7 @@ def test_a_system_adds_its_events_to_the_list(extended: pytest.Pytester) -> None
         "    strike_points = {'log-swapped': 'the old file is gone'}\n"
         "def pytest_assay_systems():\n    return [Pointed()]\n"
     )
-    listed = extended.runpytest_subprocess("--nemesis-list")
+    listed = extended.runpytest_inprocess(*SMALL, "--nemesis-list")
     listed.stdout.re_match_lines(
         [
             r"events of the broker, .*",
@@ -143,7 +149,7 @@ def test_a_system_adds_its_events_to_the_list(extended: pytest.Pytester) -> None
 
 
 def test_help_names_the_hooks(extended: pytest.Pytester) -> None:
-    text = re.sub(r"\s+", " ", extended.runpytest_subprocess("--help").stdout.str())
+    text = re.sub(r"\s+", " ", extended.runpytest_inprocess(*SMALL, "--help").stdout.str())
     for hook in ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems"):
         assert hook in text
 
