@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay.nemesis.catalogue import FaultNameError
 from assay.nemesis.fault import Census
-from assay.nemesis.mix import CONTROLLER, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
+from assay.nemesis.mix import ABSENT, CONTROLLER, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind
 
@@ -53,7 +53,7 @@ CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follo
 
 
 def overlapping() -> list[tuple[Step, Step]]:
-    pairs = (pair for seed in range(400) for pair in itertools.combinations(mix(seed).steps, 2))
+    pairs = (pair for seed in range(900) for pair in itertools.combinations(mix(seed).steps, 2))
     return [(first, later) for first, later in pairs if later.at < first.until]
 
 
@@ -92,6 +92,16 @@ def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> No
     }
     assert len(pairs) > 150
     assert drawn["kill"] > 2 * drawn["zookeeper-kill"]
+
+
+def test_now_and_then_a_server_is_gone_for_long_and_nothing_else_happens_meanwhile() -> None:
+    schedules = [mix(seed).steps for seed in range(300)]
+    absences = [(step, steps) for steps in schedules for step in steps if step.duration >= ABSENT[0]]
+    assert len(absences) > 20
+    for absence, steps in absences:
+        assert absence.fault == "kill"
+        others = [step for step in steps if step is not absence]
+        assert not any(step.at < absence.until and absence.at < step.until for step in others)
 
 
 def test_what_does_not_fit_is_refused() -> None:
