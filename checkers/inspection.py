@@ -1,9 +1,9 @@
 """What servers had at the instant at which a send was acknowledged, as far as they can be seen into.
 
-The harness writes the rows into ``looks``, with look 0, in the simulation: ``inspected`` with how many acknowledgements
-were looked at (``size``); ``lacking`` for a member of the in-sync set, by the registration under which it was admitted,
-whose log ended (``log_end``) at or below an acknowledged offset (``position``); ``undurable`` for one that had the
-record where a loss of power may take it, in a topic that is flushed with every message.
+The harness writes the rows into ``looks``, with look 0, in the simulation: ``inspected`` with the number of
+``acknowledgements`` at which it looked; ``lacking`` for a member of the in-sync set, by the registration under which it
+was admitted, whose log ended (``log_end``) at or below an acknowledged offset (``position``); ``undurable`` for one
+that had the record where a loss of power may take it, in a topic that is flushed with every message.
 
 A fault that changes files is an excuse, as is a loss of power where the contract lets unflushed records go.
 """
@@ -46,7 +46,7 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
         ),
     ),
     evidence=first_of("found_early_acknowledgement", "key, what, node"),
-    examined="select coalesce(sum(size), 0) as examined from looks where what = 'inspected'",
+    examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
     explain=_early,
     optional=True,
 )

@@ -46,33 +46,40 @@ class NotSeen(OSError):
 class Seen:
     """One thing; ``what`` says which, and which of the others it has:
 
-    - ``broker`` (registered): ``node``, ``value`` its id, ``zxid`` of its registration. ``answer``: ``node`` answered.
-    - ``topic``: ``key``, ``zxid`` of its creation, ``value`` a fingerprint of its settings, and what applies to it of
+    - ``broker`` (registered): ``node``, ``broker`` its id, ``zxid`` of its registration. ``answer``: ``node`` answered.
+    - ``topic``: ``key``, ``zxid`` of its creation, a fingerprint of its ``settings``, and what applies to it of
       ``retention_...``.
-    - ``partition``: ``key``, its topic's ``zxid``, ``epoch``, ``value`` the leader's id (-1: none), ``replicas``
-      assigned, ``members`` of the in-sync set.
-    - ``move`` under way: ``key``, ``replicas`` that it shall have, ``members`` that are to be removed.
+    - ``partition``: ``key``, its topic's ``zxid``, leader ``epoch``, ``leader``'s id (-1: none), ``replicas`` assigned,
+      ``members`` of the in-sync set.
+    - ``move`` under way: ``key``, ``replicas`` that it shall have, those that it is ``removing``.
     - ``deletion`` that was asked for, ``settings`` in ZooKeeper, ``known`` (to ``node``): ``key`` is a topic.
-    - ``routed``: where ``node`` sends clients of ``key``: ``value`` the leader's id, ``replicas``, ``members`` in sync.
-    - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``position`` its high watermark,
-      ``log_end``, ``value`` a fingerprint of the settings in force.
+    - ``routed``: where ``node`` sends clients of ``key``: ``leader``'s id, ``replicas``, ``members`` in sync.
+    - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
+      fingerprint of the ``settings`` in force.
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
-    - ``segment``: ``node``, ``key``, ``position`` of its first offset, ``log_end`` after its last, greatest
-      ``timestamp``, ``size`` in bytes.
+    - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``
+      in bytes.
     """
 
     what: str
     key: str | None = None
     node: str | None = None
-    epoch: int | None = None
-    value: int | None = None
+    broker: int | None = None
     zxid: int | None = None
-    position: int | None = None
-    log_end: int | None = None
-    timestamp: int | None = None
-    size: int | None = None
+    settings: int | None = None
+    epoch: int | None = None
+    leader: int | None = None
     replicas: str | None = None
     members: str | None = None
+    removing: str | None = None
+    high_watermark: int | None = None
+    log_end: int | None = None
+    position: int | None = None
+    acknowledgements: int | None = None
+    base_offset: int | None = None
+    end_offset: int | None = None
+    timestamp: int | None = None
+    size: int | None = None
     retention_ms: int | None = None
     retention_bytes: int | None = None
     retention_check_ms: int | None = None
@@ -118,7 +125,7 @@ def _is_short(topic: Seen) -> bool:
 async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig) -> list[Seen]:
     names = {node.index: node.name for node in place.nodes}
     lives = await cluster_state.read_brokers(zookeeper)
-    found = [Seen("broker", node=names[b], value=b, zxid=life.czxid) for b, life in lives.items() if b in names]
+    found = [Seen("broker", node=names[b], broker=b, zxid=life.czxid) for b, life in lives.items() if b in names]
     for name in await zookeeper.get_children(paths.TOPICS):
         try:
             topic = await cluster_state.read_topic(zookeeper, name)
@@ -134,7 +141,7 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
                     key=key,
                     zxid=topic.czxid,
                     epoch=state.leader_epoch,
-                    value=state.leader,
+                    leader=state.leader,
                     replicas=_text(replicas),
                     members=_text(state.isr),
                 )
@@ -142,7 +149,7 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
     moves = await _value(zookeeper, Moves, paths.REASSIGNMENTS)
     for move in () if moves is None else moves.partitions:
         key = directory.directory_name(move.topic, move.partition)
-        found.append(Seen("move", key=key, replicas=_text(move.replicas), members=_text(move.removing)))
+        found.append(Seen("move", key=key, replicas=_text(move.replicas), removing=_text(move.removing)))
     found += [Seen("settings", key=name) for name in await zookeeper.get_children(paths.TOPIC_CONFIGS)]
     return found + [Seen("deletion", key=name) for name in await zookeeper.get_children(paths.DELETE_TOPICS)]
 
@@ -161,7 +168,7 @@ def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
         "topic",
         key=name,
         zxid=topic.czxid,
-        value=settings.fingerprint,
+        settings=settings.fingerprint,
         retention_ms=settings.retention_ms if settings.deletes else UNLIMITED,
         retention_bytes=settings.retention_bytes if settings.deletes else UNLIMITED,
         retention_check_ms=config.retention_check_interval_ms,
@@ -182,7 +189,7 @@ async def _by_its_account(node: Any, port: int) -> list[Seen]:
             "routed",
             key=directory.directory_name(topic.topic, one.partition),
             node=node.name,
-            value=one.leader,
+            leader=one.leader,
             replicas=_text(one.replicas),
             members=_text(one.isr),
         )
@@ -195,9 +202,9 @@ async def _by_its_account(node: Any, port: int) -> list[Seen]:
             key=directory.directory_name(role.topic, role.partition),
             node=node.name,
             epoch=role.leader_epoch,
-            position=role.high_watermark,
+            high_watermark=role.high_watermark,
             log_end=role.log_end,
-            value=role.settings,
+            settings=role.settings,
         )
         for role in roles.partitions
     ]
@@ -232,14 +239,15 @@ async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
                 "segment",
                 key=key,
                 node=node.name,
-                position=base,
-                log_end=following,
+                base_offset=base,
+                end_offset=following,
                 timestamp=max(times, default=NO_TIMESTAMP),
                 size=sizes[paths_by_base[base]],
             )
         )
     return found + [
-        Seen("segment", key=key, node=node.name, position=base, size=sizes[paths_by_base[base]]) for base in bases[-1:]
+        Seen("segment", key=key, node=node.name, base_offset=base, size=sizes[paths_by_base[base]])
+        for base in bases[-1:]
     ]
 
 
@@ -248,26 +256,26 @@ def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
     by: dict[str, list[Seen]] = defaultdict(list)
     for one in seen:
         by[one.what].append(one)
-    ids = {one.node: one.value for one in by["broker"]}
+    ids = {one.node: one.broker for one in by["broker"]}
     topics = {one.key: one for one in by["topic"]}
     roles = {(one.node, one.key): one.epoch for one in by["role"]}
     assigned = {one.key: _ids(one.replicas) for one in by["partition"]}
     count = len(by["move"]) + len(by["deletion"])
     count += sum(one.key not in topics for one in [*by["known"], *by["settings"]])
-    states = {one.key: (one.value, one.replicas, one.members) for one in by["partition"]}
-    routed = {(one.node, one.key): (one.value, one.replicas, one.members) for one in by["routed"]}
+    states = {one.key: (one.leader, one.replicas, one.members) for one in by["partition"]}
+    routed = {(one.node, one.key): (one.leader, one.replicas, one.members) for one in by["routed"]}
     for answer in by["answer"]:
         count += sum(routed.get((answer.node, key)) != state for key, state in states.items())
     for partition in by["partition"]:
         replicas = assigned[partition.key]
         count += set(replicas) != set(_ids(partition.members))
         count += sum(roles.get((name, partition.key)) != partition.epoch for name in ids if ids[name] in replicas)
-    led = {(one.value, one.key) for one in by["partition"]}
+    led = {(one.leader, one.key) for one in by["partition"]}
     for role in by["role"]:
-        late = 0 <= _number(role.position) < _number(role.log_end) and (ids.get(role.node), role.key) in led
+        late = 0 <= _number(role.high_watermark) < _number(role.log_end) and (ids.get(role.node), role.key) in led
         count += late
         topic = topics.get(_topic_of(role.key))
-        count += topic is not None and topic.value != role.value
+        count += topic is not None and topic.settings != role.settings
     for folder in by["folder"]:
         topic = topics.get(_topic_of(folder.key))
         count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())

@@ -71,8 +71,8 @@ class Inspection:
         return found
 
     def looked_at(self) -> Sequence[Seen]:
-        """One row, ``inspected``: ``size`` acknowledgements."""
-        return (Seen("inspected", size=self.looks),)
+        """One row, ``inspected``: how many ``acknowledgements``."""
+        return (Seen("inspected", acknowledgements=self.looks),)
 
     def _read(self, kind: Any, path: str) -> Any:
         data, _ = self.tree.get(path)

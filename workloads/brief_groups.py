@@ -174,7 +174,7 @@ def effects(completed: Completed) -> list[Effect]:
         outcomes = [Outcome(one) for one in result.get("outcomes", (Outcome.INFO, Outcome.INFO))]
         return [
             Effect(
-                "keep", f"{group}/{key}", position=offset, value=number, group=group, timestamp=kept, outcome=outcome
+                "keep", f"{group}/{key}", position=offset, value=number, group=group, retention_ms=kept, outcome=outcome
             )
             for (number, kept), outcome in zip(_both(argument), outcomes, strict=False)
             for key, offset in argument["offsets"].items()
@@ -188,10 +188,10 @@ def effects(completed: Completed) -> list[Effect]:
             f"{group}/{key}",
             position=offset,
             value=argument["number"],
-            epoch=result.get("generation"),
+            generation=result.get("generation"),
             owner=result.get("owner"),
             group=group,
-            timestamp=argument["kept"],
+            retention_ms=argument["kept"],
         )
         for key, offset in argument["offsets"].items()
     ]

@@ -227,11 +227,11 @@ def _reports(completed: Completed) -> Iterator[Effect]:
             key,
             position=None if unsure else offset,
             value=value,
-            name=source,
+            source=source,
             outcome=Outcome.INFO if unsure else Outcome(outcome),
         )
     for value, source in owed:
-        yield Effect("unreported", key, value=value, name=source)
+        yield Effect("unreported", key, value=value, source=source)
 
 
 def _request(index: int, call: int) -> int:

@@ -233,7 +233,7 @@ def tried(completed: Completed) -> Iterator[Effect]:
     operation = completed.operation
     client = client_of(operation.argument)
     if client is not None and operation.key is not None:
-        yield Effect("tried", operation.key, name=client)
+        yield Effect("tried", operation.key, client=client)
 
 
 def _refused(error: ErrorCode, position: int) -> Completion:

@@ -158,9 +158,10 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
             position=None if first is None or outcome is not Outcome.OK else first + rank,
             value=value,
             request=completed.index,
-            epoch=result.get("epoch"),
+            leader_epoch=result.get("epoch"),
             node=result.get("node"),
             message_key=text(record[0]),
+            tombstone=record[1] is None,
             # a tombstone's is its number, also where the client did not live to say so
             timestamp=value if record[1] is None else result.get("timestamp"),
             size=size(record, packing(argument)),
@@ -215,7 +216,7 @@ def _ends(completed: Completed) -> Iterator[Effect]:
                     kind=kind,
                     key=_key(completed),
                     position=position,
-                    epoch=result.get("epoch"),
+                    leader_epoch=result.get("epoch"),
                     node=result.get("node"),
                     incarnation=result.get("incarnation"),
                 )

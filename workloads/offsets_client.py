@@ -226,7 +226,7 @@ class OffsetsClient:
                     _register(operation),
                     position=operation.argument["offset"],
                     value=operation.argument["number"],
-                    epoch=result.get("generation"),
+                    generation=result.get("generation"),
                     group=_named(_register(operation))[0],
                 )
             )
@@ -247,7 +247,14 @@ class OffsetsClient:
 
 def _acquired(entered: dict[str, Any]) -> list[Effect]:
     return [
-        Effect("acquire", key, epoch=entered["generation"], owner=entered["owner"], group=MEMBERS, outcome=Outcome.OK)
+        Effect(
+            "acquire",
+            key,
+            generation=entered["generation"],
+            owner=entered["owner"],
+            group=MEMBERS,
+            outcome=Outcome.OK,
+        )
         for key in entered["partitions"] or [MEMBERS]
     ]
 

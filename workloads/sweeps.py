@@ -151,7 +151,7 @@ def _waited(completed: Completed, result: Mapping[str, Any]) -> Effect:
         "waited",
         str(completed.operation.key),
         position=result["begin"],
-        value=result["slept"],
-        expected=completed.operation.argument["wait"],
-        name="records" if result["records"] else "nothing",
+        max_wait_ms=completed.operation.argument["wait"],
+        waited_ms=result["slept"],
+        empty=not result["records"],
     )

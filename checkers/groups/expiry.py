@@ -2,8 +2,8 @@
 
 How a workload records itself in ``effects`` (``key`` names group and partition, ``group`` the group):
 
-- ``keep``: a commit, with its unique number as ``value``, and ``timestamp``: for how many milliseconds it is to be kept
-  while the group has no members. Of a member's also ``epoch`` and ``owner``.
+- ``keep``: a commit, with its unique number as ``value``, and ``retention_ms``: for how long it is to be kept while the
+  group has no members. Of a member's also ``generation`` and ``owner``.
 - ``kept``: a look; ``value`` is the number of what was found, null where there was nothing.
 
 A commit *stays* until its time is over, counted from its call; a member's also until the call of the last commit that
@@ -32,14 +32,15 @@ KEEPS: Final = Table(
     "expiry_keeps",
     f"""
     select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret, greatest(e.call + 1000000 *
-        e.timestamp, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays,
+        e.retention_ms, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays,
         case when e.outcome = 'ok' and e.sub < max(case when e.outcome = 'ok' then e.sub end)
             over (partition by e.key, e.op) then 1 else 0 end as renewed
     from effects e left join (
-        select e.group as group_name, e.epoch, e.owner, max(e.call) as last_call from effects e
-        where e.kind = 'keep' and e.outcome = 'ok' and e.epoch is not null and e.owner is not null
-        group by e.group, e.epoch, e.owner) g on e.group = g.group_name and e.epoch = g.epoch and e.owner = g.owner
-    where e.kind = 'keep' and e.outcome <> 'fail' and e.timestamp is not null
+        select e.group as group_name, e.generation, e.owner, max(e.call) as last_call from effects e
+        where e.kind = 'keep' and e.outcome = 'ok' and e.generation is not null and e.owner is not null
+        group by e.group, e.generation, e.owner) g
+        on e.group = g.group_name and e.generation = g.generation and e.owner = g.owner
+    where e.kind = 'keep' and e.outcome <> 'fail' and e.retention_ms is not null
     """,
 )
 

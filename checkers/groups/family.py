@@ -1,7 +1,7 @@
 """The families of group checks: who owns what, and generations and tokens that fence those of an older one.
 
-How a workload records itself in ``effects``; ``group`` is the group's name, ``epoch`` the generation (null in a design
-that has none), ``owner`` the member's or consumer's id:
+How a workload records itself in ``effects``; ``group`` is the group's name, ``generation`` its present one (null in a
+design that has none), ``owner`` the member's or consumer's id:
 
 - ``acquire``: a member was given the partition ``key``, one row each; ``key`` is the group's name where it was given
   none. ``assignment``: a number unique for each process, key and hold.
@@ -12,9 +12,9 @@ that has none), ``owner`` the member's or consumer's id:
   known whether a member that owns nothing goes on to own nothing, and then no partition is an orphan for certain.
 - polls as in ``log.family``, with the hold's ``assignment``, and ``group``.
 - ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
-  ``epoch`` it is that of a client that is no member. ``assignment``: that of the member's reads. ``fetched``: ``value``
-  and ``position`` as committed.
-- a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its token as ``epoch``; and
+  ``generation`` it is that of a client that is no member. ``assignment``: that of the member's reads. ``fetched``:
+  ``value`` and ``position`` as committed.
+- a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its ``token``; and
   ``guarded`` for what was done under it (see ``fencing``).
 
 Each check is a family of its own, so that a history owes no data for what it has nothing of.
@@ -42,12 +42,12 @@ def _make_holds(engine: Engine) -> list[str]:
 GENERATIONS: Final = (
     family_of(
         ZOMBIE_COMMIT,
-        applies="effects e where e.kind in ('acquire', 'commit') and e.group is not null and e.epoch >= 0",
+        applies="effects e where e.kind in ('acquire', 'commit') and e.group is not null and e.generation >= 0",
     ),
     family_of(
         DOUBLE_OWNERSHIP,
-        applies="effects e where e.kind = 'acquire' and e.owner is not null and (e.epoch is not null or "
-        "e.assignment is not null)",
+        applies="effects e where e.kind = 'acquire' and e.owner is not null and (e.generation is not null "
+        "or e.token is not null or e.assignment is not null)",
         prepare=_make_holds,
     ),
     family_of(GENERATION_REUSE, applies="events where event = 'group-generation'"),
@@ -58,7 +58,7 @@ HOLDING: Final = family_of(
     "and e.key <> e.group",
 )
 """After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
-FENCING: Final = family_of(FENCING_VIOLATION, applies="effects where kind = 'guarded' and epoch is not null")
+FENCING: Final = family_of(FENCING_VIOLATION, applies="effects where kind = 'guarded' and token is not null")
 SETTLING: Final = family_of(UNSETTLED_GROUP, applies="effects e where e.phase = 'drain' and e.group is not null")
 
 GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, PARTINGS, SETTLING)

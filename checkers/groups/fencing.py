@@ -1,7 +1,7 @@
 """Tokens of leases: once a newer one was given or used, nothing is done under an older one.
 
 How a workload records itself in ``effects``: ``key`` is the lease's name throughout (also in what is done under it),
-``epoch`` the fencing token, which rises with each new holder; ``group`` is null, or distinguishes leases of one name.
+``token`` the fencing token, which rises with each new holder; ``group`` is null, or distinguishes leases of one name.
 
 - ``acquire``: the lease was given, with this token. The same owner may get the same token again.
 - ``renew``: the holder asked the giver of the lease to prolong it.
@@ -29,21 +29,21 @@ _STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like
 STEPS: Final = Table(
     "fencing_steps",
     f"""
-    select group_name, key, kind, rejected, epoch, 2 * epoch + case when rejected = 1 then 2
+    select group_name, key, kind, rejected, token, 2 * token + case when rejected = 1 then 2
             when kind = 'acquire' and turn = 1 then 0 else 1 end as place,
         case when rejected = 0 then call end as call, ret, op
     from (
-        select group_name, key, kind, rejected, epoch, call, ret, op,
-            {row_number(by="group_name, key, kind, epoch, owner", order="call, op, sub")}
+        select group_name, key, kind, rejected, token, call, ret, op,
+            {row_number(by="group_name, key, kind, token, owner", order="call, op, sub")}
             as turn
         from (
-            select coalesce(e.group, '') as group_name, e.key, e.kind, e.epoch, e.op,
+            select coalesce(e.group, '') as group_name, e.key, e.kind, e.token, e.op,
                 e.sub, e.owner, e.call, coalesce(e.ret, {INFINITY}) as ret,
                 case when e.kind <> 'acquire' and {_STALE} then 1 else 0 end as rejected
             from effects e cross join group_declared d join fencing_guarded g
                 on e.key = g.key and coalesce(e.group, '') = g.group_name
             where (e.kind = 'guarded' or (e.kind in ('acquire', 'renew') and d.fenced_by_requests = 0))
-                and e.epoch >= 0 and e.epoch < {PLACEABLE}
+                and e.token >= 0 and e.token < {PLACEABLE}
                 and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as considered) as steps
     """,
 )
@@ -62,7 +62,7 @@ def _did(kind: str, place: int) -> str:
 def _fenced(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     known = (
-        f"{evidence.who(first)} had learned by {evidence.returned(first)} that token {row['first_epoch']} is stale"
+        f"{evidence.who(first)} had learned by {evidence.returned(first)} that token {row['first_token']} is stale"
         if row["rejected"] == 1
         else f"{evidence.who(first)} had {_did(row['first_kind'], row['first_place'])} by {evidence.returned(first)}"
     )
@@ -83,7 +83,7 @@ FENCING_VIOLATION: Final = Check(
             "fencing_guarded",
             """
             select coalesce(e.group, '') as group_name, e.key from effects e
-            where e.kind = 'guarded' and e.epoch is not null group by coalesce(e.group, ''), e.key
+            where e.kind = 'guarded' and e.token is not null group by coalesce(e.group, ''), e.key
             """,
         ),
         STEPS,
@@ -102,22 +102,22 @@ FENCING_VIOLATION: Final = Check(
     ),
     evidence=f"""
         select key, group_name, place as first_place, former_op as first_op, former_kind as first_kind,
-            former_rejected as rejected, former_epoch as first_epoch, op as late_op, kind as late_kind,
+            former_rejected as rejected, former_token as first_token, op as late_op, kind as late_kind,
             spot as late_place, onset
         from ({
         nearest_pairs(
             f'''
-            select f.group_name, f.key, f.place, 0 as side, a.ret as moment, a.op, a.kind, a.rejected, a.epoch,
+            select f.group_name, f.key, f.place, 0 as side, a.ret as moment, a.op, a.kind, a.rejected, a.token,
                 a.place as spot
             from {_FEW} f join fencing_steps a on a.group_name = f.group_name and a.key = f.key and a.place = f.place
             where a.ret < {INFINITY}
             union all
-            select f.group_name, f.key, f.place, 1, b.call, b.op, b.kind, b.rejected, b.epoch, b.place
+            select f.group_name, f.key, f.place, 1, b.call, b.op, b.kind, b.rejected, b.token, b.place
             from {_FEW} f join fencing_steps b on b.group_name = f.group_name and b.key = f.key and b.place < f.place
             where b.call > f.first_ret
             ''',
             "group_name, key, place",
-            carry="kind, rejected, epoch, spot",
+            carry="kind, rejected, token, spot",
             rising=True,
         )
     }) as pairs {order_by("group_name, key, place")}

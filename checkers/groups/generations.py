@@ -25,24 +25,24 @@ given once more for each time. No order is known between these events and what c
 STEPS: Final = Table(
     "group_steps",
     f"""
-    select e.group as key, e.epoch as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
+    select e.group as key, e.generation as place, 0 as commits, e.op, min(e.sub) as sub, min(e.call) as call,
         min(e.ret) as ret, cast(null as bigint) as seen_op
     from effects e
         left join group_forgotten g on e.group = g.key
-    where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.epoch is not null and e.ret is not null
-        and g.key is null
-    group by e.group, e.epoch, e.op
+    where e.kind = 'acquire' and e.outcome = 'ok' and e.group is not null and e.generation is not null
+        and e.ret is not null and g.key is null
+    group by e.group, e.generation, e.op
     union all
-    select e.group, e.epoch, 1, e.op, min(e.sub), min(e.call),
+    select e.group, e.generation, 1, e.op, min(e.sub), min(e.call),
         min(least({RETURNED}, coalesce(f.ret, {INFINITY}))), min(case when f.ret < {RETURNED} then f.op end)
     from effects e left join (
         select key, value, ret, op from (
             select key, value, ret, op, {row_number(by="key, value", order="ret, op")} as turn from effects
             where kind = 'fetched' and outcome = 'ok' and ret is not null) as fetches
         where turn = 1) f on e.key = f.key and e.value = f.value left join group_forgotten g on e.group = g.key
-    where e.kind = 'commit' and e.group is not null and e.epoch >= 0 and g.key is null
+    where e.kind = 'commit' and e.group is not null and e.generation >= 0 and g.key is null
         and (e.outcome = 'ok' or (e.outcome = 'info' and f.ret is not null))
-    group by e.group, e.epoch, e.op
+    group by e.group, e.generation, e.op
     """,
 )
 """What each operation says of its group's generations. A commit has come about when it is answered, or when its number

@@ -10,9 +10,9 @@ A *hold* is one ownership of a partition (or a lease) by one owner: the rows of 
 - where it was never given up, the call of the last operation under it that was answered: what became of an
   owner after it is not known.
 
-Acquires of unknown outcome are dropped. Where there are generations, or tokens (``epoch``), there is one owner per
-partition and epoch, at any time: giving a partition up does not make room for another in the same generation, whose
-number would no longer distinguish them. Without epochs two certain holds of different owners must not overlap.
+Acquires of unknown outcome are dropped. Where there are generations, or tokens (``term`` is either), there is one owner
+per partition and term, at any time: giving a partition up does not make room for another in the same generation, whose
+number would no longer distinguish them. Without terms two certain holds of different owners must not overlap.
 """
 
 from typing import Final
@@ -22,13 +22,16 @@ from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, sum_so_far
 
+TERM: Final = "coalesce(e.generation, e.token)"
+"""Under which a row says that something is held, in a design that numbers that."""
+
 ACQUIRED: Final = View(
     "hold_acquires",
     f"""
     select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
         min(case when e.outcome = 'ok' then e.owner end) as owner,
         max(case when e.outcome = 'ok' then e.owner end) as other_owner,
-        max(case when e.outcome = 'ok' then e.epoch end) as epoch, min(e.op) as op, max(e.call) as reported,
+        max(case when e.outcome = 'ok' then {TERM} end) as term, min(e.op) as op, max(e.call) as reported,
         max(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) end) as begun
     from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
@@ -52,7 +55,7 @@ USED: Final = View(
 HOLDS: Final = Table(
     "holds",
     """
-    select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.epoch, a.op, a.reported, a.begun,
+    select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.term, a.op, a.reported, a.begun,
         u.over, u.gone, u.alive
     from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
         and a.process = u.process and a.assignment = u.assignment
@@ -87,15 +90,15 @@ ends processes may do so."""
 CERTAIN: Final = Table(
     "certain_holds",
     """
-    select group_name, key, process, owner, epoch, op, begun, until from (
-        select group_name, key, process, owner, epoch, op, begun, case when over is null then alive
+    select group_name, key, process, owner, term, op, begun, until from (
+        select group_name, key, process, owner, term, op, begun, case when over is null then alive
             when killed < over then greatest(killed, least(alive, over)) else over end as until
         from (
-            select h.group_name, h.key, h.process, h.owner, h.epoch, h.op, h.begun, h.over, h.alive,
+            select h.group_name, h.key, h.process, h.owner, h.term, h.op, h.begun, h.over, h.alive,
                 min(case when k.healed > h.begun then greatest(k.since, h.begun) end) as killed
             from holds h cross join client_kills k
             where h.assignment is not null and h.owner = h.other_owner
-            group by h.group_name, h.key, h.process, h.assignment, h.owner, h.epoch, h.op, h.begun, h.over, h.alive
+            group by h.group_name, h.key, h.process, h.assignment, h.owner, h.term, h.op, h.begun, h.over, h.alive
             ) as facing) as bounded
     where begun < until
     """,
@@ -107,10 +110,10 @@ HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
 def _owned(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     what = f"{row['key']} of {row['group_name']}" if row["group_name"] else str(row["key"])
-    if row["epoch"] is not None:
+    if row["term"] is not None:
         owners = "two owners" if row["owners"] == 2 else f"{row['owners']} owners"
         claim = (
-            f"{what} had {owners} in generation {row['epoch']}: {row['low_owner']} ({evidence.who(low)}) "
+            f"{what} had {owners} in generation {row['term']}: {row['low_owner']} ({evidence.who(low)}) "
             f"and {row['high_owner']} ({evidence.who(high)})"
         )
         if row["forgotten"]:
@@ -126,7 +129,7 @@ def _owned(row: Row, evidence: Evidence) -> Explanation:
 
 
 _BEGINS: Final = "case when before >= begun then 0 else 1 end"
-_FEW: Final = first_rows("found_double_ownership", "group_name, key, epoch, begun")
+_FEW: Final = first_rows("found_double_ownership", "group_name, key, term, begun")
 
 DOUBLE_OWNERSHIP: Final = Check(
     anomaly="double-ownership",
@@ -135,12 +138,12 @@ DOUBLE_OWNERSHIP: Final = Check(
         FORGOTTEN,
         Table(
             "generation_owners",
-            """
-            select coalesce(e.group, '') as group_name, e.key, e.epoch, e.owner, min(e.op) as op
+            f"""
+            select coalesce(e.group, '') as group_name, e.key, {TERM} as term, e.owner, min(e.op) as op
             from effects e
-            where e.kind = 'acquire' and e.outcome = 'ok' and e.epoch is not null and e.owner is not null
-                and e.key <> coalesce(e.group, '')
-            group by coalesce(e.group, ''), e.key, e.epoch, e.owner
+            where e.kind = 'acquire' and e.outcome = 'ok' and {TERM} is not null
+                and e.owner is not null and e.key <> coalesce(e.group, '')
+            group by coalesce(e.group, ''), e.key, {TERM}, e.owner
             """,
         ),
         View(
@@ -148,7 +151,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             f"""
             select group_name, key, owner, begun, until,
                 {greatest_before("until", by="group_name, key, owner", order="begun, until")} as before
-            from certain_holds where epoch is null and key <> group_name
+            from certain_holds where term is null and key <> group_name
             """,
         ),
         View(
@@ -173,10 +176,10 @@ DOUBLE_OWNERSHIP: Final = Check(
         Table(
             "found_double_ownership",
             """
-            select o.group_name, o.key, o.epoch, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
+            select o.group_name, o.key, o.term, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
                 cast(null as bigint) as begun, cast(null as bigint) as until, cast(null as bigint) as before
             from generation_owners o left join group_forgotten g on o.group_name = g.key
-            group by o.group_name, o.key, o.epoch having count(*) > 1 + max(coalesce(g.times, 0))
+            group by o.group_name, o.key, o.term having count(*) > 1 + max(coalesce(g.times, 0))
             union all
             select group_name, key, cast(null as bigint), 2, 0, begun, until, before
             from reigns where before > begun
@@ -184,7 +187,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before,
+        select f.group_name, f.key, f.term, f.owners, f.forgotten, f.begun, f.until, f.before,
             coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,
             coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
             min(c.begun) as low_begun, min(l.op) as last_op
@@ -192,21 +195,21 @@ DOUBLE_OWNERSHIP: Final = Check(
             left join ({
         nearest_pairs(
             f'''
-            select f.group_name, f.key, f.epoch, e.owner as side, coalesce(e.ret, e.call) as moment, e.op
+            select f.group_name, f.key, f.term, e.owner as side, coalesce(e.ret, e.call) as moment, e.op
             from {_FEW} f join effects e
-                on f.group_name = coalesce(e.group, '') and f.key = e.key and f.epoch = e.epoch
+                on f.group_name = coalesce(e.group, '') and f.key = e.key and f.term = {TERM}
             where e.kind = 'acquire' and e.outcome = 'ok' and e.owner is not null
             ''',
-            "group_name, key, epoch",
+            "group_name, key, term",
         )
-    }) n on n.group_name = f.group_name and n.key = f.key and n.epoch = f.epoch
+    }) n on n.group_name = f.group_name and n.key = f.key and n.term = f.term
             left join certain_holds c on c.group_name = f.group_name and c.key = f.key and c.until = f.before
-                and c.epoch is null
+                and c.term is null
             left join certain_holds d on d.group_name = f.group_name and d.key = f.key and d.begun = f.begun
-                and d.epoch is null
+                and d.term is null
             left join double_owned_last l on l.process = c.process and l.call = f.before
-        group by f.group_name, f.key, f.epoch, f.owners, f.forgotten, f.begun, f.until, f.before
-        {order_by("f.group_name, f.key, f.epoch, f.begun")}
+        group by f.group_name, f.key, f.term, f.owners, f.forgotten, f.begun, f.until, f.before
+        {order_by("f.group_name, f.key, f.term, f.begun")}
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
     explain=_owned,
@@ -217,7 +220,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             select c.process, c.until
             from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
                 and c.until = f.before
-            where c.epoch is null group by c.process, c.until
+            where c.term is null group by c.process, c.until
             """,
         ),
         View(

@@ -30,7 +30,7 @@ LOST_LAST_VALUE: Final = Check(
             "compacted_sends",
             """
             select e.key, e.message_key, e.value, min(e.op) as op,
-                max(case when e.timestamp = e.value then 1 else 0 end) as tombstone
+                max(case when e.tombstone then 1 else 0 end) as tombstone
             from effects e join log_compacted c on c.key = e.key
             where e.kind = 'append' and e.message_key is not null and e.value is not null
             group by e.key, e.message_key, e.value

@@ -13,7 +13,7 @@ from assay.checkers.sql import first_rows, order_by, row_number
 ENDS: Final = View(
     "log_ends",
     """
-    select op, sub, process, key, position, epoch, call, ret from log_effects
+    select op, sub, process, key, position, leader_epoch as epoch, call, ret from log_effects
     where kind = 'end' and outcome = 'ok' and position is not null and ret is not null
     """,
 )
@@ -131,11 +131,12 @@ END_TOO_LOW: Final = Check(
         View(
             "log_known_moments",
             """
-            select e.key, e.ret as moment, 1 as is_return, e.epoch, e.op, e.sub, e.position + 1 as position
+            select e.key, e.ret as moment, 1 as is_return, e.leader_epoch as epoch, e.op, e.sub,
+                e.position + 1 as position
             from log_effects e join (select key from log_ends where epoch is not null group by key) k on e.key = k.key
                 cross join log_declared d
             where d.linearizable_ends = 0 and e.kind in ('append', 'observe') and e.outcome = 'ok'
-                and e.epoch is not null and e.position is not null and e.ret is not null
+                and e.leader_epoch is not null and e.position is not null and e.ret is not null
                 and e.position < 9223372036854775807
             union all
             select e.key, e.call, 0, e.epoch, e.op, e.sub, e.position
@@ -149,9 +150,9 @@ END_TOO_LOW: Final = Check(
         _last_known(
             "found_end_too_low",
             f'''
-            select key, op, sub, least(position, {INFINITY - 1}) + 1 as position, epoch, ret,
+            select key, op, sub, least(position, {INFINITY - 1}) + 1 as position, leader_epoch as epoch, ret,
                 case when kind = 'append' then 1 else 0 end as acked
-            from log_effects where kind in ('append', 'observe') and outcome = 'ok' and epoch is not null
+            from log_effects where kind in ('append', 'observe') and outcome = 'ok' and leader_epoch is not null
                 and position is not null and ret is not null
             ''',
         )

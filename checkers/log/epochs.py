@@ -91,7 +91,8 @@ LEADER_COMPLETENESS: Final = Check(
                 from (
                     select e.key, e.node, e.position, 1 as is_ack, cast(null as bigint) as epoch
                     from effects e join epoch_topics t on e.key = t.key join epoch_nodes n on e.node = n.node
-                    where e.kind = 'append' and e.outcome = 'ok' and e.epoch is null and e.position is not null
+                    where e.kind = 'append' and e.outcome = 'ok' and e.leader_epoch is null
+                        and e.position is not null
                     group by e.key, e.node, e.position
                     union all
                     select key, node, position, 0, max(epoch) from events
@@ -108,15 +109,16 @@ LEADER_COMPLETENESS: Final = Check(
             where event in ('became-leader', 'high-watermark') and key is not null and epoch is not null
                 and high_watermark is not null
             union all
-            select e.key, e.epoch,
+            select e.key, e.leader_epoch,
                 case when e.kind = 'append' then least(e.position, {INFINITY - 1}) + 1 else e.position end,
                 cast(null as string), e.op
             from effects e join epoch_topics t on e.key = t.key
-            where e.kind in ('end', 'append') and e.outcome = 'ok' and e.epoch is not null and e.position is not null
+            where e.kind in ('end', 'append') and e.outcome = 'ok' and e.leader_epoch is not null
+                and e.position is not null
             union all
             select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
             from epoch_acks a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
-            where e.kind = 'append' and e.outcome = 'ok' and e.epoch is null
+            where e.kind = 'append' and e.outcome = 'ok' and e.leader_epoch is null
             group by a.key, a.epoch, a.position
             """,
         ),

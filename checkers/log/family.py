@@ -4,22 +4,23 @@ How a log workload records itself in ``effects`` (``key`` is ``topic-partition``
 
 - A send of k values gives one ``append`` row per value: ``position`` the returned offset (base + rank; null when not
   known), ``value`` the unique number, ``request`` an id of the message set (unique in the run: the operation's index),
-  ``sub`` the rank, ``node`` the broker that answered, ``epoch`` its leader epoch if known, ``message_key`` the
-  message's key if the topic is compacted, ``outcome`` ok (acknowledged), fail (in every internal retry) or info.
+  ``sub`` the rank, ``node`` the broker that answered, ``leader_epoch`` if known, ``message_key`` the message's
+  key if the topic is compacted, ``tombstone`` if it is one, ``outcome`` ok (acknowledged), fail (in every internal
+  retry) or info.
 - A poll gives per key ``observe-begin`` (``position`` the fetched offset), then ``observe`` rows (``position``,
   ``value``; a record that cannot be decoded has a null value), then ``observe-end`` (``position`` the next offset to
   read), ``sub`` in this order, ``assignment`` a number that is new after each assignment, seek or reset.
   ``observe-end`` with outcome ok says: these rows are all that this poll found from begin to end. A poll that cannot
   say so leaves ``observe-end`` out, or gives it another outcome.
 - ``seek`` and ``reset``: ``position`` the offset sought (resolved, not negative), already under the new assignment.
-- ``end``: ``position`` the log end offset that ListOffsets (-1) reported, ``epoch`` the leader epoch if known.
+- ``end``: ``position`` the log end offset that ListOffsets (-1) reported, ``leader_epoch`` if known.
 - ``start``: ``position`` the log start offset reported; what lies below is no longer expected to be there.
 - The sentinel is an ``append`` of phase sentinel. Polls of the drain have phase drain and go from the earliest offset
   on until they are past the sentinel; then one ``drained`` row says where: ``position`` = the settled end, the
   sentinel's offset + 1.
 
 The family ``statements`` holds what clients said of a log against each other. It also reads ``message_key``,
-``timestamp`` and ``size`` of records, ``node``, ``epoch`` and ``incarnation`` of a ``start``, and
+``timestamp`` and ``size`` of records, ``node``, ``leader_epoch`` and ``incarnation`` of a ``start``, and
 
 - ``look-up``: ``timestamp`` the time asked for, ``position`` the answer (null: there is none), with the meaning that
   it has in version 1 of ListOffsets.

@@ -3,7 +3,7 @@
 How a workload records itself: besides the ``append`` row of each message (the first of its value in the operation; more
 rows say that it may have been appended again),
 
-- ``reported``: someone was informed of the message's outcome. ``name`` says by whom (a callback, an account), with
+- ``reported``: someone was informed of the message's outcome. ``source`` says by whom (a callback, an account), with
   ``outcome`` and ``position`` as they were said.
 - ``unreported``: he, who is owed it, was not, although the operation ended with a result.
 
@@ -28,7 +28,7 @@ def _said(outcome: str, position: int | None) -> str:
 def _contradicted(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} of {row['key']}, sent by {evidence.who(row['op'])} at {evidence.called(row['op'])}, was "
-        f"{_said(row['outcome'], row['position'])} by its outcome, but {row['name']} "
+        f"{_said(row['outcome'], row['position'])} by its outcome, but {row['source']} "
     )
     if row["times"] == 0:
         claim += "was not informed of it at all."
@@ -46,11 +46,11 @@ CONTRADICTED_OUTCOME: Final = Check(
         Table(
             "reports_made",
             """
-            select op, key, value, name, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
+            select op, key, value, source, cast(sum(case when kind = 'reported' then 1 else 0 end) as bigint) as times,
                 min(outcome) as reported, max(outcome) as reported_last, min(position) as reported_position,
                 max(coalesce(position, -1)) as highest, min(coalesce(position, -1)) as lowest
-            from effects where kind in ('reported', 'unreported') and value is not null and name is not null
-            group by op, key, value, name
+            from effects where kind in ('reported', 'unreported') and value is not null and source is not null
+            group by op, key, value, source
             """,
         ),
         View(
@@ -64,7 +64,7 @@ CONTRADICTED_OUTCOME: Final = Check(
         Table(
             "found_contradicted_outcome",
             f"""
-            select r.op, r.key, r.value, r.name, r.times, e.outcome, e.position, r.reported, r.reported_position
+            select r.op, r.key, r.value, r.source, r.times, e.outcome, e.position, r.reported, r.reported_position
             from reports_made r join reports_first_rows f on {_ITS_OWN}
                 join effects e on e.op = f.op and e.sub = f.sub
             where r.times <> 1 or r.reported <> e.outcome or r.reported_last <> e.outcome
@@ -72,7 +72,7 @@ CONTRADICTED_OUTCOME: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_contradicted_outcome", "key, op, value, name", also="op as own_op"),
+    evidence=first_of("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
     examined="select count(*) as examined from reports_made",
     kinds=("reported", "unreported"),
     explain=_contradicted,

@@ -28,7 +28,8 @@ MILLISECOND: Final = 1_000_000
 REPORTS: Final = Table(
     "log_start_reports",
     """
-    select op, sub, process, key, position, epoch, node, incarnation, call, ret from log_effects
+    select op, sub, process, key, position, leader_epoch as epoch, node, incarnation, call, ret
+    from log_effects
     where kind = 'start' and outcome = 'ok' and position is not null and ret is not null
     """,
 )

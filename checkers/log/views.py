@@ -19,7 +19,7 @@ from assay.checkers.sql import sum_so_far
 SENDS: Final = Table(
     "log_sends",
     """
-    select op, sub, request, process, key, position, value, message_key, timestamp, call, ret, outcome, phase
+    select op, sub, request, process, key, position, value, message_key, tombstone, call, ret, outcome, phase
     from log_effects where kind = 'append'
     """,
 )
@@ -228,11 +228,11 @@ KEPT: Final = Table(
         join log_last_of_key l on s.key = l.key and s.message_key = l.message_key
         cross join log_declared d
     where l.doubtful = 0 and p.position = l.last_offset
-        and (s.timestamp is null or s.timestamp <> s.value or d.lasting_tombstones = 1)
+        and (not coalesce(s.tombstone, false) or d.lasting_tombstones = 1)
     group by p.key, p.position
     """,
 )
-"""The places of last values; of tombstones, whose numbers are their create times, where the contract has them stay."""
+"""The places of last values; of tombstones where the contract has them stay."""
 
 JUDGED: Final = View(
     "log_judged",

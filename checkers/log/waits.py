@@ -1,7 +1,7 @@
 """Fetches that wait for new records: answered when there is one, and not before, unless their time is over.
 
-``waited``: a fetch at ``position``, the end of the log, that might wait ``expected`` milliseconds for a single record,
-was answered after ``value``; ``name`` says with what: ``records`` or ``nothing``. The client's own clock measured it.
+``waited``: a fetch at ``position``, the end of the log, that might wait ``max_wait_ms`` for a single record, was
+answered after ``waited_ms``, ``empty`` or with records. The client's own clock measured it.
 
 *Late* is an answer that came more than ``SLACK`` after a record at the position or above was acknowledged, and after
 the fetch began. *Early* is one with nothing when not even half of the time was over. Neither is claimed where a fault
@@ -42,7 +42,7 @@ UNTIMELY_ANSWER: Final = Check(
         Table(
             "log_waited",
             f"""
-            select e.op, e.key, e.position, e.value as slept, e.expected as allowed, e.name, e.ret
+            select e.op, e.key, e.position, e.waited_ms as slept, e.max_wait_ms as allowed, e.empty, e.ret
             from log_effects e left join log_disturbances f
                 on f.since < e.ret and (f.until > e.call or e.call - f.until < {_SLACK})
             where e.kind = 'waited' and e.outcome = 'ok' and e.ret is not null and e.position is not null
@@ -58,7 +58,7 @@ UNTIMELY_ANSWER: Final = Check(
             group by w.op, w.key, w.position, w.slept, w.allowed
             union all
             select op, key, position, slept, allowed, cast(null as bigint)
-            from log_waited where name = 'nothing' and slept + slept < allowed
+            from log_waited where empty and slept + slept < allowed
             """,
         ),
     ),

@@ -64,7 +64,7 @@ def log_effects(engine: Engine) -> None:
 def doubts(engine: Engine, reader: HistoryReader, family: str | None) -> list[str]:
     """Why some keys are judged by no family, in words; empty if all are. ``family``: what the contract says."""
     found = []
-    if reader.translation("effects"):
+    if reader.format("effects") == 1:
         found += _named(
             engine,
             "select key from object_keys where family = 'open'",

@@ -50,7 +50,7 @@ QUIET: Final = View(
 LOOKS: Final = Table(
     "rest_looks",
     f"""
-    select l.look, l.time, l.ended, l.value as wall_ms, l.size as unsettled, coalesce(r.lives, 0) as lives
+    select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.lives, 0) as lives
     from looks l cross join rest_quiet q cross join (
         select coalesce(max(case when pause > {STALL} then look end), 0) as look from (
             select look, time - {previous("ended", by="what", order="look")} as pause
@@ -65,7 +65,7 @@ LOOKS: Final = Table(
 
 BROKERS: Final = View(
     "rest_brokers",
-    "select look, node, value as broker from looks where what = 'broker'",
+    "select look, node, broker from looks where what = 'broker'",
 )
 
 BUSY: Final = View(
@@ -83,9 +83,9 @@ BUSY: Final = View(
 LED: Final = View(
     "rest_led",
     """
-    select p.look, p.key, p.epoch, p.value as leader, b.node as leader_node, p.zxid, p.replicas, p.members
+    select p.look, p.key, p.epoch, p.leader, b.node as leader_node, p.zxid, p.replicas, p.members
     from looks p join rest_looks l on l.look = p.look
-        join rest_brokers b on b.look = p.look and b.broker = p.value
+        join rest_brokers b on b.look = p.look and b.broker = p.leader
     where p.what = 'partition'
     """,
 )

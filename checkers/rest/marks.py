@@ -12,9 +12,10 @@ from assay.checkers.sql import first_of
 
 def _late(row: Row, _: Evidence) -> Explanation:
     claim = (
-        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, had the high watermark {row['position']} "
-        f"and the log end {row['log_end']} from {seconds(row['since'])} to {seconds(row['until'])}, with all replicas "
-        f"in sync and no fault in force; the contract's deadline is {seconds(row['deadline'])}."
+        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, had the high watermark "
+        f"{row['high_watermark']} and the log end {row['log_end']} from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, with all replicas in sync and no fault in force; the contract's deadline is "
+        f"{seconds(row['deadline'])}."
     )
     return Explanation(capital(claim), (), 0, row["until"])
 
@@ -26,16 +27,19 @@ LATE_HIGH_WATERMARK: Final = Check(
         View(
             "mark_lacking",
             f"""
-            select p.look, p.key, p.leader_node as node, p.epoch, r.position, r.log_end
+            select p.look, p.key, p.leader_node as node, p.epoch, r.high_watermark, r.log_end
             from rest_led p
                 join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
                 left join rest_busy m on m.look = p.look and m.key = p.key
-            where m.key is null and r.epoch = p.epoch and r.position >= 0 and r.log_end > r.position
+            where m.key is null and r.epoch = p.epoch and r.high_watermark >= 0 and r.log_end > r.high_watermark
                 and {length("p.members")} = {length("p.replicas")}
             """,
         ),
         lasting(
-            "found_late_high_watermark", "mark_lacking", "key, node, epoch, position, log_end", "obedience_deadline"
+            "found_late_high_watermark",
+            "mark_lacking",
+            "key, node, epoch, high_watermark, log_end",
+            "obedience_deadline",
         ),
     ),
     evidence=first_of("found_late_high_watermark", "key, node"),

@@ -16,22 +16,22 @@ from assay.checkers.sql import first_of, order_by, previous
 
 _NONE_LEFT: Final = " and ".join(
     f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"
-    for column in ("m.replicas", "m.members", "p.replicas")
+    for column in ("m.replicas", "m.removing", "p.replicas")
 )
 """Each of these lists is registered as a whole."""
 
 PENDING: Final = View(
     "move_pending",
     f"""
-    select m.look, m.key, m.replicas as target, m.members as going, p.epoch
+    select m.look, m.key, m.replicas as target, m.removing as going, p.epoch
     from (
-        select look, key, replicas, coalesce(members, '') as members from looks where what = 'move'
-        group by look, key, replicas, coalesce(members, '')) m
+        select look, key, replicas, coalesce(removing, '') as removing from looks where what = 'move'
+        group by look, key, replicas, coalesce(removing, '')) m
         join rest_led p on p.look = m.look and p.key = m.key
         join rest_brokers b on b.look = m.look
         left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {topic_of("m.key")}
     where d.key is null
-    group by m.look, m.key, m.replicas, m.members, p.epoch, p.replicas having {_NONE_LEFT}
+    group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_NONE_LEFT}
     """,
 )
 

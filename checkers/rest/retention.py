@@ -18,24 +18,24 @@ from assay.checkers.sql import first_rows, order_by
 DUE: Final = View(
     "retention_due",
     f"""
-    select s.look, s.key, s.node, s.position, t.retention_ms, t.retention_bytes,
+    select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
         case when t.retention_ms >= 0 and s.timestamp >= 0
             and s.timestamp + t.retention_ms + t.retention_check_ms < l.wall_ms then 0
             else t.retention_check_ms * 1000000 end as wait
     from looks s
         join rest_looks l on l.look = s.look
         join (
-            select look, node, key, min(position) as oldest, max(position) as active,
+            select look, node, key, min(base_offset) as oldest, max(base_offset) as active,
                 cast(sum(size) as bigint) as size
             from looks where what = 'segment' group by look, node, key) w
-            on w.look = s.look and w.node = s.node and w.key = s.key and w.oldest = s.position
+            on w.look = s.look and w.node = s.node and w.key = s.key and w.oldest = s.base_offset
         join rest_led p on p.look = s.look and p.key = s.key
         join looks f on f.look = s.look and f.what = 'folder' and f.key = s.key and f.node = s.node
             and f.zxid = p.zxid
         join looks t on t.look = s.look and t.what = 'topic' and t.key = {topic_of("s.key")} and t.zxid = p.zxid
         join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
         left join rest_busy m on m.look = s.look and m.key = s.key
-    where s.what = 'segment' and w.oldest < w.active and s.log_end <= r.position and m.key is null and (
+    where s.what = 'segment' and w.oldest < w.active and s.end_offset <= r.high_watermark and m.key is null and (
         (t.retention_ms >= 0 and s.timestamp >= 0
             and s.timestamp + t.retention_ms + t.retention_check_ms < l.wall_ms)
         or (t.retention_bytes >= 0 and w.size - s.size >= t.retention_bytes))
@@ -48,7 +48,7 @@ def _kept(row: Row, _: Evidence) -> Explanation:
         f"{row[name]} {unit}" for name, unit in (("retention_ms", "ms"), ("retention_bytes", "bytes")) if row[name] >= 0
     ]
     claim = (
-        f"{row['node']} kept the segment of {row['key']} from offset {row['position']} to {row['log_end']} from "
+        f"{row['node']} kept the segment of {row['key']} from offset {row['base_offset']} to {row['end_offset']} from "
         f"{seconds(row['since'])} to {seconds(row['until'])}, when it was due by a retention of "
         f"{' or '.join(limits)}; the contract's deadline is {seconds(row['deadline'])}."
     )
@@ -63,16 +63,17 @@ RETENTION_UNDONE: Final = Check(
         lasting(
             "found_retention_undone",
             "retention_due",
-            "key, node, position, retention_ms, retention_bytes, wait",
+            "key, node, base_offset, retention_ms, retention_bytes, wait",
             "retention_deadline",
             over="d.retention_deadline + g.wait",
         ),
     ),
     evidence=f"""
-        select f.key, f.node, f.position, s.log_end, f.retention_ms, f.retention_bytes, f.since, f.until, f.deadline
+        select f.key, f.node, f.base_offset, s.end_offset, f.retention_ms, f.retention_bytes, f.since, f.until,
+            f.deadline
         from {first_rows("found_retention_undone", "key, node")} f
             join looks s on s.look = f.last_look and s.what = 'segment' and s.key = f.key and s.node = f.node
-                and s.position = f.position
+                and s.base_offset = f.base_offset
         {order_by("f.key, f.node")}
         """,
     examined="select count(*) as examined from rest_looks",

@@ -44,7 +44,7 @@ STALE_METADATA: Final = Check(
                     on w.look = p.look and w.node = a.node
                 left join looks r on r.look = p.look and r.what = 'routed' and r.key = p.key and r.node = a.node
                 left join rest_busy m on m.look = p.look and m.key = p.key
-            where m.key is null and (r.value <> p.leader or r.replicas <> p.replicas or r.members <> p.members
+            where m.key is null and (r.leader <> p.leader or r.replicas <> p.replicas or r.members <> p.members
                 or (r.key is null and w.node is not null and {lists("p.replicas", "b.broker")}))
             """,
         ),
@@ -53,7 +53,7 @@ STALE_METADATA: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.node, f.leader, f.replicas, f.members, r.value as said, r.replicas as said_replicas,
+        select f.key, f.node, f.leader, f.replicas, f.members, r.leader as said, r.replicas as said_replicas,
             r.members as said_members, f.since, f.until, f.deadline
         from {first_rows("found_stale_metadata", "key, node")} f
             left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node

@@ -29,11 +29,11 @@ DISOBEYED_SETTINGS: Final = Check(
         View(
             "settings_lacking",
             f"""
-            select r.look, r.key, r.node, t.key as topic, t.value as settings
+            select r.look, r.key, r.node, t.key as topic, t.settings
             from looks r
                 join looks t on t.look = r.look and t.what = 'topic' and t.key = {topic_of("r.key")}
                 left join rest_busy m on m.look = r.look and m.key = r.key
-            where r.what = 'role' and r.value <> t.value and m.key is null
+            where r.what = 'role' and r.settings <> t.settings and m.key is null
             """,
         ),
         lasting("found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "obedience_deadline"),

@@ -22,7 +22,8 @@ LOOK_SECONDS: Final = 20.0
 """For one look."""
 MOST_TIMES: Final = 3
 """How often it may begin again."""
-COLUMNS: Final = tuple(LOOKS.names[LOOKS.get_field_index("what") :])
+COLUMNS: Final = tuple(LOOKS.names[LOOKS.get_field_index("what") : LOOKS.get_field_index("wall_ms")])
+"""What a system says of each thing; the columns after them are of a look as a whole."""
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Watch:
         for one in seen:
             columns = {name: getattr(one, name) for name in COLUMNS}
             self.history.look(look=self.looks, time=begun, ended=ended, **columns)
-        self.history.look(look=self.looks, time=begun, ended=ended, what="look", value=wall_ms, size=unsettled)
+        self.history.look(look=self.looks, time=begun, ended=ended, what="look", wall_ms=wall_ms, unsettled=unsettled)
         former = self._epochs
         self._epochs = {(one.what, one.key, one.node): one.epoch for one in seen if one.epoch is not None}
         return unsettled == 0 and former in (None, self._epochs)

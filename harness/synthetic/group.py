@@ -133,7 +133,7 @@ class GroupTraffic(Traffic):
                 "group": groups.at(at),
                 "value": value[at],
                 "position": begin[at],
-                "epoch": turns.known[at],
+                "generation": turns.known[at],
             }),
             rows.Part("fetched", fetches, rows.Named(partition[fetches], self._committed), {
                 "group": groups.at(fetches),
@@ -220,7 +220,7 @@ class GroupTraffic(Traffic):
         key = np.where(share.count[op] > 0, partition, self.plan.keys + turns.group[op])
         return rows.Part(kind, op, rows.Named(key, self._objects), {
             "group": rows.Named(turns.group[op], self._groups),
-            "epoch": generation[op],
+            "generation": generation[op],
             "assignment": generation[op],
             "owner": rows.Named(slots.client[op], self._members),
         }, sub=sub[op] + rank)  # fmt: skip

@@ -35,13 +35,13 @@ class Place:
     generation: int
 
     def enter(self, owner: str, begin: int) -> SceneStep:
-        effect = Effect("acquire", self.partition, epoch=self.generation, owner=owner, group=self.group)
+        effect = Effect("acquire", self.partition, generation=self.generation, owner=owner, group=self.group)
         return SceneStep("enter", begin, begin + 1, (effect,))
 
     def commit(self, generation: int, begin: int) -> SceneStep:
         """Of what the group has committed after every scene."""
         key = f"{self.group}/{self.partition}"
-        effect = Effect("commit", key, position=offset_of(LAST), value=LAST, epoch=generation, group=self.group)
+        effect = Effect("commit", key, position=offset_of(LAST), value=LAST, generation=generation, group=self.group)
         return SceneStep("commit", begin, begin + 1, (effect,))
 
 
@@ -58,10 +58,10 @@ def group_scene(anomaly: str, at: Place) -> GroupScene:
             lease,
             (
                 enter,
-                SceneStep("acquire", 2, 3, (Effect("acquire", lease, epoch=41, owner="scene-b"),)),
-                SceneStep("guarded", 4, 5, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
-                SceneStep("acquire", 6, 7, (Effect("acquire", lease, epoch=42, owner="scene-c"),)),
-                SceneStep("guarded", 8, 9, (Effect("guarded", lease, epoch=41, owner="scene-b"),)),
+                SceneStep("acquire", 2, 3, (Effect("acquire", lease, token=41, owner="scene-b"),)),
+                SceneStep("guarded", 4, 5, (Effect("guarded", lease, token=41, owner="scene-b"),)),
+                SceneStep("acquire", 6, 7, (Effect("acquire", lease, token=42, owner="scene-c"),)),
+                SceneStep("guarded", 8, 9, (Effect("guarded", lease, token=41, owner="scene-b"),)),
                 at.commit(at.generation, 10),
             ),
             42,
@@ -83,7 +83,7 @@ def _orphaned_partition(at: Place) -> GroupScene:
     orphan, other = f"{topic}-0", f"{topic}-1"
 
     def hold(kind: str, key: str, member: int) -> Effect:
-        return Effect(kind, key, epoch=1, owner=f"scene-{'ab'[member]}", group=group, assignment=1)
+        return Effect(kind, key, generation=1, owner=f"scene-{'ab'[member]}", group=group, assignment=1)
 
     def poll(begin: int) -> SceneStep:
         effects = tuple(

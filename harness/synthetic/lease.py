@@ -113,7 +113,7 @@ class LeaseTraffic(Traffic):
         at: NDArray[np.int64] = np.flatnonzero(block.keep & mine)
         token = rows.Known(used[at], shown[at])
         return rows.Part(kind, at, key.at(at), {
-            "epoch": token, "assignment": token, "owner": rows.Named(block.slots.client[at], self._owners),
+            "token": token, "assignment": token, "owner": rows.Named(block.slots.client[at], self._owners),
         }, sub=sub, outcome=np.zeros(len(at), np.int8) if kind == LOST else None)  # fmt: skip
 
 
@@ -124,7 +124,7 @@ def _in_turn(lease: str, *turns: tuple[str, int | None, str]) -> tuple[SceneStep
             f,
             2 * turn,
             2 * turn + 1,
-            (Effect(f, lease, epoch=token, owner=f"scene-{owner}", assignment=token or 1),),
+            (Effect(f, lease, token=token, owner=f"scene-{owner}", assignment=token or 1),),
             process=ord(owner) - ord("a"),
             argument=None if f == "acquire" else token,
         )

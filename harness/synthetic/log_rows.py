@@ -33,7 +33,7 @@ def sends(slots: Slots, at: Ints, key: Ints, names: pa.Array, count: Ints, lande
         "request": slots.index[sent],
         "position": rows.Known(offset, slots.ok[sent]),
         "value": np.where(landed[sent], values_at(offset), UNLANDED + slots.index[sent] * 4 + rank),
-        "epoch": slots.epoch[sent],
+        "leader_epoch": slots.epoch[sent],
         "node": leader(key[sent], slots.epoch[sent]),
     }, sub=rank)  # fmt: skip
 
@@ -61,5 +61,5 @@ def looks(slots: Slots, at: Ints, key: Ints, names: pa.Array, ends: Ints) -> row
     """``at``: the operations that ask where a log ends."""
     known = slots.ok[at]
     return rows.Part("end", at, rows.Named(key[at], names), {
-        "position": rows.Known(ends[at], known), "epoch": rows.Known(slots.epoch[at], known),
+        "position": rows.Known(ends[at], known), "leader_epoch": rows.Known(slots.epoch[at], known),
     })  # fmt: skip

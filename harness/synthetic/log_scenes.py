@@ -54,7 +54,7 @@ class _Stage:
         effects = tuple(
             Effect(
                 "append", self.key, position=None if rank is None else self.base + rank, value=value,
-                request=self._request + begin, epoch=self.epoch,
+                request=self._request + begin, leader_epoch=self.epoch,
             )
             for rank, value in records
         )  # fmt: skip
@@ -70,7 +70,8 @@ class _Stage:
         return SceneStep("poll", begin, end, (before, *shown, *ending), process=0)
 
     def end(self, begin: int, end: int, rank: int) -> SceneStep:
-        return SceneStep("end", begin, end, (Effect("end", self.key, position=self.base + rank, epoch=self.epoch),))
+        effect = Effect("end", self.key, position=self.base + rank, leader_epoch=self.epoch)
+        return SceneStep("end", begin, end, (effect,))
 
     def aside(self, epoch: int, *events: SceneEvent) -> LogScene:
         """What is wrong concerns not the log, but a controller's epoch."""

@@ -22,7 +22,7 @@ def seen(what: str, **given: object) -> Row:
 
 LACKING = seen("lacking", key="orders-0", node="n2", position=7, log_end=5)
 UNDURABLE = seen("undurable", key="orders-0", node="n3", position=8, log_end=8)
-LOOKED = seen("inspected", size=40)
+LOOKED = seen("inspected", acknowledgements=40)
 
 
 def fault(name: str, phase: str = "injected", **impact: bool | None) -> Row:

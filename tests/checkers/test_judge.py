@@ -18,7 +18,7 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
 from assay.checkers.verdict import Judgement, Verdict
-from assay.harness.core.history import HistoryError, format_1
+from assay.harness.core.history import HistoryError, translation
 
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, write
@@ -72,7 +72,7 @@ def run(
         end = reader if stuck and now >= FAULT[1] else len(log)
         book.poll(reader, [(offset, log[offset]) for offset in range(reader, end)], end, (now + 60, now + 90))
         reader = end
-        book.add("end", (now + 100, now + 110), len(log), epoch=1, process=2)
+        book.add("end", (now + 100, now + 110), len(log), leader_epoch=1, process=2)
     book.send([9_999], len(log), (10_000, 10_050), phase="sentinel", process=3)
     log.append(9_999)
     shown = [(offset, value) for offset, value in enumerate(log) if offset != without]
@@ -291,7 +291,8 @@ def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Pa
     for name in ("events", "replicas"):
         (folder / name / "part-000000.parquet").unlink()
         (folder / name).rmdir()
-    old = format_1.schema("faults").remove(format_1.schema("faults").get_field_index("bit"))
+    full = translation.schema("faults", 1)
+    old = full.remove(full.get_field_index("bit"))
     rows = [{name: row[name] for name in old.names} for row in partition()]
     pq.write_table(pa.Table.from_pylist(rows, schema=old), folder / "faults" / "part-000000.parquet")
     judged = judge(folder, CONTRACT)
@@ -378,7 +379,7 @@ def test_an_absurd_offset_is_found_and_breaks_no_check(tmp_path: Path, offset: i
     book = run()
     position = min(offset + 1, 2**63 - 1)
     book.poll(5, [(offset, 5)], position, (9_903, 9_913), assignment=7, process=77)
-    book.add("end", (9_923, 9_933), offset, epoch=1, process=78)
+    book.add("end", (9_923, 9_933), offset, leader_epoch=1, process=78)
     judgement = judge(write(tmp_path / "history", book.rows, faults=partition()), CONTRACT)
     assert judgement.verdict is Verdict.FAIL
     assert judgement.anomalies["duplicate"] == 1

@@ -30,8 +30,9 @@ def some_logs() -> list[Row]:
         rows += [row | {"timestamp": breaker.randrange(9), "message_key": breaker.choice("ab")} for row in log]
         for each, kind in enumerate(dict.fromkeys(kind for kinds in NAMED for kind in kinds)):
             key = "t#2" if kind == "topic-create" else f"t-{number}"
-            known = {"position": breaker.randrange(9), "value": 1, "timestamp": 5, "expected": 9, "request": number}
-            told = {"name": "nothing", "node": "n1", "incarnation": 1, "epoch": 1, "assignment": 1}
+            known = {"position": breaker.randrange(9), "value": 1, "timestamp": 5, "request": number}
+            known |= {"waited_ms": 1, "max_wait_ms": 9, "empty": True}
+            told = {"source": "callback", "node": "n1", "incarnation": 1, "leader_epoch": 1, "assignment": 1}
             rows.append(effect(number * 1000 + 900 + each, 0, kind, key, 10**6, 2 * 10**6, **known, **told))
     return rows
 

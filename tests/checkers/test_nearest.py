@@ -123,15 +123,15 @@ def went_back_and_stayed() -> Case:
 def owned_by_three() -> Case:
     owners = {0: ("a", 10), 1: ("c", 1_000), 2: ("b", 1_100)}
     rows = [
-        effect(op, 0, "acquire", "t-0", call, call + 5, group="g", owner=owner, epoch=1, assignment=op, process=op)
+        effect(op, 0, "acquire", "t-0", call, call + 5, group="g", owner=owner, generation=1, assignment=op, process=op)
         for op, (owner, call) in owners.items()
     ]
     return rows, {1, 2}
 
 
 def used_after_a_newer_token() -> Case:
-    def step(op: int, kind: str, epoch: int) -> Row:
-        return effect(op, 0, kind, "lease", op * 100, op * 100 + 5, epoch=epoch, owner=f"o{epoch}", process=epoch)
+    def step(op: int, kind: str, token: int) -> Row:
+        return effect(op, 0, kind, "lease", op * 100, op * 100 + 5, token=token, owner=f"o{token}", process=token)
 
     newer = [step(2, "acquire", 2), step(3, "guarded", 2), step(4, "guarded", 2)]
     return [step(1, "acquire", 1), *newer, step(7, "guarded", 1)], {4, 7}
@@ -140,8 +140,8 @@ def used_after_a_newer_token() -> Case:
 def end_went_back() -> Case:
     book = Book()
     for when, end in ((100, 9), (1_000, 9), (2_000, 8)):
-        former = book.add("end", (when, when + 10), end, epoch=1)
-    return book.rows, {former, book.add("end", (3_000, 3_010), 5, epoch=1)}
+        former = book.add("end", (when, when + 10), end, leader_epoch=1)
+    return book.rows, {former, book.add("end", (3_000, 3_010), 5, leader_epoch=1)}
 
 
 CASES: tuple[tuple[str, Callable[[], Case]], ...] = (

@@ -28,7 +28,7 @@ LASTS = 0.5
 
 def tries(*some: tuple[float, str, bool], name: str = "regular", key: str = "orders-0", first: int = 0) -> list[Row]:
     return [
-        effect(op, 0, "tried", key, int(call * S), int((call + LASTS) * S), name=name, worker=worker, process=op,
+        effect(op, 0, "tried", key, int(call * S), int((call + LASTS) * S), client=name, worker=worker, process=op,
                outcome="ok" if done else "fail")
         for op, (call, worker, done) in enumerate(some, first)
     ]  # fmt: skip

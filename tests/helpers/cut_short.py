@@ -33,7 +33,7 @@ CHANGES: Final = (
 )
 """Kinds that an operation under way may have brought about; what it would have seen is not known."""
 ANSWERED: Final = ("append", "acquire")
-"""Their position, or epoch, is known from the answer alone."""
+"""Their position, epoch, generation or token is known from the answer alone."""
 
 
 def cut_short(history: HistoryReader, at: int, folder: Path) -> Path:
@@ -69,7 +69,7 @@ def seen_until(row: Row, at: int) -> Row | None:
         return {**row, **unknown, "result": None}
     if row["kind"] not in CHANGES:
         return None
-    forgotten = {"position": None, "epoch": None} if row["kind"] in ANSWERED else {}
+    forgotten = dict.fromkeys(("position", "leader_epoch", "generation", "token")) if row["kind"] in ANSWERED else {}
     return {**row, **unknown, "version": None, "node": None, **forgotten}
 
 

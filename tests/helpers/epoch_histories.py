@@ -30,7 +30,7 @@ def joined(seq: int, epoch: int, position: int, mark: int, **given: Any) -> Row:
 
 
 def end(op: int, position: int, epoch: int | None, key: str = "t-0") -> Row:
-    return effect(op, 0, "end", key, op * S, op * S + 1, position=position, epoch=epoch, process=op)
+    return effect(op, 0, "end", key, op * S, op * S + 1, position=position, leader_epoch=epoch, process=op)
 
 
 def record(node: str, position: int, epoch: int, start: int, **given: Any) -> Row:
@@ -58,7 +58,7 @@ def replica(node: str, starts: dict[int, int], first: int, end: int, **given: An
 
 def ack(op: int, position: int, node: str, key: str = "t-0", epoch: int | None = None) -> Row:
     times = op * S, op * S + 1
-    return effect(op, 0, "append", key, *times, position=position, value=op, node=node, epoch=epoch, process=op)
+    return effect(op, 0, "append", key, *times, position=position, value=op, node=node, leader_epoch=epoch, process=op)
 
 
 def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[Row]]:
@@ -96,7 +96,7 @@ def committed(events: list[Row], answers: list[Row]) -> list[tuple[str, int, int
     marks = [(one["key"], one["epoch"], one["high_watermark"]) for one in events if one["event"] != "isr-change"]
     if {one["key"] for one in leaders} == {one["key"] for one in answers}:
         for one in answers:
-            epoch = one["epoch"]
+            epoch = one["leader_epoch"]
             mine = [line for line in events if line["node"] == one["node"]]
             whole = sorted(line["seq"] for line in mine) == list(range(1, len(mine) + 1))
             if epoch is None and one["kind"] == "append" and whole:
@@ -194,7 +194,7 @@ def compacted_disks(key: str, rng: random.Random, first_op: int) -> tuple[list[R
     """Twelve sends of four keys, some of them tombstones, and what three replicas have left of them."""
     sends = []
     for value in range(12):
-        tombstone = {"timestamp": value} if rng.random() < 0.03 else {}
+        tombstone = {"tombstone": rng.choice((True, True, False, None))} if rng.random() < 0.05 else {}
         known = value if rng.random() < 0.9 else None
         sends.append(keyed(first_op + value, value, known, f"k{rng.randrange(4)}", key, **tombstone))
     rows = []
@@ -211,7 +211,7 @@ def compacted_disks(key: str, rng: random.Random, first_op: int) -> tuple[list[R
 
 def lost_last(sends: list[Row], rows: list[Row]) -> set[tuple[Any, ...]]:
     """(key, node, offset) of each last value that a member lacks and another has."""
-    mortal = {send["message_key"] for send in sends if send["timestamp"] == send["value"]}
+    mortal = {send["message_key"] for send in sends if send["tombstone"]}
     names = {send["value"]: send["message_key"] for send in sends}
     held = [row for row in rows if row["below_hw"] and row["in_isr"] and names[row["value"]] not in mortal]
     members = {row["node"] for row in rows if row.get("high_watermark") is not None and row["in_isr"]}

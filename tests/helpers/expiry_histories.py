@@ -21,7 +21,7 @@ def row(op: int, kind: str, value: int | None, when: When, **given: object) -> R
 def keep(op: int, value: int, seconds: float, when: When, **given: object) -> Row:
     """A commit that is to stay for so long."""
     given = {"position": value, **given}
-    return row(op, "keep", value, when, timestamp=int(seconds * 1000), **given)
+    return row(op, "keep", value, when, retention_ms=int(seconds * 1000), **given)
 
 
 def look(op: int, value: int | None, when: When, **given: object) -> Row:
@@ -75,7 +75,7 @@ def wrong(rows: list[Row], *, slack: int = 2_000_000) -> set[tuple[str, str, int
                     if one["call"] < it["ret"] and (one["outcome"] != "ok" or one["ret"] >= base["call"])
                     and not (_renewed(one, here) and one["ret"] <= it["call"])
                 ]  # fmt: skip
-                if all(one["call"] + one["timestamp"] * 1_000_000 > it["ret"] + slack for one in rivals):
+                if all(one["call"] + one["retention_ms"] * 1_000_000 > it["ret"] + slack for one in rivals):
                     found.add(("early-expiry", it["key"], it["op"]))
             continue
         known = {one["value"]: _known(one, looks) for one in here}

@@ -29,7 +29,7 @@ def lease_history(key: str, rng: random.Random, first_op: int, length: int = 9) 
             given["error"] = error
         if rng.random() < 0.1:
             given["outcome"] = "ok"  # it is known of this part of an operation, not of the rest
-        rows.append(effect(op, 0, kind, key, call, ret, epoch=token if rng.random() < 0.95 else None, **given))
+        rows.append(effect(op, 0, kind, key, call, ret, token=token if rng.random() < 0.95 else None, **given))
     return rows
 
 
@@ -42,26 +42,26 @@ def placed(rows: list[Row], by_requests: bool) -> Iterator[tuple[int, int | None
     """(place, call, ret) of each operation that takes part; a refusal has no call."""
     first: dict[Any, Row] = {}
     for row in rows:
-        if row["kind"] == "acquire" and row["outcome"] == "ok" and row["epoch"] is not None:
-            known = first.setdefault((row["key"], row["epoch"], row["owner"]), row)
+        if row["kind"] == "acquire" and row["outcome"] == "ok" and row["token"] is not None:
+            known = first.setdefault((row["key"], row["token"], row["owner"]), row)
             if row["call"] < known["call"]:
-                first[row["key"], row["epoch"], row["owner"]] = row
+                first[row["key"], row["token"], row["owner"]] = row
     for row in rows:
-        if row["epoch"] is None or row["kind"] not in ("acquire", "renew", "guarded"):
+        if row["token"] is None or row["kind"] not in ("acquire", "renew", "guarded"):
             continue
         if by_requests and row["kind"] != "guarded":
             continue
         ret = FOREVER if row["ret"] is None else row["ret"]
         if refused(row):
-            yield 2 * row["epoch"] + 2, None, ret
+            yield 2 * row["token"] + 2, None, ret
         elif row["outcome"] == "ok":
-            given = row["kind"] == "acquire" and first[row["key"], row["epoch"], row["owner"]] is row
-            yield 2 * row["epoch"] + (0 if given else 1), row["call"], ret
+            given = row["kind"] == "acquire" and first[row["key"], row["token"], row["owner"]] is row
+            yield 2 * row["token"] + (0 if given else 1), row["call"], ret
 
 
 def violations(rows: list[Row], by_requests: bool) -> set[tuple[str, int]]:
     """(lease, place) of each operation after whose return something at a lower place was called."""
-    if not any(row["kind"] == "guarded" and row["epoch"] is not None for row in rows):
+    if not any(row["kind"] == "guarded" and row["token"] is not None for row in rows):
         return set()
     steps = list(placed(rows, by_requests))
     return {

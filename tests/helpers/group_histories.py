@@ -28,10 +28,11 @@ def group_history(group: str, rng: random.Random, first_op: int, length: int = 8
         if kind == "acquire":
             for sub, partition in enumerate(rng.sample(range(3), rng.randint(0, 2)) or [None]):
                 key = group if partition is None else f"{group}-t-{partition}"
-                rows.append(effect(op, sub, kind, key, call, ret, epoch=generation, owner=member, **given))
+                rows.append(effect(op, sub, kind, key, call, ret, generation=generation, owner=member, **given))
         elif kind == "commit":
-            epoch = None if rng.random() < 0.1 else generation
-            rows.append(effect(op, 0, kind, f"{group}/t-0", call, ret, value=op, position=op % 5, epoch=epoch, **given))
+            own = None if rng.random() < 0.1 else generation
+            given |= {"value": op, "position": op % 5, "generation": own}
+            rows.append(effect(op, 0, kind, f"{group}/t-0", call, ret, **given))
         else:
             value = first_op + rng.randint(0, length - 1)
             rows.append(effect(op, 0, kind, f"{group}/t-0", call, ret, value=value, position=value % 5, **given))
@@ -47,7 +48,7 @@ def zombies(rows: list[Row]) -> set[tuple[str, int]]:
             fetched[key] = min(fetched.get(key, INFINITY), row["ret"])
     steps = []
     for row in rows:
-        if row["kind"] not in ("acquire", "commit") or row["epoch"] is None:
+        if row["kind"] not in ("acquire", "commit") or row["generation"] is None:
             continue
         ret = row["ret"]
         if row["kind"] == "commit":
@@ -55,7 +56,7 @@ def zombies(rows: list[Row]) -> set[tuple[str, int]]:
             ret = min([*answered, fetched.get((row["key"], row["value"]), INFINITY)])
             ret = None if ret == INFINITY else ret
         if row["outcome"] != "fail" and ret is not None:
-            steps.append((row["group"], row["epoch"], row["call"], ret, row["kind"]))
+            steps.append((row["group"], row["generation"], row["call"], ret, row["kind"]))
     return {
         (group, generation)
         for group, generation, _, ret, _ in steps
@@ -67,7 +68,7 @@ def zombies(rows: list[Row]) -> set[tuple[str, int]]:
 def owned_twice(rows: list[Row]) -> set[tuple[str, str, int]]:
     """(group, partition, generation) with several owners."""
     owners = {
-        (row["group"], row["key"], row["epoch"], row["owner"])
+        (row["group"], row["key"], row["generation"], row["owner"])
         for row in rows
         if row["kind"] == "acquire" and row["outcome"] == "ok" and row["key"] != row["group"]
     }

@@ -41,7 +41,7 @@ def possible(rows: Sequence[Row]) -> bool:
             steps.append(Step(row, "in generation", row["call"], ret))
             steps.append(Step(row, "store", row["call"], ret, len(steps) - 1))
         else:
-            given = row["epoch"], row["key"]
+            given = row["generation"], row["key"]
             if row["key"] != row["group"] and owners.setdefault(given, row["owner"]) != row["owner"]:
                 return False
             steps.append(Step(row, "in generation", -1, ret))
@@ -65,9 +65,9 @@ def _search(steps: Sequence[Step]) -> bool:
                 continue
             row, state = step.row, (done | 1 << number, generation, stored)
             if step.kind == "in generation":
-                if row["epoch"] < generation:
+                if row["generation"] < generation:
                     continue
-                state = state[0], row["epoch"], stored
+                state = state[0], row["generation"], stored
             elif step.kind == "store":
                 state = state[0], generation, tuple(sorted({**dict(stored), row["key"]: number}.items()))
             elif _latest(steps, dict(stored).get(row["key"])) != (row["value"], row["position"]):

@@ -41,7 +41,7 @@ class Consumers:
         self.next_op, self.first_op, self.next_assignment = first_op, first_op, 0
         self.rows: list[Row] = []
         self.faults: list[Row] = []
-        self.epoch = rng.choice((None, None, 1))
+        self.generation = rng.choice((None, None, 1))
         self.careless = rng.random() < 0.5
         """Whether somebody may be told to own what another holds."""
         self.perils = rng.choice((0.0, 0.03))
@@ -100,8 +100,8 @@ class Consumers:
                 told.append(("acquire", key, given, rng.choice(("ok",) * 5 + ("info", outcome)), True))
                 if given is not None:
                     consumer.held[key] = given
-        if self.epoch is not None and rng.random() < 0.1:
-            self.epoch += 1
+        if self.generation is not None and rng.random() < 0.1:
+            self.generation += 1
         self.operation(consumer, call, None if info else call + rng.choice((1, 2, 2, 5, 8)), told)
         if info:
             consumer.process, consumer.held = consumer.process + 1, {}
@@ -121,7 +121,7 @@ class Consumers:
         for sub, (kind, key, assignment, outcome, ours) in enumerate(told or [("start", KEYS[0], None, "ok", False)]):
             more = {"group": self.group, "assignment": assignment} if ours else {}
             if kind in ("acquire", "release", "lost"):
-                more |= {"owner": f"{consumer.worker}-{consumer.process}", "epoch": self.epoch}
+                more |= {"owner": f"{consumer.worker}-{consumer.process}", "generation": self.generation}
             if ret is None and kind != "acquire":
                 outcome = "info"
             self.rows.append(effect(op, sub, kind, key, begun, ended, outcome=outcome, **given, **more))
@@ -190,7 +190,7 @@ def overlapping(rows: list[Row], faults: list[Row]) -> set[tuple[str, str, float
     for hold in holds(rows):
         first = hold.acquires[0]
         span = hold.certain(faults)
-        if span is not None and first["epoch"] is None:
+        if span is not None and first["generation"] is None:
             spans.setdefault((first["group"], first["key"]), {}).setdefault(first["owner"], []).append(span)
     for (group, key), owners in spans.items():
         for owner, mine in owners.items():
@@ -205,12 +205,14 @@ def overlapping(rows: list[Row], faults: list[Row]) -> set[tuple[str, str, float
 
 def owned_twice(rows: list[Row]) -> set[tuple[str, str, int]]:
     """(group, key, generation) with several owners."""
-    given = [row for row in rows if row["kind"] == "acquire" and row["outcome"] == "ok" and row["epoch"] is not None]
+    given = [
+        row for row in rows if row["kind"] == "acquire" and row["outcome"] == "ok" and row["generation"] is not None
+    ]
     return {
-        (one["group"], one["key"], one["epoch"])
+        (one["group"], one["key"], one["generation"])
         for one in given
         for other in given
-        if (one["group"], one["key"], one["epoch"]) == (other["group"], other["key"], other["epoch"])
+        if (one["group"], one["key"], one["generation"]) == (other["group"], other["key"], other["generation"])
         and one["owner"] != other["owner"]
     }
 

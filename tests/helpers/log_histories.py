@@ -11,13 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, format_1
+from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, format_1, translation
+from assay.harness.core.history.schema import FORMAT_KEY
 
 Row = dict[str, Any]
 
 
 def effect(op: int, sub: int, kind: str, key: str, call: int, ret: int | None, **given: Any) -> Row:
     """One row of ``effects``; an ok one of process 0 in the main phase unless given otherwise."""
+    assert not given.keys() - {*EFFECTS.names, "worker", "op_outcome"}, "there is no such column"
     row: Row = dict.fromkeys(EFFECTS.names)
     row.update(op=op, sub=sub, kind=kind, key=key, call=call, ret=ret, process=0, outcome="ok", phase="main")
     row.update(given)
@@ -97,7 +99,7 @@ def _ns(time: int | None) -> Any:
 def write(folder: Path, rows: Sequence[Row], *, format: int = FORMAT, **others: Sequence[Row]) -> Path:
     """A history folder with these effects, the operations that they belong to, and other data sets by name.
 
-    In format 1 rows have the kinds and columns of that time.
+    In an older format rows have the kinds and columns of that time.
     """
     ops = {
         row["op"]: {
@@ -115,8 +117,9 @@ def write(folder: Path, rows: Sequence[Row], *, format: int = FORMAT, **others: 
         for row in rows
     }
     parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": list(ops.values()), **others}
-    schemas = SCHEMAS if format == FORMAT else {name: format_1.schema(name) for name in format_1.COLUMNS}
-    for name, schema in schemas.items():
+    said = {FORMAT_KEY: str(format).encode()} if format > 1 else None
+    for name in SCHEMAS if format > 1 else format_1.COLUMNS:
+        schema = translation.schema(name, format).with_metadata(said)
         (folder / name).mkdir(parents=True)
         plain = [{column: row.get(column) for column in schema.names} for row in parts.get(name, ())]
         pq.write_table(pa.Table.from_pylist(plain, schema=schema), folder / name / "part-000000.parquet")
@@ -259,7 +262,7 @@ class SimulatedLog:
         ]
 
     def _end(self, client: _Client) -> list[Row]:
-        return [self.row("end", client, self.end, epoch=self.epoch if self.rng.random() < 0.9 else None)]
+        return [self.row("end", client, self.end, leader_epoch=self.epoch if self.rng.random() < 0.9 else None)]
 
     def _seek(self, client: _Client) -> list[Row]:
         """A seek and nothing else; the next poll begins there."""
@@ -383,8 +386,8 @@ def _break(rows: list[Row], rng: random.Random) -> None:
             for one in [one for one in rows if one["kind"] == "observe" and one["position"] == position]:
                 rows.remove(one)
         case 8:
-            for end in [one for one in rows if one["kind"] == "end" and one["epoch"] is not None]:
-                end["epoch"] = max(0, end["epoch"] + rng.choice((-1, 0, 1)))
+            for end in [one for one in rows if one["kind"] == "end" and one["leader_epoch"] is not None]:
+                end["leader_epoch"] = max(0, end["leader_epoch"] + rng.choice((-1, 0, 1)))
                 end["position"] = max(0, end["position"] + rng.choice((-2, 0, 0, 1)))
         case 9 if row["kind"] == "append":
             for one in [one for one in rows if one["op"] == row["op"]]:

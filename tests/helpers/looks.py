@@ -16,23 +16,23 @@ def healthy() -> list[Row]:
     """Three brokers; one partition on all of them, led by the first."""
     rows: list[Row] = [
         {"what": "topic", "key": TOPIC, "zxid": CREATED, "retention_ms": -1, "retention_bytes": -1,
-         "retention_check_ms": 500, "value": 77},
+         "retention_check_ms": 500, "settings": 77},
         partition(),
     ]  # fmt: skip
     for broker in (1, 2, 3):
         node = f"n{broker}"
         rows += [
-            {"what": "broker", "node": node, "value": broker, "zxid": 10 + broker},
+            {"what": "broker", "node": node, "broker": broker, "zxid": 10 + broker},
             {"what": "answer", "node": node},
             {"what": "known", "node": node, "key": TOPIC},
-            {"what": "role", "node": node, "key": KEY, "epoch": 4, "position": 100, "value": 77},
+            {"what": "role", "node": node, "key": KEY, "epoch": 4, "high_watermark": 100, "settings": 77},
             {"what": "folder", "node": node, "key": KEY, "zxid": CREATED},
         ]
     return rows
 
 
 def partition(**given: Any) -> Row:
-    state = {"epoch": 4, "value": 1, "replicas": "1,2,3", "members": "1,2,3"}
+    state = {"epoch": 4, "leader": 1, "replicas": "1,2,3", "members": "1,2,3"}
     return {"what": "partition", "key": KEY, "zxid": CREATED, **state, **given}
 
 
@@ -49,7 +49,7 @@ def looked(*changes: tuple[range, Change], seconds: int = 40, every: int = 1, **
                 seen = change(seen) or seen
         begun = number * every * SECOND
         times = {"look": number + 1, "time": begun, "ended": begun + SECOND // 10}
-        end = {"what": "look", "value": WALL_MS + begun // 1_000_000, "size": 1}
+        end = {"what": "look", "wall_ms": WALL_MS + begun // 1_000_000, "unsettled": 1}
         rows += [{**row, **times, **given} for row in [*seen, end]]
     return rows
 
@@ -105,9 +105,10 @@ def renamed(rows: list[Row], number: int) -> list[Row]:
             changed["key"] = f"c{number}-{row['key']}"
         if "node" in row:
             changed["node"] = f"c{number}-{row['node']}"
-        if row["what"] in ("broker", "partition", "routed"):
-            changed["value"] = row["value"] if row["value"] < 0 else 10 * number + row["value"]
-        for brokers in ("replicas", "members"):
+        for broker in ("broker", "leader"):
+            if row.get(broker, -1) >= 0:
+                changed[broker] = 10 * number + row[broker]
+        for brokers in ("replicas", "members", "removing"):
             if row.get(brokers):
                 changed[brokers] = ",".join(str(10 * number + int(one)) for one in row[brokers].split(","))
         return changed

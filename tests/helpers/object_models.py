@@ -250,7 +250,7 @@ class GroupModel(Model):
         given: dict[str, Any] = {"key": f"{self.key}/t-{partition}"}
         if kind == "commit":
             number = self.value()
-            given |= {"value": number, "position": 10 * number + partition, "epoch": self.known[process]}
+            given |= {"value": number, "position": 10 * number + partition, "generation": self.known[process]}
         return Pending(kind, self.now, given)
 
     def apply(self, pending: Pending) -> None:
@@ -263,7 +263,7 @@ class GroupModel(Model):
             given["value"], given["position"] = self.rng.choice(past) if self.has("stale-replica") else past[-1]
             if given["position"] is not None and self.has("wrong-position"):
                 given["position"] += 1
-        elif given["epoch"] == self.generation or self.has("zombie"):
+        elif given["generation"] == self.generation or self.has("zombie"):
             past.append((given["value"], given["position"]))
         else:
             pending.outcome = "fail"
@@ -274,7 +274,7 @@ class GroupModel(Model):
             self.generation += 1
             self.owners = [self.rng.choice(self.processes) for _ in parts]
         own = [part for part in parts if self.owners[part] == process or self.has("two-owners")]
-        pending.given |= {"own": own, "epoch": self.generation}
+        pending.given |= {"own": own, "generation": self.generation}
         self.known[process] = self.generation
 
     def effects(self, pending: Pending, outcome: str) -> list[dict[str, Any]]:
@@ -285,7 +285,7 @@ class GroupModel(Model):
             return [{"kind": pending.kind, "group": self.key, **shown}]
         if outcome != "ok" or "own" not in pending.given:
             return []
-        row = {"kind": "acquire", "group": self.key} | {name: pending.given[name] for name in ("owner", "epoch")}
+        row = {"kind": "acquire", "group": self.key} | {name: pending.given[name] for name in ("owner", "generation")}
         return [row | {"key": f"{self.key}-t-{part}"} for part in pending.given["own"]] or [row]
 
     def meanwhile(self) -> None:

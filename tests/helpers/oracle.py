@@ -95,8 +95,8 @@ class Judge:
             for send in self.sends_of(value):
                 if send["outcome"] == "fail" or send["message_key"] is None or offset not in self.offsets_of(value):
                     continue
-                if send["timestamp"] == value and not self.lasting_tombstones:
-                    continue  # a tombstone
+                if send["tombstone"] and not self.lasting_tombstones:
+                    continue
                 same = [s for s in self.sends if s["message_key"] == send["message_key"] and s["outcome"] != "fail"]
                 if all(self.offsets_of(s["value"]) for s in same) and all(
                     other <= offset for s in same for other in self.offsets_of(s["value"])
@@ -280,13 +280,13 @@ class Judge:
         ends = [
             r
             for r in self.rows
-            if r["kind"] == "end" and r["outcome"] == "ok" and r["epoch"] is not None and r["ret"] is not None
+            if r["kind"] == "end" and r["outcome"] == "ok" and r["leader_epoch"] is not None and r["ret"] is not None
         ]
         return {
             _id(y)
             for x in ends
             for y in ends
-            if x["ret"] < y["call"] and x["epoch"] <= y["epoch"] and x["position"] > y["position"]
+            if x["ret"] < y["call"] and x["leader_epoch"] <= y["leader_epoch"] and x["position"] > y["position"]
         }
 
 

@@ -26,24 +26,24 @@ from helpers.looks import (
 Found = tuple[Any, ...]
 
 FOURTH: tuple[Row, ...] = (
-    {"what": "broker", "node": "n4", "value": 4, "zxid": 14},
+    {"what": "broker", "node": "n4", "broker": 4, "zxid": 14},
     {"what": "answer", "node": "n4"},
-    {"what": "role", "node": "n4", "key": KEY, "epoch": 4, "position": 0},
+    {"what": "role", "node": "n4", "key": KEY, "epoch": 4, "high_watermark": 0},
     {"what": "folder", "node": "n4", "key": KEY, "zxid": CREATED},
 )
-MOVE: Row = {"what": "move", "key": KEY, "replicas": "1,2,4", "members": ""}
+MOVE: Row = {"what": "move", "key": KEY, "replicas": "1,2,4", "removing": ""}
 ROUTED: tuple[Row, ...] = tuple(
-    {"what": "routed", "key": key, "node": f"n{n}", "value": 1, "replicas": "1,2,3", "members": "1,2,3"}
+    {"what": "routed", "key": key, "node": f"n{n}", "leader": 1, "replicas": "1,2,3", "members": "1,2,3"}
     for n in (1, 2)
     for key in (KEY, "other-0")
 )
 SEGMENT: Row = {"what": "segment", "node": "n2", "key": KEY}
 PASSING: tuple[Change, ...] = (
     adding(MOVE),
-    adding({**MOVE, "members": "3"}),
+    adding({**MOVE, "removing": "3"}),
     adding({"what": "settings", "key": "gone"}),
     adding({"what": "settings", "key": TOPIC}),
-    changing("routed", {"value": 3}, node="n2"),
+    changing("routed", {"leader": 3}, node="n2"),
     changing("role", {"log_end": 140}),
     without("routed", node="n2"),
     changing("routed", {"members": "1,2"}),
@@ -51,7 +51,7 @@ PASSING: tuple[Change, ...] = (
     changing("partition", {"replicas": "1,2"}),
     changing("partition", {"members": "1"}),
     changing("partition", {"members": "1,2"}),
-    changing("partition", {"value": -1}),
+    changing("partition", {"leader": -1}),
     changing("partition", {"epoch": 5}),
     changing("role", {"epoch": 5}),
     changing("role", {"epoch": 3}, node="n2"),
@@ -62,11 +62,11 @@ PASSING: tuple[Change, ...] = (
     adding({"what": "folder", "node": "n2", "key": "gone-3", "zxid": 7}),
     changing("folder", {"zxid": 7}, node="n3"),
     all_of(without("topic"), without("partition")),
-    changing("role", {"position": 30}, node="n2"),
+    changing("role", {"high_watermark": 30}, node="n2"),
     changing("topic", {"retention_ms": 100_000}),
-    changing("topic", {"value": 78}),
-    changing("role", {"value": 78}),
-    changing("role", {"value": 79}, node="n2"),
+    changing("topic", {"settings": 78}),
+    changing("role", {"settings": 78}),
+    changing("role", {"settings": 79}, node="n2"),
 )
 LASTING: tuple[Change, ...] = (
     adding(*FOURTH),
@@ -77,15 +77,15 @@ LASTING: tuple[Change, ...] = (
     without("broker", node="n1"),
     all_of(
         adding(
-            {**SEGMENT, "position": 0, "log_end": 50, "size": 900, "timestamp": WALL_MS - 4_000},
-            {**SEGMENT, "position": 50, "size": 100},
+            {**SEGMENT, "base_offset": 0, "end_offset": 50, "size": 900, "timestamp": WALL_MS - 4_000},
+            {**SEGMENT, "base_offset": 50, "size": 100},
         ),
         changing("topic", {"retention_ms": 5_000}),
     ),
     all_of(
         adding(
-            {**SEGMENT, "position": 0, "log_end": 50, "size": 900, "timestamp": -1},
-            {**SEGMENT, "position": 50, "size": 100},
+            {**SEGMENT, "base_offset": 0, "end_offset": 50, "size": 900, "timestamp": -1},
+            {**SEGMENT, "base_offset": 50, "size": 100},
         ),
         changing("topic", {"retention_bytes": 100}),
     ),
@@ -172,7 +172,7 @@ def topic(key: str) -> str:
 
 
 def brokers(rows: list[Row]) -> dict[int, str]:
-    return {row["value"]: row["node"] for row in of(rows, "broker")}
+    return {row["broker"]: row["node"] for row in of(rows, "broker")}
 
 
 def busy(rows: list[Row], key: str) -> bool:
@@ -188,10 +188,10 @@ def rejoining(rows: list[Row]) -> Iterator[Found]:
     live = brokers(rows)
     for state in of(rows, "partition"):
         for broker in set(ids(state["replicas"])) - set(ids(state["members"])):
-            both = [role(rows, live.get(one, ""), state["key"]) for one in (broker, state["value"])]
+            both = [role(rows, live.get(one, ""), state["key"]) for one in (broker, state["leader"])]
             obeying = all(one is not None and one["epoch"] >= state["epoch"] for one in both)
-            if obeying and {broker, state["value"]} <= set(live) and not busy(rows, state["key"]):
-                yield "no-rejoin", state["key"], live[broker], 0, state["epoch"], state["value"]
+            if obeying and {broker, state["leader"]} <= set(live) and not busy(rows, state["key"]):
+                yield "no-rejoin", state["key"], live[broker], 0, state["epoch"], state["leader"]
 
 
 def obedience(rows: list[Row]) -> Iterator[Found]:
@@ -206,10 +206,10 @@ def obedience(rows: list[Row]) -> Iterator[Found]:
 
 
 def settings(rows: list[Row]) -> Iterator[Found]:
-    topics = {row["key"]: row["value"] for row in of(rows, "topic")}
+    topics = {row["key"]: row["settings"] for row in of(rows, "topic")}
     for known in of(rows, "role"):
         wanted = topics.get(topic(known["key"]))
-        if None not in (wanted, known.get("value")) and known["value"] != wanted and not busy(rows, known["key"]):
+        if None not in (wanted, known.get("settings")) and known["settings"] != wanted and not busy(rows, known["key"]):
             yield "disobeyed-settings", known["key"], known["node"], 0, wanted
 
 
@@ -220,12 +220,12 @@ def moving(rows: list[Row]) -> Iterator[Found]:
         state = states.get(move["key"])
         if (
             state is None
-            or state["value"] not in live
+            or state["leader"] not in live
             or topic(move["key"]) in {d["key"] for d in of(rows, "deletion")}
         ):
             continue
-        if {*ids(move["replicas"]), *ids(move["members"]), *ids(state["replicas"])} <= set(live):
-            yield "unfinished-move", move["key"], None, 0, move["replicas"], move["members"], state["epoch"]
+        if {*ids(move["replicas"]), *ids(move["removing"]), *ids(state["replicas"])} <= set(live):
+            yield "unfinished-move", move["key"], None, 0, move["replicas"], move["removing"], state["epoch"]
     for folder in of(rows, "folder"):
         state = states.get(folder["key"])
         if state is None or state["zxid"] != folder["zxid"] or busy(rows, folder["key"]):
@@ -260,7 +260,7 @@ def routing(rows: list[Row]) -> Iterator[Found]:
     said = {(row["node"], row["key"]): _routed(row) for row in of(rows, "routed")}
     for state in of(rows, "partition"):
         for broker, node in live.items():
-            if node in answered and state["value"] in live and not busy(rows, state["key"]):
+            if node in answered and state["leader"] in live and not busy(rows, state["key"]):
                 silent = broker not in ids(state["replicas"]) or node not in {one for one, _ in said}
                 if said.get((node, state["key"]), _routed(state) if silent else None) != _routed(state):
                     yield "stale-metadata", state["key"], node, 0, *_routed(state)
@@ -269,32 +269,35 @@ def routing(rows: list[Row]) -> Iterator[Found]:
 def marks(rows: list[Row]) -> Iterator[Found]:
     live = brokers(rows)
     for state in of(rows, "partition"):
-        known = role(rows, live.get(state["value"], ""), state["key"])
+        known = role(rows, live.get(state["leader"], ""), state["key"])
         if known is None or known["epoch"] != state["epoch"] or busy(rows, state["key"]):
             continue
-        if len(ids(state["members"])) == len(ids(state["replicas"])) and known.get("log_end", 0) > known["position"]:
-            yield "late-high-watermark", state["key"], known["node"], 0, state["epoch"], known["position"]
+        if (
+            len(ids(state["members"])) == len(ids(state["replicas"]))
+            and known.get("log_end", 0) > known["high_watermark"]
+        ):
+            yield "late-high-watermark", state["key"], known["node"], 0, state["epoch"], known["high_watermark"]
 
 
 def _routed(row: Row) -> tuple[Any, ...]:
-    return row["value"], row["replicas"], row["members"]
+    return row["leader"], row["replicas"], row["members"]
 
 
 def retention(rows: list[Row]) -> Iterator[Found]:
     live = brokers(rows)
-    (now,) = (row["value"] for row in of(rows, "look"))
+    (now,) = (row["wall_ms"] for row in of(rows, "look"))
     limits = {row["key"]: row for row in of(rows, "topic")}
     states = {row["key"]: row for row in of(rows, "partition")}
     logs: dict[tuple[str, str], list[Row]] = {}
     for segment in of(rows, "segment"):
         logs.setdefault((segment["node"], segment["key"]), []).append(segment)
     for (node, key), segments in logs.items():
-        oldest, *others = sorted(segments, key=lambda one: int(one["position"]))
+        oldest, *others = sorted(segments, key=lambda one: int(one["base_offset"]))
         limit, state, known = limits.get(topic(key)), states.get(key), role(rows, node, key)
         if limit is None or state is None or known is None or not others or busy(rows, key):
             continue
         made = [row["zxid"] for row in of(rows, "folder") if (row["node"], row["key"]) == (node, key)]
-        if state["value"] not in live or made != [limit["zxid"]] or known["position"] < oldest["log_end"]:
+        if state["leader"] not in live or made != [limit["zxid"]] or known["high_watermark"] < oldest["end_offset"]:
             continue
         kept, check, size = limit["retention_ms"], limit["retention_check_ms"], limit["retention_bytes"]
         old = kept >= 0 and 0 <= oldest["timestamp"] < now - kept - check

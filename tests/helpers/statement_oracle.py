@@ -29,7 +29,7 @@ def told(rows: list[Row], rng: random.Random, number: int) -> list[Row]:
             late = rng.random() < 0.02
             row["timestamp"] = None if rng.random() < 0.03 else times[row["value"]] + late
             row["message_key"] = keys.get(row["value"])
-            row["epoch"] = rng.choice((None, 1, 1, 2))
+            row["leader_epoch"] = rng.choice((None, 1, 1, 2))
     last = max((row["call"] for row in rows), default=0)
     ends = [row["position"] for row in rows if row["position"] is not None]
     for extra in range(rng.randrange(6)):
@@ -48,7 +48,9 @@ def told(rows: list[Row], rng: random.Random, number: int) -> list[Row]:
     for row in rows:
         if row["kind"] == "start":
             row.update(
-                node=rng.choice(("n1", "n1", "n2")), incarnation=rng.choice((1, 1, 2)), epoch=rng.choice((1, None))
+                node=rng.choice(("n1", "n1", "n2")),
+                incarnation=rng.choice((1, 1, 2)),
+                leader_epoch=rng.choice((1, None)),
             )
     return rows
 
@@ -126,7 +128,7 @@ class Witness(Judge):
         return found
 
     def starts(self) -> set[Any]:
-        where = ("node", "incarnation", "epoch")
+        where = ("node", "incarnation", "leader_epoch")
         rows = [
             row for row in self.rows
             if row["kind"] == "start" and row["outcome"] == "ok" and row["ret"] is not None
@@ -141,12 +143,14 @@ class Witness(Judge):
         if self.linearizable_ends:
             return set()
         sure = [
-            row for row in self.rows if row["outcome"] == "ok" and row["ret"] is not None and row["epoch"] is not None
+            row
+            for row in self.rows
+            if row["outcome"] == "ok" and row["ret"] is not None and row["leader_epoch"] is not None
         ]
         known = [row for row in sure if row["kind"] in ("append", "observe") and row["position"] is not None]
         return {
             (end["op"], end["sub"]) for end in sure for row in known
-            if end["kind"] == "end" and row["epoch"] <= end["epoch"] and row["ret"] < end["call"]
+            if end["kind"] == "end" and row["leader_epoch"] <= end["leader_epoch"] and row["ret"] < end["call"]
             and row["position"] >= end["position"]
         }  # fmt: skip
 

@@ -28,7 +28,7 @@ def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> Non
             runtime = cluster.cluster.harness_runtime()
             seen = await SMALL.look(cluster.cluster, runtime)
             by = {what: [one for one in seen if one.what == what] for what in {one.what for one in seen}}
-            assert [(one.node, one.value) for one in by["broker"]] == [("n1", 1), ("n2", 2), ("n3", 3)]
+            assert [(one.node, one.broker) for one in by["broker"]] == [("n1", 1), ("n2", 2), ("n3", 3)]
             (topic,) = by["topic"]
             assert (topic.key, topic.retention_ms, topic.retention_bytes, topic.retention_check_ms) == (
                 "orders", 5000, -1, 400,
@@ -43,9 +43,9 @@ def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> Non
             assert {one.epoch for one in by["role"]} == {state.epoch}
             segments = [one for one in by["segment"] if one.node == min(holders)]
             assert len(segments) > 3
-            assert [one.log_end for one in segments[:-1]] == [one.position for one in segments[1:]]
+            assert [one.end_offset for one in segments[:-1]] == [one.base_offset for one in segments[1:]]
             assert all((one.timestamp or 0) >= WALL_MS for one in segments[:-1])
-            assert segments[-1].log_end is segments[-1].timestamp is None
+            assert segments[-1].end_offset is segments[-1].timestamp is None
             assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
             assert unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
 
@@ -57,7 +57,7 @@ def test_a_damaged_log_has_no_high_watermark_so_that_nothing_of_it_is_due(monkey
         async with brokers(SMALL) as cluster:
             monkeypatch.setattr(Log, "damage", "a bad CRC")
             seen = await SMALL.look(cluster.cluster, cluster.cluster.harness_runtime())
-            assert {one.position for one in seen if one.what == "role"} == {-1}
+            assert {one.high_watermark for one in seen if one.what == "role"} == {-1}
 
     simulate(test)
 
@@ -73,11 +73,11 @@ def test_without_zookeeper_nothing_is_seen() -> None:
 
 
 HEALTHY = [
-    Seen("broker", node="n1", value=1, zxid=11),
-    Seen("broker", node="n2", value=2, zxid=12),
+    Seen("broker", node="n1", broker=1, zxid=11),
+    Seen("broker", node="n2", broker=2, zxid=12),
     Seen("topic", key="orders", zxid=50, retention_ms=-1, retention_bytes=-1, retention_check_ms=500),
-    Seen("partition", key="orders-0", zxid=50, epoch=4, value=1, replicas="1,2", members="2,1"),
-    *(Seen("role", key="orders-0", node=node, epoch=4, position=9) for node in ("n1", "n2")),
+    Seen("partition", key="orders-0", zxid=50, epoch=4, leader=1, replicas="1,2", members="2,1"),
+    *(Seen("role", key="orders-0", node=node, epoch=4, high_watermark=9) for node in ("n1", "n2")),
     *(Seen("folder", key="orders-0", node=node, zxid=50) for node in ("n1", "n2")),
     *(Seen("known", key="orders", node=node) for node in ("n1", "n2")),
 ]
@@ -86,12 +86,12 @@ HEALTHY = [
 @pytest.mark.parametrize(
     "more",
     [
-        Seen("move", key="orders-0", replicas="1,2", members=""),
+        Seen("move", key="orders-0", replicas="1,2", removing=""),
         Seen("deletion", key="gone"),
         Seen("known", key="gone", node="n1"),
         Seen("folder", key="gone-0", node="n1", zxid=7),
         Seen("folder", key="orders-1", node="n1", zxid=50),
-        Seen("partition", key="orders-1", zxid=50, epoch=0, value=1, replicas="1", members="1"),
+        Seen("partition", key="orders-1", zxid=50, epoch=0, leader=1, replicas="1", members="1"),
     ],
 )
 def test_each_thing_that_has_not_ended_counts(more: Seen) -> None:

@@ -102,7 +102,7 @@ def together(history: HistoryReader, since: int) -> int:
     members: dict[int, set[int]] = {}
     for row in history.table("effects").to_pylist():
         if row["kind"] == "commit" and row["group"] == MEMBERS and row["outcome"] == "ok" and row["call"] > since:
-            members.setdefault(row["epoch"], set()).add(row["process"])
+            members.setdefault(row["generation"], set()).add(row["process"])
     return max((len(processes) for processes in members.values()), default=0)
 
 

@@ -36,7 +36,7 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     assert min(tried[f, "ok"] for f in ("leave", "die", "silence")) >= 1
     effects = history.table("effects").to_pylist()
     acquired = [row for row in effects if row["kind"] == "acquire" and row["group"] == "workers"]
-    assert len({row["epoch"] for row in acquired}) >= 8
+    assert len({row["generation"] for row in acquired}) >= 8
     assert sum(row["key"] != "workers" for row in acquired) >= 30
     holds = [(row["process"], row["key"], row["assignment"]) for row in effects if row["kind"] == "acquire"]
     assert len(holds) == len(set(holds))

@@ -51,7 +51,7 @@ def test_an_acquired_partition_is_a_hold_and_a_look_at_what_was_committed() -> N
     for outcome, result in ((Outcome.OK, {"ownership": [note], "reads": []}), (Outcome.FAIL, {"ownership": [note]})):
         about = {"group": "g", "outcome": Outcome.OK}
         assert rows(POLL, outcome, result) == [
-            Effect("acquire", "orders-1", epoch=7, owner="m", assignment=4, **about),  # type: ignore[arg-type]
+            Effect("acquire", "orders-1", generation=7, owner="m", assignment=4, **about),  # type: ignore[arg-type]
             Effect("fetched", "g/orders-1", position=100, value=3, **about),  # type: ignore[arg-type]
             Effect("seek", "orders-1", position=100, assignment=4, **about),  # type: ignore[arg-type]
         ]
@@ -60,14 +60,14 @@ def test_an_acquired_partition_is_a_hold_and_a_look_at_what_was_committed() -> N
 def test_owning_nothing_in_a_generation_is_told_by_the_group_s_name() -> None:
     note = {"kind": "acquire", **HELD, "key": None}
     (row,) = rows(POLL, Outcome.OK, {"ownership": [note], "reads": []})
-    assert (row.kind, row.key, row.epoch, row.owner) == ("acquire", "g", 7, "m")
+    assert (row.kind, row.key, row.generation, row.owner) == ("acquire", "g", 7, "m")
 
 
 @pytest.mark.parametrize(("f", "kind"), [("poll", "lost"), ("leave", "release"), ("die", "lost")])
 def test_what_is_owned_no_more_ends_its_hold(f: str, kind: str) -> None:
     operation = Operation(f, argument={"group": "g"})
     (row,) = rows(operation, Outcome.OK, {"ownership": [{"kind": kind, **HELD}]})
-    assert (row.kind, row.key, row.epoch, row.owner, row.assignment) == (kind, "orders-1", 7, "m", 4)
+    assert (row.kind, row.key, row.generation, row.owner, row.assignment) == (kind, "orders-1", 7, "m", 4)
 
 
 def test_a_poll_with_nothing_to_tell_says_that_the_member_is_there() -> None:
@@ -109,12 +109,14 @@ def test_only_the_drain_past_its_sentinel_has_drained() -> None:
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_a_commit_is_a_write_of_each_position_in_its_generation(outcome: Outcome) -> None:
     found = rows(COMMIT, outcome, {"generation": 7, "owner": "m", "positions": [["orders-1", 12, 4]]})
-    assert found == [Effect("commit", "g/orders-1", position=12, value=5, epoch=7, owner="m", group="g", assignment=4)]
+    assert found == [
+        Effect("commit", "g/orders-1", position=12, value=5, generation=7, owner="m", group="g", assignment=4)
+    ]
 
 
 def test_a_commit_of_which_nothing_is_known_may_be_of_any_partition() -> None:
     found = rows(COMMIT, Outcome.INFO)
-    assert [(row.kind, row.key, row.value, row.position, row.epoch) for row in found] == [
+    assert [(row.kind, row.key, row.value, row.position, row.generation) for row in found] == [
         ("commit", "g/orders-0", 5, None, None),
         ("commit", "g/orders-1", 5, None, None),
     ]

@@ -58,7 +58,7 @@ def test_effects_hold_all_kinds_that_the_checks_need(tmp_path: Path) -> None:
     sentinels = {row["key"]: row["position"] for row in effects if row["phase"] == "sentinel"}
     assert drained == {key: position + 1 for key, position in sentinels.items()}
     assert len(drained) == 4
-    assert all(row["epoch"] is not None for row in effects if row["kind"] == "end" and row["outcome"] == "ok")
+    assert all(row["leader_epoch"] is not None for row in effects if row["kind"] == "end" and row["outcome"] == "ok")
     assert {row["node"] for row in effects if row["kind"] == "observe"} <= {"n1", "n2", "n3"}
 
 

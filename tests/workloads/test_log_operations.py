@@ -47,7 +47,7 @@ def test_an_acknowledged_set_has_consecutive_offsets_and_one_request() -> None:
     rows = effects(
         completed(Operation("send", "orders-0", [5, 6, 7]), Outcome.OK, {"offset": 100, "epoch": 2, "node": "n1"})
     )
-    assert [(row.kind, row.position, row.value, row.request, row.epoch, row.node) for row in rows] == [
+    assert [(row.kind, row.position, row.value, row.request, row.leader_epoch, row.node) for row in rows] == [
         ("append", 100, 5, 41, 2, "n1"),
         ("append", 101, 6, 41, 2, "n1"),
         ("append", 102, 7, 41, 2, "n1"),

@@ -109,7 +109,7 @@ def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(tmp_path: P
     drained = {row["position"] for row in rows if row["kind"] == "observe" and row["phase"] == "drain"}
     assert len(drained) < len(sent), "some were compacted away"
     last = {row["message_key"]: position for position, row in sorted(sent.items())}
-    assert {place for place in last.values() if sent[place]["value"] != sent[place]["timestamp"]} <= drained
+    assert {place for place in last.values() if not sent[place]["tombstone"]} <= drained
 
 
 def test_settings_change_under_load_and_what_is_rejected_is_looked_at(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
     assert len({one["habit"] for one in bursts}) == 4
     assert {one.get("then") for one in bursts} == {None, "wait", "flush", "close"}
     assert any("message_key" in one for one in bursts)
-    informed = {row["name"] for row in rows if row["kind"] == "reported"}
+    informed = {row["source"] for row in rows if row["kind"] == "reported"}
     assert informed >= {"done", "stages"}
     assert not any(row["kind"] == "unreported" for row in rows)
     parts = [
@@ -208,7 +208,7 @@ def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
     ]
     assert {None, "corrupt-message", "not-leader-for-partition", "invalid-required-acks"} <= set(parts)
     waits = [row for row in rows if row["kind"] == "waited"]
-    assert sum(row["name"] == "records" and row["value"] < SLACK_MS for row in waits) > 8
+    assert sum(not row["empty"] and row["waited_ms"] < SLACK_MS for row in waits) > 8
     sweeps = [json.loads(row["argument"]) for row in ops if row["f"] == "sweep" and row["outcome"] == "ok"]
     assert {one["version"] for one in sweeps} == {0, 1, 2, 3}
 
@@ -271,7 +271,7 @@ def test_coordinators_change_from_broker_to_broker(tmp_path: Path) -> None:
 
 
 def both_kinds(attempt: Attempt) -> set[tuple[str, str]]:
-    return {(row["name"], row["outcome"]) for row in table(attempt) if row["kind"] == "tried"}
+    return {(row["client"], row["outcome"]) for row in table(attempt) if row["kind"] == "tried"}
 
 
 def test_clients_that_cling_follow_leaders_that_change_and_so_do_committers(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_a_coordinator_of_the_draft_assigns_and_generations_come_and_go(tmp_path
     assert "draft-generation" in events
     assert "group-generation" not in events
     rows = [row for row in table(attempt) if row["group"] == "workers"]
-    assert len({row["epoch"] for row in rows if row["kind"] == "acquire"}) > 2
+    assert len({row["generation"] for row in rows if row["kind"] == "acquire"}) > 2
     assert [row for row in rows if row["kind"] == "commit" and row["outcome"] == "ok"]
 
 

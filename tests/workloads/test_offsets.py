@@ -37,7 +37,7 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     assert tried["commit", "ok"] > 500
     assert tried["fetch", "ok"] > 500
     assert tried["zombie", "fail"] > 10
-    generations = {row["epoch"] for row in history.table("effects").to_pylist() if row["kind"] == "acquire"}
+    generations = {row["generation"] for row in history.table("effects").to_pylist() if row["kind"] == "acquire"}
     assert len(generations) > 10
 
 

@@ -39,7 +39,9 @@ def rows(f: str, result: Any, outcome: Outcome = Outcome.OK) -> list[tuple[Any, 
     operation = Operation(f, argument={"group": "g", "number": 1, "keys": ["orders-1"]})
     ret = None if outcome is Outcome.INFO else 20
     effects = ConnectorClient.effects(Completed(41, 3, "w3", operation, Completion(outcome, result), 10, ret))
-    return [(row.kind, row.key, row.position, row.owner, row.epoch, row.assignment, row.outcome) for row in effects]
+    return [
+        (row.kind, row.key, row.position, row.owner, row.generation, row.assignment, row.outcome) for row in effects
+    ]
 
 
 def test_a_hold_has_an_owner_and_no_epoch_and_begins_at_the_group_s_offset() -> None:

@@ -4,7 +4,8 @@
 - ``kinds``: what effects are called.
 - ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
-- ``format_1``: histories written before kinds of effects named their object, translated as they are read.
+- ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
+  kinds of effects did not name their object, and ``format_3``, in which columns had several meanings.
 - ``digest``: one hash over all rows, to compare two runs.
 """
 

@@ -1,4 +1,4 @@
-"""Histories of format 1, read as if they were written today. Nothing else in the project knows what those were like.
+"""Histories of format 1, as format 3 would have them. Nothing else in the project knows what those were like.
 
 In format 1 a kind of effect did not say what object it is of: counters, sets and queues all recorded ``add``; a
 ``read`` was that of a counter, a set, a register or a max register; a ``write`` that of a register or a max register.
@@ -6,9 +6,8 @@ Some columns had several meanings. Files that do not say which format they have 
 columns of today, these are read as they are.
 
 What is translated is data: ``COLUMNS`` (which columns a data set had), ``KINDS`` (a family's kinds, then and now) and
-``MEANINGS`` (today's columns, as SQL over the stored rows). ``views`` makes SQL texts of it, in the subset that DuckDB
-and Spark share. They stand between the Parquet files and the checks, so a history of any size is translated as it is
-scanned. A data set for which ``views`` gives nothing has not changed.
+``MEANINGS`` (columns of format 3, as SQL over the stored rows), of which ``views`` makes SQL texts. A data set without
+meanings has not changed.
 
 Where kinds leave open which family of objects a key belongs to, it is proved or stated, never guessed. In order:
 
@@ -21,13 +20,12 @@ Where kinds leave open which family of objects a key belongs to, it is proved or
 The effects of other keys keep their kinds, which no check knows; ``object_keys`` says which they are, and why.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from assay.harness.core.history.schema import SCHEMAS
+from assay.harness.core.history.sql import Text, listed, select
 
 COLUMNS: Final[Mapping[str, str]] = {
     "ops": "index process worker f key argument result call ret outcome error phase scheduled",
@@ -37,13 +35,13 @@ COLUMNS: Final[Mapping[str, str]] = {
     "events": "time node incarnation seq event key epoch controller_epoch zxid position value owner detail",
     "replicas": "node key position value crc epoch below_hw in_isr",
 }
-"""Each data set's columns, in order. They have today's types, unless ``FORMER`` says which."""
+"""Each data set's columns, in order. They have the types of format 3, unless ``FORMER`` says which."""
 
 FORMER: Final[Mapping[str, pa.DataType]] = {"bit": pa.bool_()}
-"""The types of columns that there are no more."""
+"""The types of columns that format 3 had no more."""
 
-LACKING: Final[Mapping[str, tuple[str, ...]]] = {"ops": ("scheduled",), "faults": ("bit",)}
-"""Columns that came while format 1 was in use, and that its files may lack; they then read as null."""
+LACKING: Final[Mapping[str, tuple[str, ...]]] = {"ops": ("scheduled",), "effects": ("epoch",), "faults": ("bit",)}
+"""Columns that came or went while files without a format may have been written; where they lack, they read as null."""
 
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "counter": {"add": "counter-add", "read": "counter-read"},
@@ -78,12 +76,8 @@ def _impact(column: str) -> str:
     cuts = "true" if column == "cuts_links" else "false"
     return (
         f"coalesce(e.{column}, case when e.fault like 'partition%' then {cuts} "
-        f"when e.fault in ({_listed(_KNOWN)}) then e.fault in ({_listed(IMPACTS[column])}) end)"
+        f"when e.fault in ({listed(sorted(_KNOWN))}) then e.fault in ({listed(sorted(IMPACTS[column]))}) end)"
     )
-
-
-def _listed(names: frozenset[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names))
 
 
 _VERSIONED: Final = "('write', 'read', 'cas')"
@@ -107,66 +101,30 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         **{column: _impact(column) for column in IMPACTS},
     },
 }
-"""Today's columns that mean something else than they did, or that there were not: SQL over the stored rows ``e`` (with
-today's columns, too, null where a file lacks them) and, of effects, the name of their kind today ``n``."""
+"""Columns of format 3 that mean something else than they did, or that there were not: SQL over the stored rows ``e``
+(with today's columns, too, null where a file lacks them) and, of effects, the name of their kind today ``n``."""
 
 
-@dataclass(frozen=True)
-class Text:
-    """SQL of a relation. ``keep``: several others read it, so it is materialised."""
-
-    name: str
-    sql: str
-    keep: bool = False
-
-
-def schema(name: str) -> pa.Schema:
-    """A data set's columns as format 1 had them."""
-    today = SCHEMAS[name]
-    return pa.schema(
-        [
-            pa.field(column, FORMER[column]) if column in FORMER else today.field(column)
-            for column in COLUMNS[name].split()
-        ]
-    )
-
-
-def stored(name: str) -> pa.Schema:
-    """What the texts of ``views`` read, as ``stored_<name>``: today's columns and those that there are no more."""
-    gone = [field for field in schema(name) if field.name in FORMER]
-    return pa.schema([*SCHEMAS[name], *gone]).remove_metadata()
-
-
-def views(name: str, family: str | None = None) -> tuple[Text, ...]:
-    """What makes the data set ``name`` out of ``stored_<name>``, in order; nothing if the two are the same.
+def views(name: str, source: str, target: str, columns: Sequence[str], family: str | None) -> tuple[Text, ...]:
+    """What makes ``target`` out of the rows of ``source``, with these columns: the data set ``name`` of format 3.
 
     ``family``: what the history's objects are, where kinds leave it open.
     """
-    meanings = MEANINGS.get(name)
-    if not meanings:
-        return ()
-    columns = ", ".join(
-        f"{meanings.get(column, f'e.{_quoted(column)}')} as {_quoted(column)}" for column in SCHEMAS[name].names
-    )
-    text = f"select {columns} from stored_{name} e"
+    rows = select(columns, MEANINGS[name], source)
     if name != "effects":
-        return (Text(name, text),)
-    return (*_kinds(family), Text(name, f"{text} left join kinds_today n on e.key = n.key and e.kind = n.former"))
-
-
-def _quoted(column: str) -> str:
-    return f'"{column}"'
+        return (Text(target, rows),)
+    named = f"{rows} left join kinds_today n on e.key = n.key and e.kind = n.former"
+    return (*_kinds(source, family), Text(target, named))
 
 
 _LOG: Final = "'append', 'observe-begin', 'observe-end', 'end', 'start', 'seek', 'reset'"
 
 
 def _has(name: str, *kinds: str) -> str:
-    among = ", ".join(f"'{kind}'" for kind in kinds)
-    return f"max(case when kind in ({among}) then 1 else 0 end) as {name}"
+    return f"max(case when kind in ({listed(kinds)}) then 1 else 0 end) as {name}"
 
 
-def _kinds(family: str | None) -> tuple[Text, ...]:
+def _kinds(source: str, family: str | None) -> tuple[Text, ...]:
     """``object_keys`` (key, family) and ``kinds_today`` (key, former, kind).
 
     Family ``open``: nothing says which; ``mixed``: the key's effects are those of no single object.
@@ -174,7 +132,7 @@ def _kinds(family: str | None) -> tuple[Text, ...]:
     said = "cast(null as string)" if family is None else f"'{family}'"
     names = ", ".join(f"('{name}', '{old}', '{new}')" for name, kinds in KINDS.items() for old, new in kinds.items())
     return (
-        Text("stored_kinds", "select key, kind from stored_effects group by key, kind", keep=True),
+        Text("stored_kinds", f"select key, kind from {source} group by key, kind", keep=True),
         Text(
             "object_shapes",
             f"""

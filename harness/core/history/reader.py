@@ -2,7 +2,7 @@
 
 Opening looks at file footers only; what is wrong with a file is reported once, then, with its name and the reason.
 Files from elsewhere may differ in the width of integers, in the way text is stored and in nullability. Rows are given
-as today's format has them, also those of a history of format 1; ``paths`` and ``digest`` are of the files as they are.
+as today's format has them, also those of an older history; ``paths`` and ``digest`` are of the files as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history import format_1
+from assay.harness.core.history import format_1, translation
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.schema import (
     CLOSED,
@@ -26,8 +26,8 @@ from assay.harness.core.history.schema import (
     LATER,
     SCHEMAS,
     HistoryError,
-    before_3,
 )
+from assay.harness.core.history.sql import Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 
 if TYPE_CHECKING:
@@ -81,17 +81,17 @@ class HistoryReader:
         """The format that a data set's files have; that of its oldest one, should they differ."""
         return self._formats[name]
 
-    def translation(self, name: str, family: str | None = None) -> tuple[format_1.Text, ...]:
+    def translation(self, name: str, family: str | None = None) -> tuple[Text, ...]:
         """SQL that makes a data set of its files; none where they have today's columns with today's meaning.
 
         The texts read ``stored_<name>``: the files with the columns of ``stored_schema``. ``family``: what the objects
         of a history of format 1 are (counter, max-register, queue, register or set), where its kinds leave it open.
         """
-        return format_1.views(name, family) if self.format(name) == 1 else ()
+        return translation.texts(name, self.format(name), family)
 
     def stored_schema(self, name: str) -> pa.Schema:
         """The columns to read of the files themselves; null those that a file lacks."""
-        return format_1.stored(name) if self.translation(name) else SCHEMAS[name]
+        return translation.stored(name, self.format(name)) if self.translation(name) else SCHEMAS[name]
 
     def dataset(self, name: str) -> ds.Dataset:
         """A data set as it is scanned in batches, with exactly the columns of its schema."""
@@ -120,7 +120,7 @@ class HistoryReader:
 
     def digest(self) -> str:
         """The hash of the rows of ops, effects and faults; equals the writer's when nothing was lost."""
-        schemas = {name: _schema(name, self.format(name)) for name in DIGESTED}
+        schemas = {name: translation.schema(name, self.format(name)) for name in DIGESTED}
         digest = HistoryDigest(schemas)
         for name, schema in schemas.items():
             for batch in self._stored(name, schema):
@@ -190,7 +190,7 @@ def _check(path: Path, name: str) -> _Part:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names of columns are text, too
         raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
     format = _format(path, (schema.metadata or {}).get(FORMAT_KEY, b"1"))
-    for field in _schema(name, format):
+    for field in translation.schema(name, format):
         position = schema.get_field_index(field.name)
         if position < 0:
             if format == 1 and field.name in format_1.LACKING.get(name, ()):
@@ -201,11 +201,6 @@ def _check(path: Path, name: str) -> _Part:
                 f"{path}: column {field.name} is {schema.field(position).type} where {name} has {field.type}"
             )
     return _Part(int(rows), format)
-
-
-def _schema(name: str, format: int) -> pa.Schema:
-    """The columns that a data set's files of a format have."""
-    return format_1.schema(name) if format == 1 else before_3(name) if format == 2 else SCHEMAS[name]
 
 
 def _format(path: Path, said: bytes) -> int:

@@ -1,8 +1,8 @@
 """The six data sets of a history: what every checker reads.
 
 Times are nanoseconds since the run began. Every file says in its schema's metadata which ``FORMAT`` it has; files that
-say nothing have format 1, which ``format_1`` translates. Columns are added, and kinds renamed, with a new format only;
-columns that came later than a file read as null.
+say nothing have format 1. Columns are added or renamed, and kinds, with a new format only; ``translation`` makes rows
+of today of older files, and columns that came later than a file read as null.
 
 - ``ops``: one row per operation; ``ret`` is null for ``info`` (any time from ``call`` on, or never).
 - ``effects``: one row per elementary effect, denormalised so that checks need no join.
@@ -12,14 +12,13 @@ columns that came later than a file read as null.
 - ``looks``: what was seen of the system at rest, to see whether everything came to its end.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
-FORMAT: Final = 3
-"""The format that is written. In 2 each kind of effect names its object, and each column has one meaning; 3 has more
-columns."""
+FORMAT: Final = 4
+"""The format that is written. In 2 each kind of effect names its object; 3 has more columns; in 4 each column of
+``effects`` and ``looks`` has one meaning."""
 
 FORMAT_KEY: Final = b"assay-history-format"
 """Of the schemas' metadata."""
@@ -68,7 +67,9 @@ EFFECTS = _schema(
     _optional("position", pa.int64()),
     _optional("value", pa.int64()),
     _optional("expected", pa.int64()),
-    _optional("epoch", pa.int64()),
+    _optional("leader_epoch", pa.int64()),
+    _optional("generation", pa.int64()),
+    _optional("token", pa.int64()),
     _optional("owner", pa.string()),
     _optional("group", pa.string()),
     _optional("assignment", pa.int64()),
@@ -76,11 +77,18 @@ EFFECTS = _schema(
     _optional("version", pa.int64()),
     _optional("list_index", pa.int64()),
     _optional("message_key", pa.string()),
+    _optional("tombstone", pa.bool_()),
     _optional("timestamp", pa.int64()),
     _optional("size", pa.int64()),
     _optional("name", pa.string()),
     _optional("replicas", pa.string()),
     _optional("incarnation", pa.int64()),
+    _optional("source", pa.string()),
+    _optional("client", pa.string()),
+    _optional("retention_ms", pa.int64()),
+    _optional("max_wait_ms", pa.int64()),
+    _optional("waited_ms", pa.int64()),
+    _optional("empty", pa.bool_()),
     _required("call", pa.int64()),
     _optional("ret", pa.int64()),
     _required("outcome", pa.string()),
@@ -92,10 +100,13 @@ EFFECTS = _schema(
 ``kind`` names the object: ``counter-add``, ``set-read``, ... Each family of checks says what it reads of which kind.
 ``position`` is an offset in a log; ``version`` the number that a register's system gives each change; ``list_index``
 the place of an element in the list that a transaction read. ``owner`` is who holds something: a member, a consumer, a
-lease's holder; ``message_key`` the key of a message. ``epoch`` is a leader epoch, a generation or a fencing token.
-``timestamp`` is a time of the wall clock in milliseconds: when a message was created, or the time that was looked up;
-``size`` an upper bound of a message's bytes on disk. Of an operation of an administrator ``name`` is the setting that
-it is about, ``replicas`` the nodes' numbers: ``1,2,3``. ``incarnation``: which life of ``node`` answered.
+lease's holder; ``message_key`` the key of a message, ``tombstone`` whether it is one. ``leader_epoch`` is that of the
+node that answered, ``generation`` the group's, ``token`` the lease's. ``timestamp`` is a message's create time in
+milliseconds of the wall clock, had or looked for; ``size`` an upper bound of a message's bytes on disk. Of an operation
+of an administrator ``name`` is the setting that it is about, ``replicas`` the nodes' numbers: ``1,2,3``.
+``incarnation``: which life of ``node`` answered. ``source``: who reported; ``client``: which of its
+worker's clients tried. ``retention_ms``: for how long an offset is to be kept. ``max_wait_ms`` and ``waited_ms``: how
+long a fetch might wait, and how long it did; ``empty``: it was answered without records.
 """
 
 FAULTS = _schema(
@@ -176,24 +187,33 @@ LOOKS = _schema(
     _required("what", pa.string()),
     _optional("key", pa.string()),
     _optional("node", pa.string()),
-    _optional("epoch", pa.int64()),
-    _optional("value", pa.int64()),
+    _optional("broker", pa.int64()),
     _optional("zxid", pa.int64()),
-    _optional("position", pa.int64()),
-    _optional("log_end", pa.int64()),
-    _optional("timestamp", pa.int64()),
-    _optional("size", pa.int64()),
+    _optional("settings", pa.int64()),
+    _optional("epoch", pa.int64()),
+    _optional("leader", pa.int64()),
     _optional("replicas", pa.string()),
     _optional("members", pa.string()),
+    _optional("removing", pa.string()),
+    _optional("high_watermark", pa.int64()),
+    _optional("log_end", pa.int64()),
+    _optional("position", pa.int64()),
+    _optional("acknowledgements", pa.int64()),
+    _optional("base_offset", pa.int64()),
+    _optional("end_offset", pa.int64()),
+    _optional("timestamp", pa.int64()),
+    _optional("size", pa.int64()),
     _optional("retention_ms", pa.int64()),
     _optional("retention_bytes", pa.int64()),
     _optional("retention_check_ms", pa.int64()),
+    _optional("wall_ms", pa.int64()),
+    _optional("unsettled", pa.int64()),
 )
 """What was seen of the system once it was at rest, in look 1, 2, ..., each from ``time`` to ``ended``.
 
-``what`` says what the row is about. Each look has one row ``look``, with the time of day in milliseconds as ``value``
-and how much was not settled by the system's own reckoning as ``size``. ``replicas`` and ``members`` are numbers of
-nodes with commas between.
+``what`` says what the row is about. Each look has one row ``look``, with the time of day ``wall_ms`` in milliseconds
+and how much was ``unsettled`` by the system's own reckoning. ``epoch`` is the leader epoch, ``settings`` a fingerprint
+of a topic's; ``replicas``, ``members`` and ``removing`` are numbers of nodes with commas between.
 """
 
 SCHEMAS: dict[str, pa.Schema] = {
@@ -204,21 +224,6 @@ SCHEMAS: dict[str, pa.Schema] = {
     "replicas": REPLICAS,
     "looks": LOOKS,
 }
-
-ADDED: Final[Mapping[str, tuple[str, ...]]] = {
-    "effects": ("timestamp", "size", "name", "replicas", "incarnation"),
-    "faults": ("wrong_clock",),
-    "events": ("high_watermark", "log_start", "log_end"),
-    "replicas": ("epoch_start", "high_watermark", "log_start"),
-}
-"""The columns that came with format 3."""
-
-
-def before_3(name: str) -> pa.Schema:
-    """A data set's columns as format 2 had them."""
-    later = ADDED.get(name, ())
-    return pa.schema([field for field in SCHEMAS[name] if field.name not in later])
-
 
 LATER: Final = ("looks",)
 """Data sets that came with format 3; they read as empty where they are missing."""

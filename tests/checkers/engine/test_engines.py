@@ -93,7 +93,7 @@ INSTANCE = {
     "overlooked-log": ("epoch", "node"),
     "early-acknowledgement": ("node", "what", "position", "log_end"),
     "zombie-commit": ("place",),
-    "double-ownership": ("group_name", "epoch", "begun"),
+    "double-ownership": ("group_name", "term", "begun"),
     "commit-mismatch": ("value", "position"),
     "commit-beyond-log": ("why", "commit_op", "other_op"),
     "early-expiry": ("look_op",),
@@ -281,7 +281,7 @@ def absurd() -> list[Row]:
     for number, offset in enumerate((2**61 - 1, 2**61, 2**62 + 75, 2**63 - 2, 2**63 - 1)):
         end = min(offset + 1, 2**63 - 1)
         log.poll(5, [(offset, 5)], end, (1_900, 1_910), assignment=number, process=70 + number)
-        log.add("end", (1_920, 1_930), offset, epoch=number, process=80 + number)
+        log.add("end", (1_920, 1_930), offset, leader_epoch=number, process=80 + number)
     return [row | {"op": row["op"] + first} for row in log.rows]
 
 
@@ -451,7 +451,7 @@ def book() -> Book:
     for number in range(20):
         log.send([number], number, (number * 100, number * 100 + 10), process=1)
         log.poll(number, [] if number == 7 else [(number, number)], number + 1, (number * 100 + 20, number * 100 + 30))
-        log.add("end", (number * 100 + 40, number * 100 + 50), number + 1, epoch=1, process=2)
+        log.add("end", (number * 100 + 40, number * 100 + 50), number + 1, leader_epoch=1, process=2)
     log.send([99], 20, (2_000, 2_010), phase="sentinel", process=3)
     shown = [(offset, 99 if offset == 20 else offset) for offset in range(21) if offset != 7]
     log.poll(0, shown, 21, (2_020, 2_030), phase="drain", process=4)

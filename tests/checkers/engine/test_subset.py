@@ -14,7 +14,7 @@ from assay.checkers.check import View
 from assay.checkers.families import FAMILIES
 from assay.checkers.register.chains import climb_round, climb_start, kept_end, kept_round, kept_start
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES
-from assay.harness.core.history import SCHEMAS, format_1
+from assay.harness.core.history import SCHEMAS, translation
 
 CHECKS = [check for family in FAMILIES for check in family.checks]
 ELSEWHERE = ("assay.checkers.engine", "assay.checkers.linearizability")
@@ -34,7 +34,7 @@ def declared() -> Iterator[View]:
 VIEWS = (
     *declared(),
     *ROUNDS,
-    *(View(text.name, text.sql) for name in SCHEMAS for text in format_1.views(name)),
+    *(View(f"{text.name} of {n}", text.sql) for n in (1, 3) for name in SCHEMAS for text in translation.texts(name, n)),
     *(view for check in CHECKS for view in (*check.views, *check.evidence_views)),
     *(View("candidate edges", CANDIDATE_EDGES), View("candidate nodes", CANDIDATE_NODES)),
     *(View(f"whether {family.name} applies", family.applies) for family in FAMILIES),

@@ -18,7 +18,7 @@ from helpers.expiry_histories import keep, kept_history, look, wrong
 from helpers.log_histories import Row, write
 
 CONTRACT = Contract(retention_deadline=5.0)
-MEMBER = {"epoch": 3, "owner": "m"}
+MEMBER = {"generation": 3, "owner": "m"}
 
 
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
@@ -78,7 +78,7 @@ HAVE_NOT = {
         keep(1, 7, 0.3, (0, 1)), keep(1, 8, 9, (0, 1), outcome="info") | {"sub": 1}, look(2, None, (1.5, 2)),
     ],
     "its member was another one later": [
-        keep(1, 7, 1, (0, 1), **MEMBER), look(2, None, (3, 4)), keep(3, 8, 1, (5, 6), epoch=3, owner="n"),
+        keep(1, 7, 1, (0, 1), **MEMBER), look(2, None, (3, 4)), keep(3, 8, 1, (5, 6), generation=3, owner="n"),
     ],
     "its member's later commit was refused": [
         keep(1, 7, 1, (0, 1), **MEMBER), look(2, None, (3, 4)), keep(3, 8, 1, (5, 6), outcome="fail", **MEMBER),

@@ -26,7 +26,7 @@ ANOMALY = FENCING_VIOLATION.anomaly
 def step(op: int, kind: str, token: int, when: tuple[int, int | None], **given: Any) -> Row:
     ret = None if when[1] is None else when[1] * S
     outcome = {"outcome": "info" if ret is None else "ok", "owner": f"o{token}"} | given
-    return effect(op, 0, kind, "lock", when[0] * S, ret, epoch=token, process=op, **outcome)
+    return effect(op, 0, kind, "lock", when[0] * S, ret, token=token, process=op, **outcome)
 
 
 def stale(op: int, token: int, when: tuple[int, int], kind: str = "guarded", error: str = "stale-epoch") -> Row:

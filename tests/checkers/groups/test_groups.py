@@ -28,7 +28,7 @@ def acquire(op: int, generation: int, owner: str, when: tuple[int, int | None], 
     call, ret = when[0] * S, None if when[1] is None else when[1] * S
     outcome = {"outcome": "ok" if ret is not None else "info"} | given
     return [
-        effect(op, sub, "acquire", key, call, ret, group="g", epoch=generation, owner=owner, process=op, **outcome)
+        effect(op, sub, "acquire", key, call, ret, group="g", generation=generation, owner=owner, process=op, **outcome)
         for sub, key in enumerate(keys or ("g",))
     ]
 
@@ -36,7 +36,7 @@ def acquire(op: int, generation: int, owner: str, when: tuple[int, int | None], 
 def commit(op: int, generation: int | None, when: tuple[int, int | None], outcome: str = "ok") -> Row:
     call, ret = when[0] * S, None if when[1] is None else when[1] * S
     return effect(
-        op, 0, "commit", "g/t-0", call, ret, group="g", epoch=generation, value=op, process=op, outcome=outcome
+        op, 0, "commit", "g/t-0", call, ret, group="g", generation=generation, value=op, process=op, outcome=outcome
     )
 
 
@@ -130,8 +130,8 @@ def test_every_pair_of_many_histories(tmp_path: Path) -> None:
         build(engine, (*HOLD_VIEWS, *ZOMBIE_COMMIT.views, *DOUBLE_OWNERSHIP.views))
         late = {(row["key"], row["place"]) for row in engine.rows("select key, place from found_zombie_commit")}
         twice = {
-            (row["group_name"], row["key"], row["epoch"])
-            for row in engine.rows("select group_name, key, epoch from found_double_ownership")
+            (row["group_name"], row["key"], row["term"])
+            for row in engine.rows("select group_name, key, term from found_double_ownership")
         }
     assert late == {instance for history in histories.values() for instance in zombies(history)}
     assert twice == {instance for history in histories.values() for instance in owned_twice(history)}

@@ -43,9 +43,9 @@ def test_every_instant_of_many_histories(count: int, tmp_path: Path) -> None:
         register_history(engine, write(tmp_path / "history", rows, faults=faults))
         register_contract(engine, CONTRACT)
         build(engine, (*HOLD_VIEWS, *DOUBLE_OWNERSHIP.views, *ORPHANED_PARTITION.views))
-        found = engine.rows(f"select group_name, key, epoch, begun from {DOUBLE_OWNERSHIP.found}")
-        twice = {(row["group_name"], row["key"], row["epoch"]) for row in found if row["epoch"] is not None}
-        beside = {(row["group_name"], row["key"], row["begun"]) for row in found if row["epoch"] is None}
+        found = engine.rows(f"select group_name, key, term, begun from {DOUBLE_OWNERSHIP.found}")
+        twice = {(row["group_name"], row["key"], row["term"]) for row in found if row["term"] is not None}
+        beside = {(row["group_name"], row["key"], row["begun"]) for row in found if row["term"] is None}
         assert len(found) == len(twice) + len(beside)
         orphaned = {
             (row["group_name"], row["key"], row["since"], row["until"])
@@ -61,9 +61,9 @@ def test_every_instant_of_many_histories(count: int, tmp_path: Path) -> None:
 class Book:
     """Rows of group ``g`` by hand. Times are seconds; ``who`` is process, worker and owner in one."""
 
-    def __init__(self, epoch: int | None = None) -> None:
+    def __init__(self, generation: int | None = None) -> None:
         self.rows: list[Row] = []
-        self.epoch = epoch
+        self.generation = generation
 
     def add(self, who: int, when: tuple[float, float | None], *reported: tuple[Any, ...], **given: Any) -> Book:
         """``reported``: (kind, key, assignment) each, and an outcome where it is not the operation's."""
@@ -72,7 +72,9 @@ class Book:
         more: dict[str, Any] = {"process": who, "worker": f"w{who % 10}", "group": "g", "owner": f"c{who}"}
         known = "ok" if ret is not None else "info"
         for sub, (kind, key, assignment, *outcome) in enumerate(reported):
-            row = effect(op, sub, kind, key, call, ret, assignment=assignment, epoch=self.epoch, **(more | given))
+            row = effect(
+                op, sub, kind, key, call, ret, assignment=assignment, generation=self.generation, **(more | given)
+            )
             self.rows.append(row | {"outcome": outcome[0] if outcome else known, "op_outcome": known})
         return self
 
@@ -198,11 +200,12 @@ def test_a_kill_may_have_come_before_it_was_reported(tmp_path: Path) -> None:
     assert len(judged(tmp_path / "late", rows, Contract(), as_recorded("kill-consumer", "client1", late))) == 1
 
 
-def test_generations_tell_owners_apart_whenever_they_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("term", ["generation", "token"])
+def test_generations_and_tokens_tell_owners_apart_whenever_they_own(tmp_path: Path, term: str) -> None:
     """Giving a partition up does not make room for another in the same generation."""
     rows = held().rows
-    assert judged(tmp_path / "next", [row | {"epoch": row["process"]} for row in rows], Contract()) == []
-    released = [row | {"epoch": 3} for row in _given_up("release", (3, 4)).rows]
+    assert judged(tmp_path / "next", [row | {term: row["process"]} for row in rows], Contract()) == []
+    released = [row | {term: 3} for row in _given_up("release", (3, 4)).rows]
     (reported,) = judged(tmp_path / "same", released, Contract())
     assert reported.claim == "t-0 of g had two owners in generation 3: c1 (process 1) and c2 (process 2)."
     again = [row | {"owner": "c1"} for row in released]
@@ -212,7 +215,7 @@ def test_generations_tell_owners_apart_whenever_they_own(tmp_path: Path) -> None
 def test_a_group_that_was_forgotten_once_may_give_each_generation_twice(tmp_path: Path) -> None:
     forgotten = {"time": 1, "node": "n1", "incarnation": 1, "seq": 1, "event": "group-forgotten", "key": "g",
                  "detail": "{}"}  # fmt: skip
-    rows = [row | {"epoch": 3} for row in held().rows]
+    rows = [row | {"generation": 3} for row in held().rows]
     third = Book(3).add(3, (20, 21), ("acquire", "t-0", 1)).rows
     third[0]["op"] = 9
     for number, (some, many) in enumerate(((rows, 0), ([*rows, *third], 1))):
@@ -333,7 +336,7 @@ def test_an_interrupted_run_says_nothing_of_orphans(tmp_path: Path) -> None:
 
 
 def test_nothing_is_owed_where_holds_are_not_recorded(tmp_path: Path) -> None:
-    rows = [row | {"assignment": None, "epoch": 1} for row in Book().add(1, (1, 2), ("acquire", "t-0", 1)).rows]
+    rows = [row | {"assignment": None, "generation": 1} for row in Book().add(1, (1, 2), ("acquire", "t-0", 1)).rows]
     looked = {one.check for one in judge(write(tmp_path / "history", rows), Contract()).examined}
     assert "double-ownership" in looked
     assert "orphaned-partition" not in looked

@@ -249,7 +249,7 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
     },
     "compacted as far as the last value": compacted(*OF_A, n1=(1, 2, 4), n2=(2, 4)),
     "the later value is there after all": compacted(*OF_A, n1=(2, 3, 4), n2=(3, 4)),
-    "a tombstone": compacted(*OF_A, keyed(5, 5, 5, "a", timestamp=5), n1=(2, 4), n2=(4,)),
+    "a tombstone": compacted(*OF_A, keyed(5, 5, 5, "a", tombstone=True), n1=(2, 4), n2=(4,)),
     "out of the in-sync set, and compacted": compacted(*OF_A, n1=(2, 4), n2=(4,), in_isr=False),
     "compacted on the disk": {
         "replicas": [*replica("n1", {0: 0}, 0, 8), log_end("n2", 0, None, 8)],

@@ -32,7 +32,7 @@ def rows(op: int, said: Said) -> list[Row]:
     call = (2 * op + 1) * S
     return [
         effect(op, rank, kind, "orders-0", call, call + S, value=7, process=op, outcome=outcome, position=position,
-               name=name)
+               source=name)
         for rank, (kind, outcome, position, name) in enumerate(said)
     ]  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_a_burst_says_who_was_informed_of_what_and_who_was_not() -> None:
     completion = Completion(Outcome.OK, {"sets": [known, lost], "reports": reports})
     operation = Operation(BURST, "orders-0", {"values": [7, 8], "habit": "single"})
     rows = burst_client.effects(Completed(41, 3, "w3", operation, completion, 10, 20))
-    assert [(row.kind, row.value, row.name, row.position) for row in rows] == [
+    assert [(row.kind, row.value, row.source, row.position) for row in rows] == [
         ("append", 7, None, 4),
         ("append", 8, None, None),
         ("reported", 7, "stages", 4),

@@ -321,7 +321,7 @@ def a_reader_without_times_and_keys(book: Pages) -> None:
 
 
 def _starts(book: Pages, first: dict[str, Any], second: dict[str, Any], when: tuple[int, int] = (30, 40)) -> None:
-    told = {"node": "n1", "incarnation": 3, "epoch": 5}
+    told = {"node": "n1", "incarnation": 3, "leader_epoch": 5}
     book.add("start", (10, 20), 8, **{**told, **first})
     book.add("start", when, 6, process=1, **{**told, **second})
 
@@ -336,12 +336,12 @@ def a_start_went_back(book: Pages) -> None:
 
 @case(contract=UNLIMITED)
 def the_start_of_a_new_leader_is_lower(book: Pages) -> None:
-    _starts(book, {}, {"node": "n2", "epoch": 6})
+    _starts(book, {}, {"node": "n2", "leader_epoch": 6})
 
 
 @case(contract=UNLIMITED)
 def the_same_node_in_another_epoch(book: Pages) -> None:
-    _starts(book, {}, {"epoch": 6})
+    _starts(book, {}, {"leader_epoch": 6})
 
 
 @case(contract=UNLIMITED)
@@ -351,7 +351,7 @@ def the_same_node_in_another_life(book: Pages) -> None:
 
 @case(contract=UNLIMITED)
 def a_start_of_unknown_epoch(book: Pages) -> None:
-    _starts(book, {"epoch": None}, {})
+    _starts(book, {"leader_epoch": None}, {})
 
 
 @case(contract=UNLIMITED)
@@ -475,15 +475,15 @@ def nothing_was_deleted(book: Pages) -> None:
 
 @case("end-too-low")
 def an_end_below_what_was_acknowledged(book: Pages) -> None:
-    book.send([1, 2], 0, (0, 10), epoch=3)
-    book.add("end", (20, 30), 1, epoch=3, process=2)
+    book.send([1, 2], 0, (0, 10), leader_epoch=3)
+    book.add("end", (20, 30), 1, leader_epoch=3, process=2)
 
 
 @case("end-too-low")
 def an_end_below_what_was_read_in_an_earlier_epoch(book: Pages) -> None:
     book.send([1, 2], None, (0, None), outcome="info")
-    book.poll(0, [(0, 1), (1, 2)], 2, (12, 18), epoch=2)
-    book.add("end", (20, 30), 1, epoch=3, process=2)
+    book.poll(0, [(0, 1), (1, 2)], 2, (12, 18), leader_epoch=2)
+    book.add("end", (20, 30), 1, leader_epoch=3, process=2)
 
 
 @case("real-time-order", contract=Contract(linearizable_ends=True))
@@ -493,32 +493,32 @@ def rule_u_has_ends_that_are_declared_linearizable(book: Pages) -> None:
 
 @case()
 def an_end_just_behind(book: Pages) -> None:
-    book.send([1, 2], 0, (0, 10), epoch=3)
-    book.add("end", (20, 30), 2, epoch=3, process=2)
+    book.send([1, 2], 0, (0, 10), leader_epoch=3)
+    book.add("end", (20, 30), 2, leader_epoch=3, process=2)
 
 
 @case()
 def an_end_of_a_lower_epoch(book: Pages) -> None:
-    book.send([1, 2], 0, (0, 10), epoch=3)
-    book.add("end", (20, 30), 1, epoch=2, process=2)
+    book.send([1, 2], 0, (0, 10), leader_epoch=3)
+    book.add("end", (20, 30), 1, leader_epoch=2, process=2)
 
 
 @case()
 def an_end_of_unknown_epoch(book: Pages) -> None:
-    book.send([1, 2], 0, (0, 10), epoch=3)
+    book.send([1, 2], 0, (0, 10), leader_epoch=3)
     book.add("end", (20, 30), 1, process=2)
 
 
 @case()
 def an_acknowledgement_of_unknown_epoch(book: Pages) -> None:
     book.send([1, 2], 0, (0, 10))
-    book.add("end", (20, 30), 1, epoch=3, process=2)
+    book.add("end", (20, 30), 1, leader_epoch=3, process=2)
 
 
 @case()
 def an_end_that_was_asked_for_before_the_answer(book: Pages) -> None:
-    book.send([1, 2], 0, (0, 10), epoch=3)
-    book.add("end", (5, 30), 1, epoch=3, process=2)
+    book.send([1, 2], 0, (0, 10), leader_epoch=3)
+    book.add("end", (5, 30), 1, leader_epoch=3, process=2)
 
 
 # -- late-order: part of real-time-order -------------------------------------------------------------------------------
@@ -730,7 +730,7 @@ def sent_away_where_a_loss_of_power_may_cut(book: Pages) -> None:
 
 
 def waited(book: Pages, when: tuple[int, int], slept: int, what: str, position: int = 4) -> None:
-    book.add("waited", when, position, value=slept, expected=1500, name=what)
+    book.add("waited", when, position, waited_ms=slept, max_wait_ms=1500, empty=what == "nothing")
 
 
 @case("untimely-answer")

@@ -103,7 +103,7 @@ def test_committed_offsets_get_the_answer_of_the_search_no_matter_who_commits(tm
         for row in history:
             row["group"] = "g"
             if row["kind"] == "register-write" and rng.random() < members:
-                row["epoch"] = 1
+                row["generation"] = 1
         if history and all(row["kind"] != "register-cas" for row in history):
             histories.append(history)
     reported = [

@@ -60,11 +60,11 @@ def found(
     return claims
 
 
-MOVING = {"what": "move", "key": KEY, "replicas": "1,2,4", "members": ""}
+MOVING = {"what": "move", "key": KEY, "replicas": "1,2,4", "removing": ""}
 FOURTH: tuple[Row, ...] = (
-    {"what": "broker", "node": "n4", "value": 4, "zxid": 14},
+    {"what": "broker", "node": "n4", "broker": 4, "zxid": 14},
     {"what": "answer", "node": "n4"},
-    {"what": "role", "node": "n4", "key": KEY, "epoch": 4, "position": 0},
+    {"what": "role", "node": "n4", "key": KEY, "epoch": 4, "high_watermark": 0},
     {"what": "folder", "node": "n4", "key": KEY, "zxid": CREATED},
 )
 
@@ -73,17 +73,17 @@ OUT = changing("partition", {"members": "1,2"})
 DEAF = changing("role", {"epoch": 3}, node="n3")
 GONE = all_of(without("topic"), without("partition"), without("known"), without("folder"), without("role"))
 ROUTED: tuple[Row, ...] = tuple(
-    {"what": "routed", "key": KEY, "node": f"n{n}", "value": 1, "replicas": "1,2,3", "members": "1,2,3"}
+    {"what": "routed", "key": KEY, "node": f"n{n}", "leader": 1, "replicas": "1,2,3", "members": "1,2,3"}
     for n in (1, 2, 3)
 )
-ELSEWHERE: Row = {"what": "routed", "key": "other-0", "node": "n2", "value": 1, "replicas": "1,2", "members": "1,2"}
+ELSEWHERE: Row = {"what": "routed", "key": "other-0", "node": "n2", "leader": 1, "replicas": "1,2", "members": "1,2"}
 OLD = {"what": "folder", "key": "gone-1", "node": "n2", "zxid": 40}
 SEGMENTS: tuple[Row, ...] = (
-    {"what": "segment", "node": "n2", "key": KEY, "position": 0, "log_end": 50, "size": 900,
+    {"what": "segment", "node": "n2", "key": KEY, "base_offset": 0, "end_offset": 50, "size": 900,
      "timestamp": WALL_MS - 10_000},
-    {"what": "segment", "node": "n2", "key": KEY, "position": 50, "log_end": 90, "size": 900,
+    {"what": "segment", "node": "n2", "key": KEY, "base_offset": 50, "end_offset": 90, "size": 900,
      "timestamp": WALL_MS + 3_600_000},
-    {"what": "segment", "node": "n2", "key": KEY, "position": 90, "size": 100},
+    {"what": "segment", "node": "n2", "key": KEY, "base_offset": 90, "size": 100},
 )  # fmt: skip
 BRIEF = changing("topic", {"retention_ms": 5_000})
 SMALL = changing("topic", {"retention_bytes": 1_000})
@@ -95,7 +95,7 @@ WRONG: tuple[tuple[str, Change, str], ...] = (
         "unfinished-move",
         all_of(
             changing("partition", {"replicas": "1,2,4", "members": "1,2,4"}),
-            adding({**MOVING, "members": "3"}, *FOURTH),
+            adding({**MOVING, "removing": "3"}, *FOURTH),
         ),
         "to be removed, although it has a leader",
     ),
@@ -107,10 +107,14 @@ WRONG: tuple[tuple[str, Change, str], ...] = (
     ("no-rejoin", OUT, "n3 did not get back into the in-sync set of orders-0 from 0.100 s to 40.000 s"),
     ("disobeyed-state", DEAF, "and n3, which it is about, is still in epoch 3"),
     ("disobeyed-state", without("role", node="n3"), "and n3, which it is about, has no replica of it"),
-    ("disobeyed-settings", changing("role", {"value": 78}, node="n3"), "N3 did not go by the settings that orders has"),
+    (
+        "disobeyed-settings",
+        changing("role", {"settings": 78}, node="n3"),
+        "N3 did not go by the settings that orders has",
+    ),
     (
         "stale-metadata",
-        all_of(adding(*ROUTED), changing("routed", {"value": 3}, node="n2")),
+        all_of(adding(*ROUTED), changing("routed", {"leader": 3}, node="n2")),
         "N2 answered leader",
     ),
     ("stale-metadata", all_of(adding(*ROUTED), changing("routed", {"members": "1,2"}, node="n3")), "N3 answered"),
@@ -132,19 +136,19 @@ WRONG: tuple[tuple[str, Change, str], ...] = (
 LEGAL: tuple[Change, ...] = (
     lambda seen: seen,
     all_of(changing("partition", {"replicas": "1,2,4,3"}), adding(MOVING)),  # its target is dead
-    all_of(GROWN, changing("partition", {"value": -1})),
+    all_of(GROWN, changing("partition", {"leader": -1})),
     all_of(GROWN, without("broker", node="n1")),  # the leader is dead
     all_of(changing("partition", {"replicas": "1,2", "members": "1,2"}), without("folder", node="n3")),
-    all_of(OUT, changing("partition", {"value": -1})),  # leader -1, with the damaged last member
+    all_of(OUT, changing("partition", {"leader": -1})),  # leader -1, with the damaged last member
     all_of(OUT, without("broker", node="n3")),
     all_of(without("answer", node="n3"), without("role", node="n3")),
     all_of(without("broker", node="n3"), without("role", node="n3")),
     changing("role", {"epoch": 5}, node="n3"),
-    all_of(changing("topic", {"value": 78}), changing("role", {"value": 78})),
+    all_of(changing("topic", {"settings": 78}), changing("role", {"settings": 78})),
     adding({"what": "settings", "key": TOPIC}),
     changing("role", {"log_end": 100}),
     changing("role", {"log_end": 101}, node="n2"),  # a follower's mark comes later
-    changing("role", {"log_end": 101, "position": -1}, node="n1"),
+    changing("role", {"log_end": 101, "high_watermark": -1}, node="n1"),
     all_of(
         changing("role", {"log_end": 101}, node="n1"),
         without("broker", node="n3"),
@@ -152,21 +156,21 @@ LEGAL: tuple[Change, ...] = (
     ),
     all_of(changing("role", {"log_end": 101}, node="n1"), adding({"what": "deletion", "key": TOPIC}, MOVING)),
     adding(*ROUTED),
-    all_of(adding(*ROUTED), changing("partition", {"value": -1})),
-    all_of(adding(*ROUTED), changing("routed", {"value": 3}, node="n2"), without("broker", node="n2")),
-    all_of(adding(*ROUTED), changing("routed", {"value": 3}, node="n2"), without("answer", node="n2")),
-    all_of(adding(*ROUTED, {"what": "deletion", "key": TOPIC}, MOVING), changing("routed", {"value": 3})),
-    all_of(changing("role", {"value": 78}, node="n3"), adding({"what": "deletion", "key": TOPIC}, MOVING)),
-    all_of(changing("topic", {"value": None}), changing("role", {"value": None}, node="n3")),
+    all_of(adding(*ROUTED), changing("partition", {"leader": -1})),
+    all_of(adding(*ROUTED), changing("routed", {"leader": 3}, node="n2"), without("broker", node="n2")),
+    all_of(adding(*ROUTED), changing("routed", {"leader": 3}, node="n2"), without("answer", node="n2")),
+    all_of(adding(*ROUTED, {"what": "deletion", "key": TOPIC}, MOVING), changing("routed", {"leader": 3})),
+    all_of(changing("role", {"settings": 78}, node="n3"), adding({"what": "deletion", "key": TOPIC}, MOVING)),
+    all_of(changing("topic", {"settings": None}), changing("role", {"settings": None}, node="n3")),
     all_of(adding({"what": "deletion", "key": TOPIC}), without("broker", node="n2")),
     all_of(adding({"what": "deletion", "key": TOPIC}), GONE, without("deletion")),
     all_of(adding({"what": "known", "key": "gone", "node": "n2"}), adding({"what": "topic", "key": "gone"})),
     all_of(adding(OLD), without("broker", node="n2"), without("known", node="n2")),
-    all_of(BRIEF, adding(*SEGMENTS), changing("segment", {"timestamp": WALL_MS + 3_600_000}, position=0)),
-    all_of(BRIEF, adding(*SEGMENTS), changing("role", {"position": 49}, node="n2")),
+    all_of(BRIEF, adding(*SEGMENTS), changing("segment", {"timestamp": WALL_MS + 3_600_000}, base_offset=0)),
+    all_of(BRIEF, adding(*SEGMENTS), changing("role", {"high_watermark": 49}, node="n2")),
     all_of(BRIEF, adding(SEGMENTS[0])),  # the active segment
     all_of(changing("topic", {"retention_bytes": 1_001}), adding(*SEGMENTS)),
-    all_of(BRIEF, adding(*SEGMENTS), changing("partition", {"value": -1})),
+    all_of(BRIEF, adding(*SEGMENTS), changing("partition", {"leader": -1})),
     all_of(GROWN, adding({"what": "deletion", "key": TOPIC})),  # each waits for the other
 )
 
@@ -319,7 +323,7 @@ def test_a_run_that_was_not_looked_at_for_long_enough_is_unknown(tmp_path: Path)
     at_rest = looked(seconds=9)
     for row in at_rest:
         if row["what"] == "look":
-            row["size"] = 0
+            row["unsettled"] = 0
     assert not [reason for reason in judged(tmp_path / "rest", at_rest).unknown if "looked at" in reason]
 
 

@@ -67,7 +67,7 @@ def watched(
 
 def test_what_is_at_rest_is_looked_at_twice(tmp_path: Path) -> None:
     looks, trouble = watched(tmp_path, Looked(0))
-    assert [(row["look"], row["size"], row["value"]) for row in looks] == [
+    assert [(row["look"], row["unsettled"], row["wall_ms"]) for row in looks] == [
         (1, 0, 1_700_000_000_000),
         (2, 0, 1_700_000_000_000),
     ]
@@ -77,13 +77,13 @@ def test_what_is_at_rest_is_looked_at_twice(tmp_path: Path) -> None:
 
 def test_what_comes_to_rest_is_looked_at_until_then(tmp_path: Path) -> None:
     looks, _ = watched(tmp_path, Looked(3))
-    assert [row["size"] for row in looks] == [3, 2, 1, 0, 0]
+    assert [row["unsettled"] for row in looks] == [3, 2, 1, 0, 0]
     assert 3 * SECOND < looks[3]["time"] < 4 * SECOND
 
 
 def test_what_looks_complete_under_another_epoch_each_time_is_not_at_rest(tmp_path: Path) -> None:
     looks, _ = watched(tmp_path, Looked(0, epochs=4))
-    assert [row["size"] for row in looks] == [0] * 6
+    assert [row["unsettled"] for row in looks] == [0] * 6
 
 
 def test_what_never_does_is_looked_at_for_as_long_as_it_may_take(tmp_path: Path) -> None:

@@ -312,7 +312,7 @@ def test_a_system_that_can_be_seen_into_is_looked_at_with_each_acknowledgement(t
             return [Seen("lacking", key, "n1", position=position, log_end=0)] if len(acknowledged) == 3 else []
 
         def looked_at(self) -> Sequence[Seen]:
-            return [Seen("inspected", size=len(acknowledged))]
+            return [Seen("inspected", acknowledgements=len(acknowledged))]
 
     class Open(toy.ToySystem):  # type: ignore[misc, name-defined]
         def inspector(self, cluster: Any) -> Inspector:
@@ -326,7 +326,7 @@ def test_a_system_that_can_be_seen_into_is_looked_at_with_each_acknowledgement(t
     sends = [row for row in history.table("effects").to_pylist() if row["kind"] == "append" and row["outcome"] == "ok"]
     last = {(row["op"], row["key"]): row["position"] for row in sends}
     assert sorted(acknowledged) == sorted((key, position) for (_, key), position in last.items())
-    assert looks["inspected"]["size"] == len(last) > 50
+    assert looks["inspected"]["acknowledgements"] == len(last) > 50
     assert (looks["lacking"]["node"], looks["lacking"]["log_end"]) == ("n1", 0)
     assert run.judgement is not None
     assert run.judgement.anomalies["early-acknowledgement"] == 1

@@ -373,8 +373,8 @@ def test_leases_refuse_what_is_stale_and_accept_what_is_not() -> None:
         effects = HistoryReader(folder / HISTORY).table("effects").to_pylist()
     told = Counter((row["kind"], row["outcome"], row["error"]) for row in effects)
     assert min(told["guarded", "ok", None], told["guarded", "fail", "stale-epoch"], told["renew", "ok", None]) > 20
-    given = {(row["process"], row["key"], row["epoch"]) for row in effects if row["kind"] == "acquire"}
-    used = {(row["process"], row["key"], row["epoch"]) for row in effects if row["kind"] != "acquire"}
+    given = {(row["process"], row["key"], row["token"]) for row in effects if row["kind"] == "acquire"}
+    used = {(row["process"], row["key"], row["token"]) for row in effects if row["kind"] != "acquire"}
     assert used <= given  # nobody uses a token that its own process was not given
     assert len({key for _, key, _ in used}) == 4
 
@@ -384,10 +384,10 @@ def test_leases_that_were_lost_are_not_used_again() -> None:
         effects = HistoryReader(folder / HISTORY).table("effects").to_pylist()
     gone = set()
     for row in effects:
-        hold = row["process"], row["key"], row["epoch"]
+        hold = row["process"], row["key"], row["token"]
         if row["kind"] == "lost":
             # In the operation that was refused under it.
-            assert (row["outcome"], row["sub"], row["epoch"] is None) == ("ok", 1, False)
+            assert (row["outcome"], row["sub"], row["token"] is None) == ("ok", 1, False)
             gone.add(hold)
         elif row["kind"] != "acquire":
             assert hold not in gone
@@ -409,17 +409,17 @@ def test_members_of_a_group_share_its_partitions(clients: int, keys: int) -> Non
         mine = held.setdefault((row["process"], row["group"]), {})
         if row["kind"] == "acquire":
             assert row["key"] not in mine
-            mine[row["key"]] = row["epoch"]
+            mine[row["key"]] = row["generation"]
             assert len(set(mine.values())) == 1  # what it had before it has told off
-            owners.setdefault((row["group"], row["epoch"]), {}).setdefault(row["key"], row["owner"])
-            assert owners[row["group"], row["epoch"]][row["key"]] == row["owner"] or row["key"] == row["group"]
+            owners.setdefault((row["group"], row["generation"]), {}).setdefault(row["key"], row["owner"])
+            assert owners[row["group"], row["generation"]][row["key"]] == row["owner"] or row["key"] == row["group"]
         elif row["kind"] in ("lost", "release"):
-            assert mine.pop(row["key"]) == row["epoch"]
+            assert mine.pop(row["key"]) == row["generation"]
         elif row["kind"].startswith("observe") and row["phase"] == "main":
             assert mine[row["key"]] == row["assignment"]
         elif row["kind"] == "commit":
             group, _, key = row["key"].partition("/")
-            assert (group, mine[key]) == (row["group"], row["epoch"])
+            assert (group, mine[key]) == (row["group"], row["generation"])
         elif row["kind"] == "idle":
             assert list(mine) == [row["group"]]
         kinds[row["kind"]] += 1

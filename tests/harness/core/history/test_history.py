@@ -30,8 +30,10 @@ from assay.harness.core.history import (
     HistoryError,
     HistoryReader,
     HistoryWriter,
+    translation,
 )
-from assay.harness.core.history.schema import ADDED, FORMAT_KEY
+from assay.harness.core.history.format_3 import ADDED
+from assay.harness.core.history.schema import FORMAT_KEY
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 pytestmark = pytest.mark.slow
@@ -63,18 +65,27 @@ EFFECT_ROWS = st.builds(
     position=MAYBE,
     value=MAYBE,
     expected=MAYBE,
-    epoch=MAYBE,
+    leader_epoch=MAYBE,
+    generation=MAYBE,
+    token=MAYBE,
     request=MAYBE,
     owner=st.none() | TEXT,
     group=st.none() | TEXT,
     assignment=MAYBE,
     node=st.none() | TEXT,
     message_key=st.none() | TEXT,
+    tombstone=st.none() | st.booleans(),
     timestamp=MAYBE,
     size=MAYBE,
     name=st.none() | TEXT,
     replicas=st.none() | TEXT,
     incarnation=MAYBE,
+    source=st.none() | TEXT,
+    client=st.none() | TEXT,
+    retention_ms=MAYBE,
+    max_wait_ms=MAYBE,
+    waited_ms=MAYBE,
+    empty=st.none() | st.booleans(),
     outcome=st.none() | st.sampled_from(Outcome),
     error=st.none() | TEXT.filter(bool),
 )
@@ -189,10 +200,12 @@ def test_the_schemas_are_those_of_the_format() -> None:
     ]  # fmt: skip
     assert described(EFFECTS) == [
         "op int64", "sub int32", "request int64?", "process int32", "key string", "kind string", "position int64?",
-        "value int64?", "expected int64?", "epoch int64?", "owner string?", "group string?", "assignment int64?",
-        "node string?", "version int64?", "list_index int64?", "message_key string?", "timestamp int64?",
-        "size int64?", "name string?", "replicas string?", "incarnation int64?", "call int64", "ret int64?",
-        "outcome string", "error string?", "phase string",
+        "value int64?", "expected int64?", "leader_epoch int64?", "generation int64?", "token int64?",
+        "owner string?", "group string?", "assignment int64?", "node string?", "version int64?", "list_index int64?",
+        "message_key string?", "tombstone bool?", "timestamp int64?", "size int64?", "name string?",
+        "replicas string?", "incarnation int64?", "source string?", "client string?", "retention_ms int64?",
+        "max_wait_ms int64?", "waited_ms int64?", "empty bool?", "call int64", "ret int64?", "outcome string",
+        "error string?", "phase string",
     ]  # fmt: skip
     assert described(EVENTS) == [
         "time int64", "node string", "incarnation int64", "seq int64", "event string", "key string?", "epoch int64?",
@@ -441,10 +454,11 @@ def test_each_file_says_its_format_and_a_newer_one_is_rejected_by_name(tmp_path:
 
 def test_a_file_of_format_2_reads_with_nulls_in_the_columns_that_came_later(tmp_path: Path) -> None:
     write(tmp_path, [(row(1), [Effect("append", "k", position=7, message_key="m", timestamp=1_700_000_000_000)])])
-    for name, later in ADDED.items():
+    for name in ADDED:
         for part in HistoryReader(tmp_path).paths(name):
-            older = pq.read_table(part).drop_columns(list(later))
-            pq.write_table(older.replace_schema_metadata({FORMAT_KEY: b"2"}), part)
+            rows, older = pq.read_table(part), translation.schema(name, 2)
+            columns = [rows[one.name] if one.name in rows.column_names else pa.nulls(len(rows)) for one in older]
+            pq.write_table(pa.table(columns, older.names).replace_schema_metadata({FORMAT_KEY: b"2"}), part)
     reader = HistoryReader(tmp_path)
     assert (reader.format("effects"), reader.format("ops"), reader.format("events")) == (2, FORMAT, 2)
     (append,) = reader.table("effects").to_pylist()
