@@ -15,6 +15,9 @@ import msgspec
 NO_RECOVERY: Final = "no-recovery"
 """The liveness anomaly behind ``recovery_deadline``; :func:`forbid` always includes it."""
 
+UNEXPECTED_EXIT: Final = "unexpected-exit"
+"""A server's process ended by itself; :func:`forbid` always includes it."""
+
 OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
 """What ``family`` may say."""
 
@@ -226,11 +229,12 @@ def forbid(
     rebalance_deadline: float | None = None,
     may_stall: Sequence[str] = (),
 ) -> Contract:
-    """A contract that forbids these anomalies, and ``no-recovery`` within ``recovery_deadline`` seconds of each heal.
+    """A contract that forbids these anomalies, that a server ends by itself, and ``no-recovery`` within
+    ``recovery_deadline`` seconds of each heal.
 
     ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
     """
-    forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY)))
+    forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY, UNEXPECTED_EXIT)))
     return Contract(
         forbidden=forbidden,
         recovery_deadline=recovery_deadline,

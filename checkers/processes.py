@@ -11,6 +11,7 @@ any, on whichever node.
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, seconds
+from assay.checkers.contract import UNEXPECTED_EXIT
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of
 
@@ -23,8 +24,8 @@ def _exit(row: Row, _: Evidence) -> Explanation:
     return Explanation(claim, (), 0, row["moment"])
 
 
-UNEXPECTED_EXIT: Final = Check(
-    anomaly="unexpected-exit",
+ENDED_BY_ITSELF: Final = Check(
+    anomaly=UNEXPECTED_EXIT,
     meaning="a server's process ended by itself",
     views=(
         Table(
@@ -48,6 +49,7 @@ UNEXPECTED_EXIT: Final = Check(
     evidence=first_of("found_unexpected_exit", "key"),
     examined="select count(*) as examined from looks where what in ('process', 'ended')",
     explain=_exit,
+    optional=True,
 )
 
-PROCESSES: Final = family_of(UNEXPECTED_EXIT, applies="looks where what in ('process', 'ended')", beside=True)
+PROCESSES: Final = family_of(ENDED_BY_ITSELF, applies="looks where what in ('process', 'ended')", beside=True)

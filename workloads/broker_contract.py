@@ -7,7 +7,6 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.checkers.inspection import INSPECTION
-from assay.checkers.processes import PROCESSES
 
 OUTAGES: Final = ("outage", "outage-power-loss")
 """All servers are down for some seconds: no one serves, and that is the purpose."""
@@ -21,8 +20,8 @@ those that it leads. Both are the purpose of these faults.
 
 
 def promised(contract: Contract, outages: Sequence[str] = OUTAGES) -> Contract:
-    """The same contract with linearizable log ends, dense offsets and what servers promise, also over these outages."""
-    forbidden = (*(contract.forbidden or ()), *PROCESSES.anomalies, *INSPECTION.anomalies)
+    """The same contract with linearizable log ends, dense offsets and records in time, also over these outages."""
+    forbidden = (*(contract.forbidden or ()), *INSPECTION.anomalies)
     may_stall = tuple(dict.fromkeys((*contract.may_stall, *outages)))
     return msgspec.structs.replace(
         contract, forbidden=forbidden, linearizable_ends=True, dense_offsets=True, may_stall=may_stall

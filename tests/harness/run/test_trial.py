@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.contract import Contract, forbid
 from assay.checkers.engine import EngineError, Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
@@ -289,7 +289,7 @@ def test_a_server_that_ends_by_itself_fails_the_run(
     entry = toy.ToySystem.entry
     monkeypatch.setattr(toy.ToySystem, "entry", short)
     run = attempt(toy, tmp_path, time_limit=5.0)
-    run.experiment = replace(run.experiment, contract=Contract(forbidden=("unexpected-exit",), recovery_deadline=2.0))
+    run.experiment = replace(run.experiment, contract=forbid("unseen", recovery_deadline=2.0))
     done(run)
     assert run.judgement is not None
     assert run.judgement.verdict is Verdict.FAIL
