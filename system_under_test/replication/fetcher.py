@@ -40,7 +40,7 @@ class LeaderFetcher:
         """After ``add``: what was added is not to wait until the leader has new records of the others, or until the
         fetch that waits for them has had its time. No send to a new leader is acknowledged before.
         """
-        if self._waiting is not None and not all(term.reconciled or term.over for term in self._followed.values()):
+        if self._waiting is not None and self._changed.is_set():
             self._interrupted = True
             self._waiting.abort("there is more to be fetched")
 
@@ -84,22 +84,25 @@ class LeaderFetcher:
         return [term for term in current if term.retry_at <= now]
 
     async def _round(self, connection: Connection, leader: internal.LiveBroker) -> None:
-        now = asyncio.get_running_loop().time()
-        due = self._due(now)
-        later = [term.retry_at - now for term in self._followed.values() if term.retry_at > now]
-        patience = min([self._config.replica_fetch_wait_max_ms / 1000, *later])
-        if not due:
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
-                    await self._changed.wait()
-            return
+        self._changed.clear()
+        due = self._due(asyncio.get_running_loop().time())
         unreconciled = [term for term in due if not term.reconciled]
         if unreconciled:
             await self._reconcile(connection, leader, unreconciled)
+        now = asyncio.get_running_loop().time()
+        later = [
+            max(0.0, term.retry_at - now)
+            for term in self._followed.values()
+            if not term.over and (term.retry_at > now or not term.reconciled)
+        ]
+        patience = min([self._config.replica_fetch_wait_max_ms / 1000, *later])
         reconciled = [term for term in due if term.reconciled and not term.over]
         if reconciled:
             await self._fetch(connection, leader, reconciled, patience)
+        elif patience:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._changed.wait()
 
     async def _reconcile(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
@@ -159,7 +162,7 @@ class LeaderFetcher:
                 if not term.over
             ],
         )
-        if not request.partitions:
+        if not request.partitions or self._changed.is_set():
             return
         asked = {f"{p.topic}-{p.partition}": p.fetch_offset for p in request.partitions}
         by_key = {term.replica.key: term for term in terms}

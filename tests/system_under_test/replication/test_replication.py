@@ -230,3 +230,23 @@ def test_a_topics_own_segment_size_holds_after_a_restart() -> None:
             await until(lambda: all(segments(node) >= 4 for node in cluster.nodes), "small segments everywhere", 2)
 
     simulate(check)
+
+
+def test_what_a_follower_is_to_fetch_now_does_not_wait_for_the_fetch_of_what_it_fetched_before() -> None:
+    """Else no send to its leader was acknowledged before that came back: here, after ten seconds."""
+
+    async def check() -> None:
+        patient = Broker(partitions=3)
+        for name, value in {"replica.fetch.wait.max.ms": "10000", "replica.lag.time.max.ms": "30000"}.items():
+            patient = patient.with_setting(name, value)
+        async with brokers(patient) as cluster:
+            await asyncio.sleep(2)
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            await admin.create_topics([NewTopic("new", partitions=3, replication=3)])
+            await admin.close()
+            began = asyncio.get_running_loop().time()
+            for partition in range(3):
+                await cluster.producer.send("new", partition, [(None, b"x")])
+            assert asyncio.get_running_loop().time() - began < 0.5
+
+    simulate(check)
