@@ -161,6 +161,14 @@ class SlowToFsync(Protocol):
 
 
 @runtime_checkable
+class Synced(Protocol):
+    """A node that knows what of its files is on the device."""
+
+    async def unsynced(self, pattern: str) -> Mapping[str, int]:
+        """How many bytes of each file a loss of power now could take; without files of which it could take none."""
+
+
+@runtime_checkable
 class SlowToSend(Protocol):
     """A node of which what it sends can be made late."""
 

@@ -41,7 +41,7 @@ from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
-from assay.nemesis.slow_fsync import PowerLossInFsync, SlowFsync
+from assay.nemesis.slow_fsync import KillInFsync, PowerLossInFsync, SlowFsync
 from assay.nemesis.slow_network import SlowNetwork
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
@@ -174,6 +174,7 @@ def standard_faults() -> tuple[Fault, ...]:
         Hold(),
         Kill(),
         KillConsumer(),
+        KillInFsync(),
         MoveReplicas(),
         OneWay(),
         Outage(),

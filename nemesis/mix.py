@@ -36,14 +36,15 @@ from assay.nemesis.move import MoveReplicas
 from assay.nemesis.outage import Outage, OutagePowerLoss
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.relay import relay
-from assay.nemesis.schedule import FIRST_AT, Parameter, Schedule, ScheduleError, Step
+from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from assay.nemesis.shape import Shape
+from assay.nemesis.slow_fsync import PowerLossInFsync
 from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
-    "slow-fsync": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5, "garbage-tail": 1, "clock": 1,
-    "move-replicas": 2,
+    "kill-in-fsync": 3, "slow-fsync": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5,
+    "garbage-tail": 1, "clock": 1, "move-replicas": 2,
     "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 2,
     "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
     "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,
@@ -79,6 +80,8 @@ BLACKOUTS: Final = 0.2
 """How often, where a fault may strike all servers, an episode is that and nothing else."""
 DARK: Final = (0.3, 1.5)
 """Seconds that a loss of power lasts."""
+WORN: Final = (2.0, 4.0)
+"""The same where it comes in an fsync, for which fsyncs are slow before."""
 DOWN: Final = (2.0, 3.5)
 """Seconds from the first server that goes to the first that is back."""
 RETURN: Final = 7.0
@@ -113,6 +116,7 @@ def draw_mix(
     if not kinds:
         raise ScheduleError("mix: there is no fault that this system and this cluster can have")
     victim = named(f"n{1 + rng.randrange(max(1, census.servers))}")
+    of_many = {name: catalogue[name] for name in faults if name in everywhere}
     steps: list[Step] = []
     at = FIRST_AT
     while at + interval * LONGEST <= time_limit - CALM:
@@ -122,7 +126,7 @@ def draw_mix(
             steps += relay(rng, faults, catalogue, census, at, time_limit - CALM, events) or episode.steps()
         elif kind < RELAYS + ABSENCES and (absence := _absence(rng, faults, catalogue, census, at, time_limit)):
             steps.append(absence)
-        elif kind > 1 - BLACKOUTS and (of_all := _of_all(rng, faults, everywhere, at, time_limit, victim)):
+        elif kind > 1 - BLACKOUTS and (of_all := _of_all(rng, of_many, census, at, time_limit, victim)):
             steps.append(of_all)
         else:
             steps += episode.steps()
@@ -148,19 +152,21 @@ def _absence(
 
 
 def _of_all(
-    rng: random.Random, faults: Collection[str], everywhere: Collection[str], at: float, time_limit: float, last: Target
+    rng: random.Random, among: Mapping[str, Fault], census: Census, at: float, time_limit: float, last: Target
 ) -> Step | None:
-    """A fault that strikes all servers; None where none may, or time is short."""
-    possible = {PowerLoss.name: DARK}
+    """One of these faults that strikes all servers; None where none may, or time is short."""
+    possible = {PowerLoss.name: DARK, PowerLossInFsync.name: WORN}
     if at + DOWN[1] + RETURN <= time_limit - CALM:
         possible |= dict.fromkeys(OUTAGES, DOWN)
-    names = [name for name in possible if name in everywhere and name in faults]
+    names = [name for name in possible if name in among]
     if not names:
         return None
     name = rng.choice(names)
-    parameters: dict[str, Parameter] = {"last": last.names[0]} if name == OutagePowerLoss.name else {}
     duration = round(rng.uniform(*possible[name]), 3)
-    return Step(round(at, 3), name, Target(Kind.ALL), duration, parameters, rng.getrandbits(32))
+    whom, parameters = among[name].draw(rng, census, Target(Kind.ALL))
+    if name == OutagePowerLoss.name:
+        parameters["last"] = last.names[0]
+    return Step(round(at, 3), name, whom, duration, parameters, rng.getrandbits(32))
 
 
 def weight(name: str) -> float:

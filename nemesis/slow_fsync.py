@@ -1,10 +1,12 @@
-"""Slow fsyncs: a device that takes its time; and the power lost while one is under way.
+"""Slow fsyncs: a device that takes its time; and the end that comes while one is under way.
 
 ``slow-fsync``           each fsync of the targets takes ``seconds`` more while the fault is in force
-``power-loss-in-fsync``  the same until one is under way; then, midway, the power is lost (``power_loss``)
+``kill-in-fsync``        the same for ``slow_for`` seconds; then, midway in such an fsync, the process is killed
+``power-loss-in-fsync``  the same, and the power is lost (``power_loss``)
 
-What an fsync has not ended for is not on the disk; a system that counts on it before has promised too much. Proof: the
-node's count of fsyncs that were slow; of the second one, that such a one was under way, and the proof of the loss.
+What an fsync has not ended for is not on the disk; a system that counts on it before has promised too much. And what
+takes several fsyncs is half done most of the time while they are slow, which it nearly never is otherwise. Proof: the
+node's count of fsyncs that were slow; of the others, that such a one was under way, and the proof of the end.
 """
 
 import asyncio
@@ -13,14 +15,17 @@ from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, NodeError, SlowToFsync
 from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import Census, Injection, Proof, Scope, on_all, on_each
+from assay.nemesis.kill import Kill
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.process import ServerFault
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
 
 SECONDS: Final = (0.05, 0.2, 0.8)
-LONG: Final = (0.2, 0.8)
+LONG: Final = (0.05, 0.2, 0.8)
+SLOW_FOR: Final = (0.0, 0.0, 0.5, 1.5)
+"""Seconds: what is begun, appended or counted during a slow fsync shows after it."""
 PATIENCE: Final = 4.0
 """Seconds for an fsync to begin: the broker's come once a second at least, while it is written to."""
 LOOK_EVERY: Final = 0.01
@@ -65,32 +70,35 @@ class SlowFsync(ServerFault):
         return Proof(not fast, injection.evidence, reason)
 
 
-class PowerLossInFsync(PowerLoss):
-    """The power of one server is lost while an fsync is under way."""
+class KillInFsync(Kill):
+    """The process of one server is killed while an fsync is under way."""
 
-    name = "power-loss-in-fsync"
-    description = "a slow fsync is waited for, and midway the machine loses power; started again at the heal"
+    name = "kill-in-fsync"
+    description = "fsyncs are slow for a moment, and in the middle of one the process is killed; started at the heal"
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
-        return whom, {"seconds": rng.choice(LONG), "part": rng.choice((0.1, 0.5, 0.9))}
+        slow = {"seconds": rng.choice(LONG), "slow_for": rng.choice(SLOW_FOR)}
+        return whom, {**slow, "part": rng.choice((0.1, 0.5, 0.9))}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return _not_here(cluster, system) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Of several machines, which lose power together, one is enough to be in an fsync."""
-        seconds, part = _seconds(injection), injection.step.parameters.get("part", 0.5)
+        seconds, parameters = _seconds(injection), injection.step.parameters
+        midway = seconds * min(float(parameters.get("part", 0.5)), 0.9)
+        slow_for = float(parameters.get("slow_for", 0.0))
         loop = asyncio.get_running_loop()
         began = loop.time()
         await on_each(injection.targets, lambda node: cast(SlowToFsync, node).slow_fsyncs(seconds))
-        while not await _under_way(injection):
-            if loop.time() > began + PATIENCE:
-                break
-            await asyncio.sleep(LOOK_EVERY)
-        if await _under_way(injection):
-            await asyncio.sleep(seconds * min(float(part), 0.9))
-        injection.evidence["in_fsync"] = await _under_way(injection)
+        await asyncio.sleep(slow_for)
+        caught: list[str] = []
+        while not caught and loop.time() <= began + slow_for + PATIENCE:
+            found = await _under_way(injection)
+            await asyncio.sleep(midway if found else LOOK_EVERY)
+            caught = await _under_way(injection) if found else []  # one that was nearly over may have ended
+        injection.evidence["in_fsync"] = caught
         injection.evidence["waited"] = round(loop.time() - began, 3)
         await super().inject(injection)
         await on_each(injection.targets, _as_before)
@@ -104,6 +112,15 @@ class PowerLossInFsync(PowerLoss):
         if not lost.took_effect or injection.evidence.get("in_fsync"):
             return lost
         return Proof(False, lost.evidence, f"no fsync of {', '.join(injection.names)} was under way")
+
+
+class PowerLossInFsync(KillInFsync, PowerLoss):
+    """The power of one server is lost while an fsync is under way."""
+
+    name = "power-loss-in-fsync"
+    description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
+    impact = PowerLoss.impact
+    on_targets = staticmethod(on_all)
 
 
 async def _under_way(injection: Injection) -> list[str]:

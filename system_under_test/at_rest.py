@@ -56,6 +56,9 @@ class Seen:
     - ``routed``: where ``node`` sends clients of ``key``: ``leader``'s id, ``replicas``, ``members`` in sync.
     - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
       fingerprint of the ``settings`` in force.
+    - ``flushed`` of a replica that is not damaged: ``node``, ``key``, ``flushed`` up to where it is on the disk by its
+      own account, ``log_end``, ``flush_ms`` in force; ``unsynced``: how many bytes of its segments a loss of power now
+      could take, where the node's disk can say it.
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
     - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``
       in bytes.
@@ -80,6 +83,9 @@ class Seen:
     end_offset: int | None = None
     timestamp: int | None = None
     size: int | None = None
+    flushed: int | None = None
+    flush_ms: int | None = None
+    unsynced: int | None = None
     retention_ms: int | None = None
     retention_bytes: int | None = None
     retention_check_ms: int | None = None
@@ -110,7 +116,7 @@ async def look(place: Place, runtime: Any) -> list[Seen]:
         aged = {one.key for one in found if one.what == "topic" and _is_short(one)}
         for node in place.nodes:
             if node.name in registered:
-                found += await _by_its_account(node, place.port)
+                found += await _by_its_account(node, place.port, await _unsynced(node, place.data))
                 found += await _on_disk(node, place.data, aged)
     except (KazooException, znodes.ZnodeError, OSError) as error:
         raise NotSeen(f"the cluster was not looked at: {error!r}") from error
@@ -175,8 +181,18 @@ def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
     )
 
 
-async def _by_its_account(node: Any, port: int) -> list[Seen]:
-    """Nothing of one that does not answer."""
+async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
+    """How many bytes of the segments in each folder are not on the disk; None where that cannot be known."""
+    if not hasattr(node, "unsynced"):
+        return None
+    found: dict[str, int] = defaultdict(int)
+    for path, size in (await node.unsynced(f"{data}/*/*{LOG_SUFFIX}")).items():
+        found[path.split("/")[-2]] += size
+    return found
+
+
+async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[Seen]:
+    """Nothing of one that does not answer. ``unsynced``: what its disk says, by folder."""
     try:
         roles = await ask(node.address, port, RolesRequest(), 0, PATIENCE)
         metadata = await ask(node.address, port, MetadataRequest(topics=None), 1, PATIENCE)
@@ -196,18 +212,15 @@ async def _by_its_account(node: Any, port: int) -> list[Seen]:
         for topic in metadata.topics
         for one in topic.partitions
     ]
-    return found + [
-        Seen(
-            "role",
-            key=directory.directory_name(role.topic, role.partition),
-            node=node.name,
-            epoch=role.leader_epoch,
-            high_watermark=role.high_watermark,
-            log_end=role.log_end,
-            settings=role.settings,
-        )
-        for role in roles.partitions
-    ]
+    for role in roles.partitions:
+        key = directory.directory_name(role.topic, role.partition)
+        common: dict[str, Any] = {"key": key, "node": node.name, "log_end": role.log_end}
+        mark = role.high_watermark
+        found.append(Seen("role", **common, epoch=role.leader_epoch, high_watermark=mark, settings=role.settings))
+        if mark >= 0:
+            size = None if unsynced is None else unsynced.get(key, 0)
+            found.append(Seen("flushed", **common, flushed=role.flushed, flush_ms=role.flush_ms, unsynced=size))
+    return found
 
 
 async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[Seen]:
@@ -276,10 +289,15 @@ def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
         count += late
         topic = topics.get(_topic_of(role.key))
         count += topic is not None and topic.settings != role.settings
+    count += sum(_is_unflushed(one) for one in by["flushed"] if _number(one.flush_ms) < LONG_MS)
     for folder in by["folder"]:
         topic = topics.get(_topic_of(folder.key))
         count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())
     return count + _due(by["segment"], topics, wall_ms)
+
+
+def _is_unflushed(replica: Seen) -> bool:
+    return _number(replica.flushed) < _number(replica.log_end) or _number(replica.unsynced) > 0
 
 
 def _due(segments: Sequence[Seen], topics: Mapping[str | None, Seen], wall_ms: int) -> int:

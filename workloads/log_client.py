@@ -17,7 +17,7 @@ from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
 from assay.system_under_test.client.consumer import SimpleConsumer
-from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.client.errors import DamagedAnswer, ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -169,7 +169,10 @@ class LogClient:
             self._assignments[key] = next(self._numbers)
             self._positions[key] = position
         begin = self._positions[key]
-        fetched = await self._consumer.fetch(topic, partition, begin, self._fetch_bytes, max_wait=LONGEST_WAIT)
+        try:
+            fetched = await self._consumer.fetch(topic, partition, begin, self._fetch_bytes, max_wait=LONGEST_WAIT)
+        except DamagedAnswer as error:
+            return _illegible(error, begin)
         if fetched.error is not ErrorCode.NONE:
             # Out of range above all: the reader starts again, as a consumer with auto.offset.reset would.
             del self._positions[key]
@@ -191,7 +194,10 @@ class LogClient:
         polls: list[dict[str, Any]] = []
         for offset in range(begin, begin + 1 if steps == 1 else min(begin + steps, last)):
             size, wait = (GLANCE_BYTES, LONGEST_WAIT) if steps == 1 else (STEP_BYTES, 0.0)
-            fetched = await self._consumer.fetch(topic, partition, offset, size, max_wait=wait)
+            try:
+                fetched = await self._consumer.fetch(topic, partition, offset, size, max_wait=wait)
+            except DamagedAnswer as error:
+                return _illegible(error, offset)
             if fetched.error is not ErrorCode.NONE:
                 return _refused(fetched.error, offset)
             polls.append(seen_from(offset, fetched, next(self._numbers)) | {"sought": True})
@@ -239,6 +245,10 @@ def tried(completed: Completed) -> Iterator[Effect]:
 def _refused(error: ErrorCode, position: int) -> Completion:
     result = {"refused": position} if error is ErrorCode.OFFSET_OUT_OF_RANGE else None
     return Completion(Outcome.FAIL, result, error=f"{error_name(error)}: at offset {position}")
+
+
+def _illegible(error: DamagedAnswer, position: int) -> Completion:
+    return Completion(Outcome.FAIL, {"illegible": position}, error=described(error))
 
 
 _OTHERS: Final = {BURST: burst_client.effects, WIDE: wide_requests.effects, SWEEP: sweeps.effects, WAIT: sweeps.effects}

@@ -30,6 +30,9 @@ records, and the client's own position stays as it is. Readers that go from one 
 beginning of a segment or for what it has just appended, and never for a place that it must look up. With ``steps`` it
 asks for as many offsets in turn, as each of them may be one that a broker takes for known.
 
+A poll or glance that was answered with what are no messages has failed with the result ``{"illegible": the offset asked
+for}``: what stands there is a record that cannot be decoded.
+
 A look-up asks for the first message that is at most ``age`` milliseconds old, by its create time.
 
 Values are whole numbers, unique in the run, and are never derived from a clock or from who sends them: the generator
@@ -96,11 +99,11 @@ def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
     return as_generator(look)
 
 
-def walk(keys: Sequence[str], *, steps: int) -> Generator:
-    """Looks at so many places after each other, anywhere in partitions, for ever."""
+def walk(keys: Sequence[str], *, steps: int, last: int = THOUSAND) -> Generator:
+    """Looks at so many places after each other, anywhere in the ``last`` thousandths of partitions, for ever."""
 
     def look(context: Context) -> Operation:
-        argument = {"thousandths": context.below(THOUSAND, salt=7), "steps": steps}
+        argument = {"thousandths": THOUSAND - last + context.below(last, salt=7), "steps": steps}
         return Operation(GLANCE, context.choose(keys, salt=6), argument)
 
     return as_generator(look)
@@ -172,6 +175,9 @@ def _observations(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
     if result is not None and "refused" in result:
         yield refused(_key(completed), result["refused"])
+        return
+    if result is not None and "illegible" in result:
+        yield Effect("observe", _key(completed), position=result["illegible"])
         return
     until = completed.operation.argument.get("until") if completed.operation.phase is Phase.DRAIN else None
     for poll in () if result is None else result.get("polls", [result]):

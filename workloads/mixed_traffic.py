@@ -35,7 +35,9 @@ RANGE: Final = 100_000_000
     LOYAL,
     ARRIVED,
     STRICTLY,
-) = (RANGE * number for number in range(1, 18))
+    BULKY,
+    GUSTY,
+) = (RANGE * number for number in range(1, 20))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -60,6 +62,12 @@ AWAITED_SECONDS: Final = 0.1
 WIDEST: Final = 6
 """Partitions in one request."""
 FORMATS: Final = (0, 1, 1)
+GUST: Final = 4
+"""Volleys to one partition, before it is left alone."""
+VOLLEY: Final = 3
+"""Messages of each."""
+BULK_MESSAGES: Final = 30
+"""In a set, at most."""
 
 
 def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3) -> Generator:
@@ -133,7 +141,10 @@ def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
 
 
 def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sends of these sizes that only the leader acknowledges: one that is cut off takes more and more of them."""
+    """Sends of these sizes that only the leader acknowledges: one that is cut off takes more and more of them.
+
+    Most have one message, so that a broker appends what its follower, cut and caught up, appends at once.
+    """
 
     def shape(context: Context) -> dict[str, Any]:
         return {
@@ -142,7 +153,28 @@ def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
             "padding": context.choose(paddings, salt=18),
         }
 
-    return sends(keys, HASTY, shape)
+    return mix(sends(keys, HASTY, shape, longest=1), sends(keys, HASTY + RANGE // 2, shape), weights=(3, 1))
+
+
+def gusts(keys: Sequence[str], made: Operation) -> Generator:
+    """Volleys to one partition after the other: some to each, and then none until all others have had theirs.
+
+    The messages of a volley are sent at once, so that each comes while something is done for the one before. ``made``:
+    creates their topic; asked for more than once, as an answer may be lost.
+    """
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        place, turn = divmod(number, GUST + 1)
+        first = GUSTY + number * VOLLEY
+        volley = {"values": list(range(first, first + VOLLEY)), "each": 1}
+        return Operation(BURST, keys[place % len(keys)], volley) if turn else made, number + 1
+
+    return unfold(step, 0)
+
+
+def bulky(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+    """Sets of many messages of these sizes."""
+    return sends(keys, BULKY, lambda context: {"padding": context.choose(paddings, salt=18)}, longest=BULK_MESSAGES)
 
 
 def sets(keys: Sequence[str]) -> Generator:

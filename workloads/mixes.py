@@ -10,6 +10,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.progress import PROGRESS
 from assay.cluster.system import System
 from assay.harness.core.generator import Source, mix, phases, stagger, time_limit
+from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
@@ -17,8 +18,9 @@ from assay.system_under_test.deployment import Broker, FirstTopic
 from assay.workloads import mixed_traffic, topic_changes
 from assay.workloads.log_client import FETCH_BYTES, KEEPS
 from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import glance
+from assay.workloads.log_operations import end, glance, walk
 from assay.workloads.send_habits import HABITS
+from assay.workloads.topic_admin import CREATE
 from assay.workloads.topic_growth import Growth
 from assay.workloads.topic_lives import TopicLives
 
@@ -44,6 +46,13 @@ DAY_MS: Final = 24 * 3600 * 1000
 LATELY: Final = 300
 """Thousandths of a log, from its end."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
+TAIL_STEPS: Final = 10
+TURN_SECONDS: Final = 0.3
+"""Between two orders to give a partition's lead on, which takes two."""
+SELDOM: Final = FirstTopic("seldom", 20)
+GUST_SECONDS: Final = 0.25
+"""Between two volleys, on average."""
+BULK_PADDINGS: Final = (0, 60, 200)
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
 """Longer than the contract's ``progress_deadline``, with what the changes take."""
@@ -205,15 +214,17 @@ CLINGING: Final = WorkloadMix(
 
 
 def _tails(system: System, settings: Settings) -> Shares:
+    keys = system.keys()
     return [
-        (60, mixed_traffic.hasty(system.keys(), TAIL_PADDINGS)),
-        (10, glance(system.keys(), last=LATELY)),
+        (80, mixed_traffic.hasty(keys, TAIL_PADDINGS)),
+        (20, walk(keys, steps=TAIL_STEPS, last=LATELY)),
+        (EAGER, stagger(TURN_SECONDS, topic_changes.rotations(keys, settings.nodes, _broker(system).replication))),
     ]
 
 
 TAILS: Final = WorkloadMix(
     "tails",
-    "records that the leader alone acknowledges, so that one cut off has much to cut; at last each replica leads",
+    "records that the leader alone acknowledges, so that one cut off has much to cut; each replica leads in turn",
     adds=_tails,
     closes=lambda system, settings: topic_changes.turns(system.keys(), settings.nodes, _broker(system).replication),
 )
@@ -235,6 +246,35 @@ HABITUAL: Final = WorkloadMix(
     "producers of other settings and what they say of each message, requests about many partitions, old versions",
     adds=_habits,
     closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.waits(system.keys())),
+)
+
+
+def _bulk(system: System, settings: Settings) -> Shares:
+    return [(12, mixed_traffic.bulky(system.keys(), BULK_PADDINGS)), (40, end(system.keys()))]
+
+
+BULK: Final = WorkloadMix(
+    "bulk",
+    "sets many times as large as what a follower fetches at once, and many looks at where partitions end",
+    adds=_bulk,
+    settings={"replica.fetch.max.bytes": ("512", "2048")},
+)
+
+
+def _seldom(system: System, settings: Settings) -> Shares:
+    """The topic is made in the run, and so need not be drained: a sentinel would be something new to be flushed."""
+    broker = _broker(system)
+    configs = {"min.insync.replicas": str(broker.min_insync)}
+    argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
+    made = Operation(CREATE, SELDOM.name, argument)
+    keys = SELDOM.partition_keys
+    return [(EAGER, stagger(GUST_SECONDS, mixed_traffic.gusts(keys, made))), (5, glance(keys))]
+
+
+WRITTEN_SELDOM: Final = WorkloadMix(
+    "seldom",
+    "partitions that are written to for a moment, and then left alone for the rest of the run",
+    adds=_seldom,
 )
 
 
@@ -294,7 +334,7 @@ GROWTH: Final = WorkloadMix(
 
 LOG_MIXES: Final = (
     BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED, GROWTH,
-    CLINGING, HABITUAL,
+    CLINGING, HABITUAL, BULK, WRITTEN_SELDOM,
 )  # fmt: skip
 """For workloads whose clients do what is done to a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)

@@ -106,6 +106,21 @@ def changeover(keys: Sequence[str], brokers: int, *, back: bool = False) -> Gene
     return stagger(CHANGE_SECONDS / len(keys), sequence(led(1), led(0)) if back else led(1))
 
 
+def rotations(keys: Sequence[str], brokers: int, replication: int) -> Generator:
+    """One partition after the other is given to its next replica to lead: who has led, or was cut, soon leads again."""
+    number = min(replication, brokers)
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        place = turn // 2 % len(keys)
+        if turn % 2:
+            return Operation(ELECT, keys[place]), turn + 1
+        first = turn // (2 * len(keys))
+        replicas = [1 + (place + (first + rank) % number) % brokers for rank in range(number)]
+        return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
+
+    return unfold(step, 0)
+
+
 def keeping(topic: str) -> Generator:
     """Retention ends, so that something is left to be read; asked for more than once, as an answer may be lost."""
     ends = [Operation(ALTER, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]

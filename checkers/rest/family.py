@@ -6,6 +6,7 @@ from assay.checkers.check import Family, seconds
 from assay.checkers.contract import AT_REST
 from assay.checkers.engine import Engine
 from assay.checkers.rest.deletion import UNDELETED_TOPIC
+from assay.checkers.rest.flushing import LATE_FLUSH
 from assay.checkers.rest.looks import REST_VIEWS
 from assay.checkers.rest.marks import LATE_HIGH_WATERMARK
 from assay.checkers.rest.moves import UNFINISHED_MOVE
@@ -44,6 +45,7 @@ REST: Final = Family(
         DISOBEYED_SETTINGS,
         STALE_METADATA,
         LATE_HIGH_WATERMARK,
+        LATE_FLUSH,
         UNDELETED_TOPIC,
         RETENTION_UNDONE,
         RESTLESS_STATE,

@@ -164,6 +164,11 @@ class FileState:
     held: object
     """Keeps ``life`` from being given again."""
 
+    @property
+    def unsynced(self) -> int:
+        """How many bytes a loss of power could take."""
+        return self.size - self.durable
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -199,6 +199,9 @@ class SimNode:
         after = {path: len(self.disk.read(path)) for path in self.disk.files()}
         return {path: size - after.get(path, 0) for path, size in before.items() if size > after.get(path, 0)}
 
+    async def unsynced(self, pattern: str) -> Mapping[str, int]:
+        return {path: size for path in await self.find_files(pattern) if (size := self.disk.state(path).unsynced)}
+
     async def slow_fsyncs(self, seconds: float) -> None:
         self._reach()
         self.disk.lag = seconds

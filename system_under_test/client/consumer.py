@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
-from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
+from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer, ReadFailed
 from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
 from assay.system_under_test.client.multi_fetch import MultiFetch
@@ -79,7 +79,8 @@ class SimpleConsumer:
         Waits up to ``max_wait`` seconds for ``min_bytes``. A buffer into which not even the first message fits is
         doubled (from Fetch 3 on brokers send a whole message even above the limit), up to ``max_fetch_bytes``; then the
         error is MESSAGE_TOO_LARGE. Of a damaged answer the messages before the damage are returned. Raises
-        ``ReadFailed`` when no broker answered in time, the leader never got ready, or damage came first.
+        ``ReadFailed`` when no broker answered in time or the leader never got ready, ``DamagedAnswer`` when damage came
+        first.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
         size = max_bytes
@@ -88,7 +89,9 @@ class SimpleConsumer:
             error = ErrorCode.of(answer.found.error_code)
             truncated = not answer.messages and bool(records_bytes(answer.found.records))
             if not truncated or size >= self._max_fetch_bytes:
-                if truncated and self._check_crcs:  # else its length may be the damage
+                if truncated and not self._check_crcs:  # its length must be the damage
+                    raise _damaged(topic, partition, answer.node, "no whole message, however much is asked for")
+                if truncated:
                     error = ErrorCode.MESSAGE_TOO_LARGE
                 wanted = [message for message in answer.messages if message.offset >= offset]
                 return Fetched(wanted, answer.found.high_watermark, answer.node, error)
@@ -155,8 +158,7 @@ class SimpleConsumer:
             if error not in TRANSIENT:
                 messages, damage = messages_in(found[0], offset, check_crcs=self._check_crcs)
                 if damage is not None:
-                    what = f"{topic}-{partition}: broker {node.id} served damaged records: {damage}"
-                    raise ReadFailed(what, error=ErrorCode.CORRUPT_MESSAGE, node=node.id)
+                    raise _damaged(topic, partition, node.id, damage)
                 return _Answer(found[0], messages, node.id)
             await self._retry_or_raise(topic, partition, error, node, deadline)
 
@@ -200,3 +202,8 @@ class SimpleConsumer:
         if error not in TRANSIENT or asyncio.get_running_loop().time() + BACK_OFF >= deadline:
             raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered {error.name}", error=error, node=node.id)
         await asyncio.sleep(BACK_OFF)
+
+
+def _damaged(topic: str, partition: int, node: int, how: str) -> DamagedAnswer:
+    what = f"{topic}-{partition}: broker {node} served damaged records: {how}"
+    return DamagedAnswer(what, error=ErrorCode.CORRUPT_MESSAGE, node=node)

@@ -43,6 +43,10 @@ class ReadFailed(ClientError):
     """A read got no useful answer in its time. Reads change nothing, so there is no more to know."""
 
 
+class DamagedAnswer(ReadFailed):
+    """A broker served what are no messages. It checks what it reads from its disk, so it should never do so."""
+
+
 PRODUCE_NOT_DONE = frozenset(
     {
         E.CORRUPT_MESSAGE,

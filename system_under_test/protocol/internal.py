@@ -239,7 +239,8 @@ class LogEndRequest(Request[LogEndResponse]):
 class ReplicaRole:
     """``leader_epoch``: the highest that this replica obeys; ``high_watermark``: -1 of a damaged log.
 
-    ``settings``: the fingerprint of those in force.
+    ``settings``: the fingerprint of those in force. ``flushed``: everything below is on the disk; what comes after is
+    put there within ``flush_ms``.
     """
 
     topic: str
@@ -248,6 +249,8 @@ class ReplicaRole:
     high_watermark: Int64
     log_end: Int64
     settings: Int64
+    flushed: Int64
+    flush_ms: Int64
 
 
 @message

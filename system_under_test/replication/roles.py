@@ -18,6 +18,8 @@ async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> R
                 high_watermark=DAMAGED if partition.log.damage is not None else partition.high_watermark,
                 log_end=partition.log.end_offset,
                 settings=partition.config.fingerprint,
+                flushed=partition.log.flushed_offset,
+                flush_ms=partition.config.flush_ms,
             )
             for partition in manager.replicas.all()
         ]

@@ -67,9 +67,15 @@ PASSING: tuple[Change, ...] = (
     changing("topic", {"settings": 78}),
     changing("role", {"settings": 78}),
     changing("role", {"settings": 79}, node="n2"),
+    changing("flushed", {"flushed": 100}),
+    changing("flushed", {"log_end": 120}),
+    changing("flushed", {"flush_ms": 5_000}),
 )
+FLUSHED: Row = {"what": "flushed", "node": "n2", "key": KEY, "flushed": 90, "log_end": 100, "flush_ms": 1_000}
 LASTING: tuple[Change, ...] = (
     adding(*FOURTH),
+    adding(FLUSHED),
+    adding({**FLUSHED, "flushed": 100, "unsynced": 7}),
     adding(*ROUTED),
     changing("role", {"log_end": 140}),
     all_of(changing("partition", {"replicas": "1,2,4,3"}), adding(MOVE, *FOURTH)),
@@ -279,6 +285,12 @@ def marks(rows: list[Row]) -> Iterator[Found]:
             yield "late-high-watermark", state["key"], known["node"], 0, state["epoch"], known["high_watermark"]
 
 
+def flushing(rows: list[Row]) -> Iterator[Found]:
+    for log in of(rows, "flushed"):
+        if (log["flushed"] < log["log_end"] or log.get("unsynced")) and not busy(rows, log["key"]):
+            yield "late-flush", log["key"], log["node"], log["flush_ms"] * 1_000_000, log["log_end"], log["flush_ms"]
+
+
 def _routed(row: Row) -> tuple[Any, ...]:
     return row["leader"], row["replicas"], row["members"]
 
@@ -312,6 +324,7 @@ RULES: tuple[Callable[[list[Row]], Iterator[Found]], ...] = (
     settings,
     routing,
     marks,
+    flushing,
     moving,
     deletion,
     retention,

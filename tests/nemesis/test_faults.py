@@ -36,6 +36,7 @@ TARGETS = {
 PARAMETERS: dict[str, dict[str, Parameter]] = {
     "slow-fsync": {"seconds": 0.2},
     "slow-network": {"seconds": 0.2},
+    "kill-in-fsync": {"seconds": 0.2, "slow_for": 0.3, "part": 0.5},
     "power-loss-in-fsync": {"seconds": 0.2, "part": 0.5},
     "partition-links": {"shape": "links", "links": "n1|n2 n2<-zk1"},
     "hold": {"restart": True},
@@ -92,6 +93,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
         ("slow-fsync", "slow_fsyncs", "made no fsync that was slow"),
         ("slow-network", "slow_sends", "n2 sent nothing that was late"),
+        ("kill-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
         ("power-loss-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
         ("partition-leader-and-follower", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-follower-from-leader", "drop_from", "no packet to or from n2 was dropped"),

@@ -48,7 +48,10 @@ def test_a_controllers_connection_is_never_alone(seed: int) -> None:
         assert any(other.fault == "kill" and step.at < other.at and other.until < step.until for other in steps)
 
 
-DEAD = {"kill", "power-loss", "power-loss-in-fsync", "truncate-tail", "corrupt", "garbage-tail", "stop", "restart"}
+DEAD = {
+    "kill", "kill-in-fsync", "power-loss", "power-loss-in-fsync", "truncate-tail", "corrupt", "garbage-tail", "stop",
+    "restart",
+}  # fmt: skip
 CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follower-from-leader", "partition-links"}
 
 

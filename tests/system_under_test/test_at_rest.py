@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from assay.system_under_test import at_rest
@@ -46,6 +48,16 @@ def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> Non
             assert [one.end_offset for one in segments[:-1]] == [one.base_offset for one in segments[1:]]
             assert all((one.timestamp or 0) >= WALL_MS for one in segments[:-1])
             assert segments[-1].end_offset is segments[-1].timestamp is None
+            assert {(one.node, one.key, one.flush_ms) for one in by["flushed"]} == {
+                (node, "orders-0", 1_000) for node in holders
+            }
+            assert sum(one.flushed < one.log_end and one.unsynced > 0 for one in by["flushed"]) == 2, (
+                "flush.ms is not over"
+            )
+            assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 2
+            await asyncio.sleep(1.1)
+            seen = await SMALL.look(cluster.cluster, runtime)
+            assert {(one.flushed, one.unsynced) for one in seen if one.what == "flushed"} == {(30, 0)}
             assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
             assert unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
 
@@ -90,6 +102,8 @@ HEALTHY = [
         Seen("deletion", key="gone"),
         Seen("known", key="gone", node="n1"),
         Seen("folder", key="gone-0", node="n1", zxid=7),
+        Seen("flushed", key="orders-0", node="n1", flushed=8, log_end=9, flush_ms=1_000),
+        Seen("flushed", key="orders-0", node="n1", flushed=9, log_end=9, flush_ms=1_000, unsynced=4),
         Seen("folder", key="orders-1", node="n1", zxid=50),
         Seen("partition", key="orders-1", zxid=50, epoch=0, leader=1, replicas="1", members="1"),
     ],

@@ -89,6 +89,12 @@ def test_a_failed_poll_has_no_effect() -> None:
     assert effects(completed(Operation("poll", "orders-0", {"start": "latest"}), Outcome.FAIL)) == []
 
 
+def test_an_answer_that_is_no_messages_is_a_record_that_cannot_be_decoded() -> None:
+    for operation in (Operation("poll", "orders-0", {"start": "latest"}), Operation("glance", "orders-0", {})):
+        (row,) = effects(completed(operation, Outcome.FAIL, {"illegible": 7}))
+        assert (row.kind, row.key, row.position, row.value) == ("observe", "orders-0", 7, None)
+
+
 def test_only_a_drain_that_has_passed_the_sentinel_says_drained() -> None:
     for phase, end, drained in (
         (Phase.DRAIN, 10, False),

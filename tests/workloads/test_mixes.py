@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import json
 import re
@@ -27,7 +28,7 @@ from assay.workloads.brief_groups import RENEWED
 from assay.workloads.burst_client import LONGEST
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
 from assay.workloads.group_operations import WORKERS
-from assay.workloads.mixed_traffic import HASTY, STAMPED, TOGETHER, TOMBSTONES
+from assay.workloads.mixed_traffic import BULKY, HASTY, STAMPED, TOGETHER, TOMBSTONES
 from assay.workloads.mixes import LOG_MIXES
 from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
 
@@ -141,6 +142,36 @@ def test_tails_promise_nothing_and_each_replica_leads_and_is_read_nearly_everywh
         assert {row["node"] for row in begins if row["key"] == key} == {"n1", "n2", "n3"}
         places = sorted({row["position"] for row in begins if row["key"] == key})
         assert len(places) > 0.9 * (places[-1] - places[0])
+
+
+def test_with_tails_each_replica_leads_again_and_again(tmp_path: Path) -> None:
+    events = table(play(tmp_path, "tails", time_limit=8.0), "events")
+    led = [row for row in events if row["event"] == "became-leader" and 1e9 < row["time"] < 8e9]
+    assert len({(row["key"], row["node"]) for row in led}) > 6
+
+
+def test_bulk_is_fetched_in_many_parts_by_followers(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "bulk")
+    rows = [row for row in table(attempt) if row["kind"] == "append" and row["value"] >= BULKY]
+    sizes: dict[int, int] = collections.Counter()
+    for row in rows:
+        sizes[row["request"]] += row["size"]
+    assert max(sizes.values()) > 3_000
+    assert sum(row["kind"] == "end" and row["outcome"] == "ok" for row in table(attempt)) > 50
+
+
+def test_what_is_written_to_seldom_is_left_alone_after_a_gust(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "seldom", time_limit=8.0)
+    sent = [row for row in table(attempt) if row["kind"] == "append" and row["key"].startswith("seldom-")]
+    assert len({row["key"] for row in sent}) > 4
+    assert [key for key, _ in itertools.groupby(row["key"] for row in sorted(sent, key=lambda row: row["value"]))] == [
+        f"seldom-{number}" for number in range(len({row["key"] for row in sent}))
+    ]
+    looks = table(attempt, "looks")
+    last = max(row["look"] for row in looks)
+    flushed = [row for row in looks if row["what"] == "flushed" and row["look"] == last]
+    assert {row["key"] for row in sent} <= {row["key"] for row in flushed}
+    assert all((row["flushed"], row["unsynced"]) == (row["log_end"], 0) for row in flushed)
 
 
 def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ FOURTH: tuple[Row, ...] = (
     {"what": "folder", "node": "n4", "key": KEY, "zxid": CREATED},
 )
 
+FLUSHED: Row = {"what": "flushed", "node": "n2", "key": KEY, "flushed": 90, "log_end": 100, "flush_ms": 1_000}
 GROWN = all_of(changing("partition", {"replicas": "1,2,4,3"}), adding(MOVING, *FOURTH))
 OUT = changing("partition", {"members": "1,2"})
 DEAF = changing("role", {"epoch": 3}, node="n3")
@@ -123,6 +124,16 @@ WRONG: tuple[tuple[str, Change, str], ...] = (
         "late-high-watermark",
         changing("role", {"log_end": 101}, node="n1"),
         "N1, the leader of orders-0 in epoch 4, had the high watermark 100 and the log end 101 from 0.100 s",
+    ),
+    (
+        "late-flush",
+        adding(FLUSHED),
+        "N2 had a log of orders-0 that ends at offset 100 and said that it is on its disk up",
+    ),
+    (
+        "late-flush",
+        adding({**FLUSHED, "flushed": 100, "unsynced": 7}),
+        "all of it is on its disk, where a loss of power could have taken 7 bytes",
     ),
     ("undeleted-topic", adding({"what": "settings", "key": "gone"}), "The settings of gone were in ZooKeeper from"),
     ("undeleted-topic", adding({"what": "deletion", "key": TOPIC}), "Orders was to be deleted from 0.100 s"),

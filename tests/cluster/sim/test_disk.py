@@ -49,6 +49,28 @@ def test_an_unsynced_tail_is_torn_at_any_byte_and_the_synced_part_stays() -> Non
     assert left == {b"12", b"123", b"1234", b"12345"}
 
 
+def test_what_a_power_loss_could_take_is_what_was_appended_since_the_fsync_began_or_has_no_durable_name() -> None:
+    disk = SimDisk(Random(0))
+
+    async def scenario() -> None:
+        storage = view(disk)
+        file = storage.open("a")
+        file.append(b"12")
+        await file.fsync()
+        assert disk.state("a").unsynced == 2, "its name is not durable"
+        await storage.fsync_directory("")
+        assert disk.state("a").unsynced == 0
+        file.append(b"345")
+        syncing = asyncio.create_task(file.fsync())
+        await asyncio.sleep(0)
+        file.append(b"6")
+        assert disk.state("a").unsynced == 4
+        await syncing
+        assert disk.state("a").unsynced == 1
+
+    asyncio.run(scenario())
+
+
 def test_an_unsynced_cut_is_there_or_undone_as_a_whole() -> None:
     left = set()
     for seed in range(100):

@@ -11,7 +11,7 @@ import pytest
 
 from assay.system_under_test.client.connection import Connection
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
-from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.errors import DamagedAnswer, ReadFailed
 from assay.system_under_test.client.metadata import SILENCE
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode as E
@@ -275,6 +275,37 @@ def damaged(cluster: FakeCluster, value: bytes, position: int) -> None:
             return response
 
         broker.fetch = fetch  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("served", "how"),
+    [
+        (bytes(11) + b"\x7f", "no whole message, however much is asked for"),
+        (bytes(8) + b"\xff" * 20, "impossible size"),
+    ],
+)
+def test_what_are_no_messages_is_said_to_be_none(served: bytes, how: str) -> None:
+    async def main() -> None:
+        async with fake_cluster() as cluster:
+            cluster.log = [b"first"]
+            for broker in cluster.brokers.values():
+                serve = broker.fetch
+
+                async def fetch(request: Any, context: Any, serve: Any = serve) -> Any:
+                    response = await serve(request, context)
+                    response.topics[0].partitions[0].records = served
+                    return response
+
+                broker.fetch = fetch  # type: ignore[method-assign]
+                await broker.stop()
+                await broker.start()
+            consumer = SimpleConsumer(cluster.bootstrap, runtime=FakeRuntime(), timeout=2.0, check_crcs=False)
+            with pytest.raises(DamagedAnswer, match=f"broker 1 served damaged records: .*{how}") as caught:
+                await consumer.fetch("t", 0, 0)
+            assert caught.value.error is E.CORRUPT_MESSAGE
+            await consumer.close()
+
+    simulate(main)
 
 
 @pytest.mark.parametrize("check_crcs", [True, False])
