@@ -44,10 +44,10 @@ AGAIN = 0.6
 """How often the first that is back is stopped cleanly once more."""
 ALONE = (0.3, 1.5)
 """Seconds that it has by itself, then."""
-FALTERS: Final = 0.5
+FALTERS: Final = 0.7
 """How often else one of them stands still as soon as it is back: others count on it, and it answers no one."""
-FALTER: Final = (0.5, 2.0)
-"""Seconds that it does."""
+FALTER: Final = (1.0, 3.5)
+"""Seconds that it does: less and more than a request may take, and than a session."""
 STANDS: Final = 3.0
 """Seconds in which it gets that far."""
 LOOK_EVERY: Final = 0.1
