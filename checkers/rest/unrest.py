@@ -2,8 +2,9 @@
 
 A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. Where the same brokers are
 registered in the same lives, no move is under way and the replicas are the same, it comes to rest by the contract's
-obedience deadline. From then on it may rise once, as a controller balances leaders at long intervals; where it
-rises ``TIMES`` times, two of those that write it want different things, and go on for ever.
+obedience deadline. Later it may rise once, as a controller balances leaders at long intervals. Where it rises
+``TIMES`` times from half of the deadline on, and still does when that is over, two of those that write it want
+different things, and go on for ever.
 """
 
 from typing import Final
@@ -63,8 +64,10 @@ RESTLESS_STATE: Final = Check(
                 min(s.time) as settled
             from unrest_begins b join unrest_stretches s on s.key = b.key and s.zxid = b.zxid
                 and s.replicas = b.replicas and s.lives = b.lives and s.island = b.island
-            where s.time >= b.since + b.deadline
-            group by b.key, b.since, b.until, b.deadline having max(s.epoch) - min(s.epoch) >= {TIMES}
+            where 2 * (s.time - b.since) >= b.deadline
+            group by b.key, b.since, b.until, b.deadline
+            having max(s.epoch) - min(s.epoch) >= {TIMES}
+                and max(s.epoch) > max(case when s.time - b.since < b.deadline then s.epoch end)
             """,
         ),
     ),

@@ -150,7 +150,7 @@ def _of_one(looks: list[Row], deadlines: Mapping[str, int]) -> set[Found]:
 
 
 def _restless(by_look: dict[int, list[Row]], key: str, deadlines: Mapping[str, int]) -> bool:
-    """Did its epoch rise three times, when it had had a deadline's time to settle? Back from the last look."""
+    """Did its epoch rise three times from half of the deadline on, and after it, too? Back from the last look."""
     stretch: list[Row] = []
     for _, rows in sorted(by_look.items(), reverse=True):
         (state,) = [row for row in of(rows, "partition") if row["key"] == key] or [None]
@@ -160,9 +160,13 @@ def _restless(by_look: dict[int, list[Row]], key: str, deadlines: Mapping[str, i
         if state is None or other or busy(rows, key):
             break
         stretch.append(state)
-    late = stretch and stretch[-1]["ended"] + deadlines["restless-state"] * SECOND
-    epochs = [state["epoch"] for state in stretch if state["time"] >= late]
-    return bool(epochs) and max(epochs) - min(epochs) >= 3
+    if not stretch:
+        return False
+    since, deadline = stretch[-1]["ended"], deadlines["restless-state"] * SECOND
+    late = [state for state in stretch if state["time"] >= since + deadline / 2]
+    before = [state["epoch"] for state in late if state["time"] < since + deadline]
+    epochs = [state["epoch"] for state in late]
+    return bool(before) and max(epochs) - min(epochs) >= 3 and max(epochs) > max(before)
 
 
 def ids(text: str) -> list[int]:
