@@ -154,6 +154,6 @@ def test_each_step_of_a_walk_is_a_poll_of_its_own() -> None:
 def test_a_tombstone_has_its_number_as_its_time_also_where_no_client_says_so() -> None:
     argument = {"values": [500], "keys": ["k"], "tombstones": True}
     rows = effects(completed(Operation("send", "ledger-0", argument), Outcome.INFO))
-    assert [(row.value, row.timestamp) for row in rows] == [(500, 500)]
+    assert [(row.value, row.timestamp, row.tombstone) for row in rows] == [(500, 500, True)]
     rows = effects(completed(Operation("send", "ledger-0", {"values": [500], "keys": ["k"]}), Outcome.INFO))
-    assert [(row.value, row.timestamp) for row in rows] == [(500, None)]
+    assert [(row.value, row.timestamp, row.tombstone) for row in rows] == [(500, None, False)]

@@ -362,7 +362,7 @@ def test_offsets_that_are_kept_for_a_moment_go_and_those_of_members_stay(tmp_pat
     assert len(set(found)) > 3
     assert {row["owner"] is None for row in rows if row["kind"] == "keep" and row["outcome"] == "ok"} == {True, False}
     renewed = [row for row in rows if row["group"] == RENEWED and row["kind"] == "keep" and row["outcome"] == "ok"]
-    assert {row["timestamp"] for row in renewed} == {300, 600_000}
+    assert {row["retention_ms"] for row in renewed} == {300, 600_000}
 
 
 def test_a_coordinator_that_forgets_what_is_being_renewed_is_found(
