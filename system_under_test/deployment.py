@@ -333,7 +333,7 @@ class Broker:
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
         """As the controller says that has done its last step."""
-        return (line["key"], line["detail"]["replicas"]) if line.get("event") == "reassignment-ended" else None
+        return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
     # -- questions to the running system ---------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ Lines carry the node's monotonic time and a sequence number within this incarnat
 of different nodes is not known and must not be concluded from the times.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -13,7 +13,8 @@ _ENCODER = msgspec.json.Encoder()
 
 class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line. ``time``: seconds of the loop's clock; ``incarnation`` differs between any two lives of a broker;
-    ``topic_zxid``: which of the topics that bear the name of ``key``, one after the other, it is (its znode's czxid).
+    ``topic_zxid``: which of the topics that bear the name of ``key``, one after the other, it is (its znode's czxid);
+    ``isr`` and ``elr`` are those of the ``version`` of its state.
     """
 
     time: float
@@ -32,6 +33,13 @@ class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     high_watermark: int | None = None
     log_start: int | None = None
     log_end: int | None = None
+    version: int | None = None
+    isr: Sequence[int] | None = None
+    elr: Sequence[int] | None = None
+    replicas: Sequence[int] | None = None
+    gone: Sequence[int] | None = None
+    min_insync: int | None = None
+    unclean: bool | None = None
     detail: dict[str, object] = {}
 
 
@@ -78,6 +86,13 @@ class EventLog:
         high_watermark: int | None = None,
         log_start: int | None = None,
         log_end: int | None = None,
+        version: int | None = None,
+        isr: Sequence[int] | None = None,
+        elr: Sequence[int] | None = None,
+        replicas: Sequence[int] | None = None,
+        gone: Sequence[int] | None = None,
+        min_insync: int | None = None,
+        unclean: bool | None = None,
         **detail: object,
     ) -> None:
         """Visible to an observer when this returns; returns late if it is held at this event."""
@@ -99,6 +114,13 @@ class EventLog:
             high_watermark=high_watermark,
             log_start=log_start,
             log_end=log_end,
+            version=version,
+            isr=isr,
+            elr=elr,
+            replicas=replicas,
+            gone=gone,
+            min_insync=min_insync,
+            unclean=unclean,
             detail=detail,
         )
         self._write(_ENCODER.encode(line).decode())

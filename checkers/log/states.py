@@ -1,7 +1,7 @@
 """A partition's state in ZooKeeper: its versions are one for all nodes, and who may lead or go follows from it.
 
 These checks read what nodes say of the state in their event logs. The znode's version orders what they say of it, so no
-clocks are needed. What they read, lists of broker numbers in ``detail`` as ``[1,2,3]``:
+clocks are needed. What they read, lists of brokers' numbers as ``1,2,3``:
 
 - ``became-leader``, ``isr-change``, ``partition-state-read``, ``partition-state-written``, ``assignment-written`` and
   ``reassignment-ended``: ``isr`` and ``elr`` of the state's ``version``.
@@ -23,15 +23,6 @@ from assay.checkers.rest.looks import length, lists
 from assay.checkers.sql import first_of
 
 
-def _list(name: str) -> str:
-    """SQL for a list in ``detail``: its numbers with commas between."""
-    return f"""regexp_extract(detail, '"{name}":.([0-9,]*)', 1)"""
-
-
-def _has(name: str) -> str:
-    return f"""detail like '%"{name}":%'"""
-
-
 def _sets(row: Row, _: Evidence) -> Explanation:
     def said(which: str) -> str:
         isr, _, elr = row[f"{which}_members"].partition(";")
@@ -47,13 +38,11 @@ TWO_IN_SYNC_SETS: Final = Check(
     views=(
         Table(
             "state_versions",
-            f"""
+            """
             select key, version, members, min(node) as node, min(time) as time from (
-                select key, node, time, cast(regexp_extract(detail, '"version":([0-9]+)', 1) as bigint) as version,
-                    concat({_list("isr")}, ';', {_list("elr")}) as members
-                from events
-                where key is not null and key not like '%#0-%' and {_has("version")} and {_has("isr")}
-                    and {_has("elr")}) as said
+                select key, node, time, version, concat(isr, ';', elr) as members from events
+                where key is not null and key not like '%#0-%' and version is not null and isr is not null
+                    and elr is not null) as said
             group by key, version, members
             """,
         ),
@@ -88,12 +77,10 @@ EARLY_MOVE: Final = Check(
     views=(
         View(
             "move_steps",
-            f"""
-            select key, node, time, epoch, {_list("replicas")} as replicas, {_list("isr")} as isr,
-                case when event = 'assignment-written' then {_list("gone")} else '' end as gone
-            from events
-            where key is not null and {_has("isr")} and (event = 'reassignment-ended'
-                or (event = 'assignment-written' and {_has("gone")} and not {_has("gone")[:-2] + "[]%'"}))
+            """
+            select key, node, time, epoch, replicas, isr, coalesce(gone, '') as gone from events
+            where key is not null and isr is not null and replicas is not null
+                and (event = 'reassignment-ended' or (event = 'assignment-written' and gone <> ''))
             """,
         ),
         Table(
@@ -146,12 +133,10 @@ OVERLOOKED_LOG: Final = Check(
         ),
         View(
             "election_states",
-            f"""
-            select key, epoch, controller_epoch, value as leader, {_list("isr")} as isr, {_list("elr")} as elr,
-                cast(regexp_extract(detail, '"min_insync":([0-9]+)', 1) as bigint) as min_insync, time
-            from events
+            """
+            select key, epoch, controller_epoch, value as leader, isr, elr, min_insync, time from events
             where event = 'partition-state-written' and key not like '%#0-%' and epoch is not null
-                and {_has("min_insync")} and not {_has("unclean")[:-2] + "true%'"}
+                and isr is not null and elr is not null and min_insync is not null and not coalesce(unclean, false)
             """,
         ),
         Table(
@@ -201,5 +186,5 @@ OVERLOOKED_LOG: Final = Check(
 )
 
 STATES: Final = family_of(
-    TWO_IN_SYNC_SETS, EARLY_MOVE, OVERLOOKED_LOG, applies=f"events where {_has('version')} and {_has('isr')}"
+    TWO_IN_SYNC_SETS, EARLY_MOVE, OVERLOOKED_LOG, applies="events where version is not null and isr is not null"
 )

@@ -41,6 +41,13 @@ class Line(msgspec.Struct, frozen=True):
     high_watermark: int | None = None
     log_start: int | None = None
     log_end: int | None = None
+    version: int | None = None
+    isr: list[int] | None = None
+    elr: list[int] | None = None
+    replicas: list[int] | None = None
+    gone: list[int] | None = None
+    min_insync: int | None = None
+    unclean: bool | None = None
 
 
 class Lives:

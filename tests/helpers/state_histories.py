@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,15 +15,17 @@ Found = tuple[Any, ...]
 def said(
     seq: int, name: str, epoch: int, version: int, isr: Sequence[int], *, elr: Sequence[int] = (), **given: Any
 ) -> Row:
-    """A line with an in-sync set; what is no column goes into its detail."""
-    columns = {name: given.pop(name) for name in ("node", "key", "value", "controller_epoch") if name in given}
-    detail = {"isr": list(isr), "elr": list(elr), "version": version, **given}
-    return event(seq, name, epoch, **columns, detail=packed(detail))
+    """A line with an in-sync set."""
+    named = {"isr": isr, "elr": elr, **{name: given.pop(name) for name in ("replicas", "gone") if name in given}}
+    return event(seq, name, epoch, version=version, **{name: packed(ids) for name, ids in named.items()}, **given)
 
 
-def packed(detail: Row) -> str:
-    """As nodes write it: without blanks."""
-    return json.dumps(detail, separators=(",", ":"))
+def packed(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def ids_of(one: Row, name: str) -> list[int]:
+    return [int(word) for word in (one.get(name) or "").split(",") if word]
 
 
 def written(seq: int, epoch: int, leader: int, isr: Sequence[int], **given: Any) -> Row:
@@ -93,17 +94,12 @@ def states(key: str, rng: random.Random, first: int) -> list[Row]:
     return events
 
 
-def _detail(one: Row) -> dict[str, Any]:
-    return dict(json.loads(one["detail"]))
-
-
 def two_sets(events: list[Row]) -> set[Found]:
     """(key, version) of which there are two accounts."""
-    sets: dict[Found, set[str]] = {}
+    sets: dict[Found, set[Found]] = {}
     for one in events:
-        known = _detail(one)
-        if "version" in known:
-            sets.setdefault((one["key"], known["version"]), set()).add(packed({n: known[n] for n in ("isr", "elr")}))
+        if one.get("version") is not None:
+            sets.setdefault((one["key"], one["version"]), set()).add((one["isr"], one["elr"]))
     return {place for place, accounts in sets.items() if len(accounts) > 1}
 
 
@@ -111,10 +107,9 @@ def early(events: list[Row]) -> set[Found]:
     """(key, isr) of each step of a move with fewer in sync than replicas."""
     found = set()
     for one in events:
-        known = _detail(one)
-        step = one["event"] == "reassignment-ended" or (one["event"] == "assignment-written" and known["gone"])
-        if step and len(known["isr"]) < len(known["replicas"]):
-            found.add((one["key"], ",".join(map(str, known["isr"]))))
+        step = one["event"] == "reassignment-ended" or (one["event"] == "assignment-written" and one["gone"])
+        if step and len(ids_of(one, "isr")) < len(ids_of(one, "replicas")):
+            found.add((one["key"], one["isr"]))
     return found
 
 
@@ -131,15 +126,13 @@ def _overlooked(events: list[Row]) -> Iterator[Found]:
     brokers = {one["value"]: one["node"] for one in events if one["event"] == "registered"}
     writes = [one for one in events if one["event"] == "partition-state-written"]
     for after in writes:
-        known = _detail(after)
         for before in writes:
-            former = _detail(before)
             if (before["key"], before["epoch"], before["value"]) != (after["key"], after["epoch"] - 1, -1):
                 continue
-            members = [*former["isr"], *former["elr"]]
-            if True in (former["unclean"], known["unclean"]) or known["min_insync"] < 2 or len(members) < 2:
+            members = [*ids_of(before, "isr"), *ids_of(before, "elr")]
+            if True in (before["unclean"], after["unclean"]) or after["min_insync"] < 2 or len(members) < 2:
                 continue
-            if after["value"] < 0 or len(known["isr"]) != 1 or known["elr"]:
+            if after["value"] < 0 or len(ids_of(after, "isr")) != 1 or after["elr"]:
                 continue
             ends = {broker: _answers(events, after, brokers[broker]) for broker in members if brokers[broker] in whole}
             own = set(ends.get(after["value"], []))

@@ -21,7 +21,7 @@ async def serves(cluster: Brokers) -> None:
 
     def members() -> list[int]:
         changes = cluster.events(leader, "became-leader") + cluster.events(leader, "isr-change")
-        newest: list[int] = max(changes, key=lambda event: (event["incarnation"], event["seq"]))["detail"]["isr"]
+        newest: list[int] = max(changes, key=lambda event: (event["incarnation"], event["seq"]))["isr"]
         return newest
 
     await until(lambda: sorted(members()) == [1, 2, 3], "all in sync", 20)

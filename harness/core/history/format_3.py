@@ -16,6 +16,8 @@ from assay.harness.core.history.sql import listed
 COLUMNS: Final[Mapping[str, str]] = {
     "effects": "op sub request process key kind position value expected epoch owner group assignment node version "
     "list_index message_key timestamp size name replicas incarnation call ret outcome error phase",
+    "events": "time node incarnation seq event key epoch controller_epoch zxid position value owner detail "
+    "high_watermark log_start log_end",
     "looks": "look time ended what key node epoch value zxid position log_end timestamp size replicas members "
     "retention_ms retention_bytes retention_check_ms",
 }

@@ -154,10 +154,20 @@ EVENTS = _schema(
     _optional("high_watermark", pa.int64()),
     _optional("log_start", pa.int64()),
     _optional("log_end", pa.int64()),
+    _optional("version", pa.int64()),
+    _optional("isr", pa.string()),
+    _optional("elr", pa.string()),
+    _optional("replicas", pa.string()),
+    _optional("gone", pa.string()),
+    _optional("min_insync", pa.int64()),
+    _optional("unclean", pa.bool_()),
 )
 """``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq).
 
-``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment.
+``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment. ``version`` is that of
+the state of ``key`` that has the in-sync set ``isr``, and ``elr``, who may lead without being in it. Of a move
+``replicas`` are those that it ends with, ``gone`` those that it takes away. All are numbers of nodes, commas between.
+``min_insync`` and ``unclean`` are what an election went by.
 """
 
 REPLICAS = _schema(

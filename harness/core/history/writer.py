@@ -92,8 +92,17 @@ _FURTHER: Final = tuple(FAULTS.names[FAULTS.get_field_index("detail") + 1 :])
 """Columns of ``faults`` that a row may leave out."""
 
 
+_EVENT_FURTHER: Final = tuple(EVENTS.names[EVENTS.get_field_index("log_end") + 1 :])
+"""Columns of ``events`` that few lines have."""
+
+
 _LOOKED: Final = tuple(LOOKS.names[LOOKS.get_field_index("what") + 1 :])
 """Columns of ``looks`` that a row may leave out."""
+
+
+def _listed(value: Any) -> Any:
+    """A list of nodes' numbers as text."""
+    return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 class HistoryWriter:
@@ -199,11 +208,15 @@ class HistoryWriter:
         high_watermark: int | None = None,
         log_start: int | None = None,
         log_end: int | None = None,
+        **further: Any,
     ) -> None:
-        """One line of a node's event log; ``seq`` is its order on that node and incarnation."""
+        """One line of a node's event log; ``seq`` is its order on that node and incarnation. ``further``: the columns
+        after ``log_end``, null where not given; those that name nodes may be lists of numbers.
+        """
         text = to_json({} if detail is None else detail, f"detail of event {event}")
         line = (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, text)
-        self._events.pending.append((*line, high_watermark, log_start, log_end))
+        rest = (_listed(further.get(name)) for name in _EVENT_FURTHER)
+        self._events.pending.append((*line, high_watermark, log_start, log_end, *rest))
         self._added(self._events)
 
     def replica(

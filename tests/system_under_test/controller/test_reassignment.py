@@ -41,7 +41,7 @@ def test_a_partition_under_load_moves_and_its_old_replica_leaves_no_files() -> N
             async with load(test):
                 await test.ask([2, 3, 4])
                 await test.moved([2, 3, 4])
-            assert [event["detail"]["replicas"] for event in test.events("assignment-written")] == [
+            assert [event["replicas"] for event in test.events("assignment-written")] == [
                 [1, 2, 3, 4],
                 [2, 3, 4],
             ]

@@ -163,8 +163,8 @@ def test_a_leader_whose_damage_is_read_hands_over_and_is_made_whole_by_the_next(
             cut = setting.since("truncated")[-1]
             await setting.made_whole(COUNT + 1)
             assert damaged["time"] <= offline["time"] < setting.since("truncated")[-1]["time"]
-            first = next(event for event in out if victim.index not in event["detail"]["isr"])
-            assert victim.index not in first["detail"]["elr"]
+            first = next(event for event in out if victim.index not in event["isr"])
+            assert victim.index not in first["elr"]
             assert cut["epoch"] > offline["epoch"], "nothing was deleted before it had left the in-sync set"
 
     simulate(check)
@@ -206,7 +206,7 @@ def test_a_follower_whose_damage_the_cleaner_meets_deletes_nothing_before_it_has
             assert cut["position"] == 0
             assert cut["epoch"] > epoch
             written = [e for n in cluster.nodes for e in cluster.events(n, "partition-state-written")]
-            assert any(e["epoch"] == cut["epoch"] and victim.index not in e["detail"]["isr"] for e in written)
+            assert any(e["epoch"] == cut["epoch"] and victim.index not in e["isr"] for e in written)
             assert {value for _, value in cluster.stored(victim, "orders-0")} >= set(numbers(24, COUNT + 1))
 
     simulate(check)

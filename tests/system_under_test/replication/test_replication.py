@@ -24,7 +24,7 @@ async def send(cluster: Brokers, count: int, start: int = 0) -> None:
 def in_sync(cluster: Brokers, leader: SimNode) -> list[int]:
     """As the leader last said."""
     changes = cluster.events(leader, "became-leader") + cluster.events(leader, "isr-change")
-    newest: list[int] = max(changes, key=lambda event: event["seq"])["detail"]["isr"]
+    newest: list[int] = max(changes, key=lambda event: event["seq"])["isr"]
     return newest
 
 
