@@ -27,6 +27,7 @@ from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE, VANISHED
 from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
 from assay.checkers.rest.family import REST
 from assay.checkers.source import register_contract, register_history
@@ -130,6 +131,7 @@ APART = (
     HOLDING,
     SETTLING,
     FENCING,
+    PROGRESS,
     REST,
     *TRANSACTION_FAMILIES,
 )

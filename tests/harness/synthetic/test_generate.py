@@ -33,6 +33,7 @@ from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
 from assay.checkers.processes import PROCESSES
+from assay.checkers.progress import PROGRESS
 from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.rest.family import REST
@@ -141,6 +142,7 @@ UNPLANTED = (
     INSPECTION,
     PARTINGS,
     PROCESSES,
+    PROGRESS,
     REFUSALS,
     REPORTED,
     REST,
