@@ -82,7 +82,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "base_offset": _when("e.what = 'segment'", "e.position", "base_offset"),
         "end_offset": _when("e.what = 'segment'", "e.log_end", "end_offset"),
         "log_end": _unless("e.what = 'segment'", "log_end"),
-        **{name: f"cast(null as bigint) as {name}" for name in ("flushed", "flush_ms", "unsynced")},
+        **{name: f"e.{name}" for name in ("flushed", "flush_ms", "unsynced")},
     },
 }
 """Today's columns that there were not, or that had other meanings besides: SQL over the rows ``e``, which have today's
