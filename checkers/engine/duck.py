@@ -57,8 +57,11 @@ class DuckDB:
             return
         files = ", ".join(f"'{_literally(part)}'" for part in parts)
         source = f"read_parquet([{files}], union_by_name = true)"
-        present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
         rows = self.rows(f"select count(*) as total from {source}")[0]["total"]
+        if rows == 0:
+            self.table(name, empty(schema))
+            return
+        present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
         keep = self.table if rows <= self._kept_rows else self.view
         keep(name, conformed(source, present, schema))
 

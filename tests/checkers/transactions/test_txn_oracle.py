@@ -28,7 +28,12 @@ from helpers.txn_oracle import NONE, serializable, strongest
 
 pytestmark = pytest.mark.slow
 
-COUNT = 1000
+
+@pytest.fixture(params=[300, pytest.param(1000, marks=pytest.mark.long)])
+def count(request: pytest.FixtureRequest) -> int:
+    """Of histories; twice as many where they are of all levels."""
+    number: int = request.param
+    return number
 
 
 def simulated(
@@ -53,8 +58,8 @@ def mixed(seed: int, count: int, *, registers: bool = False) -> list[list[Txn]]:
 
 
 @pytest.mark.parametrize("registers", [False, True])
-def test_a_serializable_store_raises_no_alarm(tmp_path: Path, registers: bool) -> None:
-    histories = [simulated(1, index, SERIALIZABLE, registers=registers) for index in range(COUNT)]
+def test_a_serializable_store_raises_no_alarm(tmp_path: Path, count: int, registers: bool) -> None:
+    histories = [simulated(1, index, SERIALIZABLE, registers=registers) for index in range(count)]
     assert all(serializable(history, order="real-time") for history in histories[::10])
     assert by_sql(tmp_path / "history", histories, "real-time") == {}
 
@@ -68,29 +73,31 @@ ALLOWED = {
 
 @pytest.mark.parametrize("registers", [False, True])
 @pytest.mark.parametrize("level", ALLOWED)
-def test_each_level_shows_what_it_allows_and_nothing_else(tmp_path: Path, level: str, registers: bool) -> None:
-    histories = [simulated(2, index, level, registers=registers, transactions=8) for index in range(COUNT)]
+def test_each_level_shows_what_it_allows_and_nothing_else(
+    tmp_path: Path, count: int, level: str, registers: bool
+) -> None:
+    histories = [simulated(2, index, level, registers=registers, transactions=8) for index in range(count)]
     total = Counter(name for names in by_sql(tmp_path / "history", histories).values() for name in names)
     assert set(total) - ALLOWED[level] == set()
     expected = ALLOWED[level] - {"G-nonadjacent", *(("G2-item",) if level == UNCOMMITTED and registers else ())}
     assert expected <= set(total), total
 
 
-def test_strong_snapshot_isolation_has_no_more_in_real_time(tmp_path: Path) -> None:
-    histories = [simulated(3, index, SNAPSHOT, transactions=8) for index in range(COUNT)]
+def test_strong_snapshot_isolation_has_no_more_in_real_time(tmp_path: Path, count: int) -> None:
+    histories = [simulated(3, index, SNAPSHOT, transactions=8) for index in range(count)]
     total = Counter(name for names in by_sql(tmp_path / "history", histories, "real-time").values() for name in names)
     assert set(total) <= {"G2-item", "G2-item-real-time"}, total
 
 
-def test_dirty_writes_are_found_in_a_store_without_locks(tmp_path: Path) -> None:
-    histories = [simulated(4, index, NOTHING, transactions=8) for index in range(COUNT // 3)]
+def test_dirty_writes_are_found_in_a_store_without_locks(tmp_path: Path, count: int) -> None:
+    histories = [simulated(4, index, NOTHING, transactions=8) for index in range(count // 3)]
     total = Counter(name for names in by_sql(tmp_path / "history", histories).values() for name in names)
-    assert total["G0"] > 10, total
+    assert total["G0"] > count // 100, total
 
 
 @pytest.mark.parametrize("order", ["none", "process", "real-time"])
-def test_lists_get_the_answer_of_the_search(tmp_path: Path, order: str) -> None:
-    histories = mixed(5, 2 * COUNT)
+def test_lists_get_the_answer_of_the_search(tmp_path: Path, count: int, order: str) -> None:
+    histories = mixed(10, 2 * count)
     found = by_sql(tmp_path / "history", histories, order)
     total: Counter[str] = Counter()
     for index, history in indexed(histories):
@@ -103,8 +110,8 @@ def test_lists_get_the_answer_of_the_search(tmp_path: Path, order: str) -> None:
     assert wanted <= set(total), total
 
 
-def test_lists_get_the_class_of_the_search(tmp_path: Path) -> None:
-    histories = mixed(6, 2 * COUNT)
+def test_lists_get_the_class_of_the_search(tmp_path: Path, count: int) -> None:
+    histories = mixed(6, 2 * count)
     found = by_sql(tmp_path / "history", histories)
     total: Counter[int] = Counter()
     for index, history in indexed(histories):
@@ -118,8 +125,8 @@ def test_lists_get_the_class_of_the_search(tmp_path: Path) -> None:
     assert {0, 1, 2, 4, NONE} <= set(total), total
 
 
-def test_registers_are_never_accused_of_more_than_the_search_proves(tmp_path: Path) -> None:
-    histories = mixed(7, 2 * COUNT, registers=True)
+def test_registers_are_never_accused_of_more_than_the_search_proves(tmp_path: Path, count: int) -> None:
+    histories = mixed(7, 2 * count, registers=True)
     found = by_sql(tmp_path / "history", histories)
     total: Counter[str] = Counter()
     for index, history in indexed(histories):
