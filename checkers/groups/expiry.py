@@ -33,13 +33,16 @@ KEEPS: Final = Table(
     f"""
     select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret, greatest(e.call + 1000000 *
         e.retention_ms, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays,
-        case when e.outcome = 'ok' and e.sub < max(case when e.outcome = 'ok' then e.sub end)
-            over (partition by e.key, e.op) then 1 else 0 end as renewed
+        case when e.outcome = 'ok' and e.sub < n.sub then 1 else 0 end as renewed
     from effects e left join (
         select e.group as group_name, e.generation, e.owner, max(e.call) as last_call from effects e
         where e.kind = 'keep' and e.outcome = 'ok' and e.generation is not null and e.owner is not null
         group by e.group, e.generation, e.owner) g
         on e.group = g.group_name and e.generation = g.generation and e.owner = g.owner
+        left join (
+            select key, op, max(sub) as sub from effects
+            where kind = 'keep' and outcome = 'ok' and retention_ms is not null group by key, op) n
+        on e.key = n.key and e.op = n.op
     where e.kind = 'keep' and e.outcome <> 'fail' and e.retention_ms is not null
     """,
 )

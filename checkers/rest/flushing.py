@@ -28,7 +28,7 @@ def _unflushed(row: Row, _: Evidence) -> Explanation:
 
 LATE_FLUSH: Final = Check(
     anomaly="late-flush",
-    meaning="a replica's log was not on its disk by the deadline, long after flush.ms",
+    meaning="a replica's log was not on its disk long after its time to be flushed",
     views=(
         View(
             "flush_lacking",

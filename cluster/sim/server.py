@@ -43,7 +43,8 @@ class SimServer(asyncio.AbstractServer):
     @property
     def sockets(self) -> tuple[SimSocket, ...]:
         """Empty once closed."""
-        return (SimSocket((self._host.address, self._port)),) if self.is_serving() else ()
+        address = "127.0.0.1" if self.local else self._host.address
+        return (SimSocket((address, self._port)),) if self.is_serving() else ()
 
     def connection_context(self) -> Context:
         """A new connection's own."""

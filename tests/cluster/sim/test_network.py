@@ -190,7 +190,8 @@ def test_refused_without_a_listener_and_unreachable_without_a_host() -> None:
 def test_who_listens_on_the_loopback_address_is_reached_from_the_same_host_alone() -> None:
     async def test(world: World) -> None:
         world.inbox.answer = True
-        await world.b.spawn(asyncio.start_server(world.inbox.accept, "127.0.0.1", PORT), "listen")
+        server = await world.b.spawn(asyncio.start_server(world.inbox.accept, "127.0.0.1", PORT), "listen")
+        assert server.sockets[0].getsockname() == ("127.0.0.1", PORT)
         with pytest.raises(ConnectionRefusedError):
             await world.connect()
         reader, writer = await world.b.spawn(asyncio.open_connection("127.0.0.1", PORT), "connect")
