@@ -5,9 +5,10 @@ with acks=all means that every member of the in-sync set has the record; with ``
 durably. A client that reads finds out that this was not so only if just those members are lost. Here it shows at once.
 
 Which members count: those of the set that ZooKeeper has, each under the registration by which it was admitted, if that
-is in force: a broker that was started again has another one, and counts when it has caught up. That is safe at any
-instant after the acknowledgement, and not only at the leader's: who joins the set later has caught up with the high
-watermark; who leads later was a member; and no member cuts below the high watermark.
+is in force and was made by the process that is alive: a broker that was started again may have lost what it had in
+memory, and counts when it has caught up. That is safe at any instant after the acknowledgement, and not only at the
+leader's: who joins the set later has caught up with the high watermark; who leads later was a member; and no member
+cuts below the high watermark.
 """
 
 import struct
@@ -37,11 +38,14 @@ class _Ends:
 
 @dataclass
 class Inspection:
-    """Of one cluster's disks and its tree in ZooKeeper. ``flushes``: brokers have ``flush.messages=1`` by default."""
+    """Of one cluster's disks and its tree in ZooKeeper. ``epoch``: the wall clock, in seconds, when the loop's was 0;
+    ``flushes``: brokers have ``flush.messages=1`` by default.
+    """
 
     brokers: Mapping[int, Any]
     tree: Any
     data: str
+    epoch: float
     flushes: bool
     looks: int = 0
     _seen: dict[tuple[int, str, bool], _Ends] = field(default_factory=dict)
@@ -91,7 +95,10 @@ class Inspection:
     def _members(self, state: PartitionState) -> Iterable[int]:
         for member in state.isr:
             registered = self.tree.exists(paths.broker(member))
-            if registered is not None and registered.czxid == state.isr_epochs.get(str(member)):
+            since = self.brokers[member].alive_since
+            if registered is None or since is None:
+                continue
+            if registered.czxid == state.isr_epochs.get(str(member)) and registered.ctime > (self.epoch + since) * 1000:
                 yield member
 
     def _end(self, node: Any, partition: str, *, durably: bool) -> int:

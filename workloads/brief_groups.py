@@ -167,7 +167,7 @@ def effects(completed: Completed) -> list[Effect]:
     """As ``assay.checkers.groups.expiry`` has them."""
     operation, result = completed.operation, completed.completion.result or {}
     if operation.f == PART:
-        return []
+        return [Effect("part", group, group=group) for group in BRIEF]
     argument = operation.argument
     group = argument["group"]
     if operation.f == RENEW:

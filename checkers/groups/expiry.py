@@ -5,17 +5,19 @@ How a workload records itself in ``effects`` (``key`` names group and partition,
 - ``keep``: a commit, with its unique number as ``value``, and ``retention_ms``: for how long it is to be kept while the
   group has no members. Of a member's also ``generation`` and ``owner``.
 - ``kept``: a look; ``value`` is the number of what was found, null where there was nothing.
+- ``part``: a client has left the group ``key``, or was none of its members.
 
 A commit *stays* until its time is over, counted from its call; a member's also until the call of the last commit that
 was accepted of the same member in the same generation: as long as it was one, the group had a member. A commit of
 unknown outcome may count at any time after its call, and a refused one never. Of several that one operation made of
 one key, one after the other (``sub``), the last acknowledged one is left when it returns.
 
-``early-expiry``: a look found nothing, though the last commit before it, and all that may have come after that one,
-had to stay until it returned. ``revived-offset``: a look found a commit again after another look had found nothing, or
+``early-expiry``: a look found nothing, though the last commit before it, and all that may have come after that one, had
+to stay until it returned. ``revived-offset``: a look found a commit again after another look had found nothing, or
 after a later commit: both of them begun once the first was in place. ``overdue-offset``: a look at the end found
 something by the contract's retention deadline after the last commit of the key had to stay, the group's last commit,
-and the last heal. The coordinators' wall clocks count: a contract tolerates what a wrong one does.
+the last client's parting from it, and the last heal. The coordinators' wall clocks count: a contract tolerates what a
+wrong one does.
 """
 
 from typing import Final
@@ -171,15 +173,19 @@ OVERDUE_OFFSET: Final = Check(
         Table(
             "found_overdue_offset",
             """
-            select l.key, l.op as look_op, l.value, greatest(k.since, g.since, q.since) as since,
-                d.retention_deadline as deadline
-            from expiry_looks l
-                join (select key, max(stays) as since from expiry_keeps group by key) k on k.key = l.key
-                join (select group_name, max(call) as since from expiry_keeps group by group_name) g
-                on g.group_name = l.group_name
-                cross join rest_quiet q cross join deadlines_declared d
-            where l.at_end = 1 and l.value is not null
-                and l.call > greatest(k.since, g.since, q.since) + d.retention_deadline
+            select * from (
+                select l.key, l.op as look_op, l.value, l.call, d.retention_deadline as deadline,
+                    greatest(k.since, g.since, coalesce(p.since, 0), q.since) as since
+                from expiry_looks l
+                    join (select key, max(stays) as since from expiry_keeps group by key) k on k.key = l.key
+                    join (select group_name, max(call) as since from expiry_keeps group by group_name) g
+                    on g.group_name = l.group_name
+                    left join (
+                        select key, max(coalesce(ret, call)) as since from effects where kind = 'part' group by key) p
+                    on p.key = l.group_name
+                    cross join rest_quiet q cross join deadlines_declared d
+                where l.at_end = 1 and l.value is not null) as ended
+            where call > since + deadline
             """,
         ),
     ),

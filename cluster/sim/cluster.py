@@ -68,6 +68,11 @@ class SimCluster:
         return self._nodes
 
     @property
+    def epoch(self) -> float:
+        """What the wall clock of ZooKeeper was when the loop's time was 0, in seconds since 1970."""
+        return EPOCH
+
+    @property
     def description(self) -> Mapping[str, str]:
         return {"kind": self.kind, "seed": str(self._seed)}
 

@@ -84,6 +84,7 @@ class SimNode:
         self._main = main
         self._crashes = crashes
         self._asked = False
+        self._began = 0.0
         self._starts = 0
         self._process: Process | None = None
         self._task: asyncio.Task[int] | None = None
@@ -151,6 +152,7 @@ class SimNode:
         self._starts += 1
         self.exit_code = None
         self._asked = False
+        self._began = self._loop.time()
         process = Process(self._loop, self.host, self.name, f"{self.name}.{self._starts}")
         self._process = process
         task = process.spawn(self._main(self, process), name=f"{process.incarnation} main")
@@ -170,6 +172,11 @@ class SimNode:
         else:
             self.exit_code = task.result()
         process.kill()
+
+    @property
+    def alive_since(self) -> float | None:
+        """When the process that is alive now was started, in seconds of the loop's time; None when there is none."""
+        return None if self._process is None or self._process.dead else self._began
 
     async def kill(self) -> None:
         self._reach()

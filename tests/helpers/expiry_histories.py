@@ -28,6 +28,11 @@ def look(op: int, value: int | None, when: When, **given: object) -> Row:
     return row(op, "kept", value, when, **given)
 
 
+def part(op: int, when: When, **given: object) -> Row:
+    """A client has left the group."""
+    return row(op, "part", None, when, **{"key": "g", **given})
+
+
 def kept_history(key: str, rng: random.Random, first: int, length: int = 14, *, broken: bool) -> list[Row]:
     """What a correct coordinator may answer, each operation at some moment of its call; now and then not."""
     rows: list[Row] = []

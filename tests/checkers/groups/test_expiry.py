@@ -14,7 +14,7 @@ from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
-from helpers.expiry_histories import keep, kept_history, look, wrong
+from helpers.expiry_histories import keep, kept_history, look, part, wrong
 from helpers.log_histories import Row, write
 
 CONTRACT = Contract(retention_deadline=5.0)
@@ -62,6 +62,10 @@ HAVE = {
         "overdue-offset",
         [keep(1, 7, 1, (0, 1)), look(2, 7, (8, 9), phase="drain")],
     ),
+    "there long after its time, and after its member had parted": (
+        "overdue-offset",
+        [keep(1, 7, 1, (0, 1), **MEMBER), part(2, (3, 4)), look(3, 7, (20, 21), phase="drain")],
+    ),
 }  # fmt: skip
 HAVE_NOT = {
     "gone when its time was over": [keep(1, 7, 3, (0, 1)), look(2, None, (2, 3.1))],
@@ -93,6 +97,12 @@ HAVE_NOT = {
     "at the end, soon after its time": [keep(1, 7, 1, (0, 1)), look(2, 7, (5, 6), phase="drain")],
     "at the end, when another one has to stay": [
         keep(1, 7, 1, (0, 1)), keep(2, 8, 90, (0, 1)), look(3, 7, (8, 9), phase="drain"),
+    ],
+    "at the end, soon after its member has parted": [
+        keep(1, 7, 1, (0, 1), **MEMBER), part(2, (16, 17), outcome="fail"), look(3, 7, (20, 21), phase="drain"),
+    ],
+    "at the end, when it is not known when its member parted": [
+        keep(1, 7, 1, (0, 1), **MEMBER), part(2, (17, None), outcome="info"), look(3, 7, (20, 21), phase="drain"),
     ],
     "long after its time, under faults": [keep(1, 7, 1, (0, 1)), look(2, 7, (30, 31))],
 }  # fmt: skip
