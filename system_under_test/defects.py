@@ -100,10 +100,10 @@ _ALL = (
     Defect(
         "fetch-append-race",
         "a new leader answers followers that they are out of range, and they start over from nothing",
-        "restart the brokers in turn under load",
+        "kill a leader and, as soon as there is one, its successor",
         ("lost-write", "replica-divergence"),
         "KAFKA-2143",
-        "workloads/test_log.py --replay=schedules/fetch-append-race.json --time-limit=60",
+        "workloads/test_log.py --replay=schedules/truncate-to-hw.json --nodes=5 --time-limit=60",
     ),
     Defect(
         "read-above-hw",
