@@ -58,7 +58,7 @@ class Inspection:
         topic, _, index = key.rpartition("-")
         topic = topic.partition("#")[0]
         try:
-            state = self._read(PartitionState, paths.state(topic, int(index)))
+            state, _ = self._read(PartitionState, paths.state(topic, int(index)))
             durably = self._flushed(topic)
             if self.tree.exists(paths.delete_topic(topic)) is not None:
                 return ()
@@ -78,19 +78,22 @@ class Inspection:
         """One row, ``inspected``: how many ``acknowledgements``."""
         return (Seen("inspected", acknowledgements=self.looks),)
 
-    def _read(self, kind: Any, path: str) -> Any:
-        data, _ = self.tree.get(path)
-        return znodes.decode(kind, path, data)
+    def _read(self, kind: Any, path: str) -> tuple[Any, Any]:
+        """What the znode says, and its stat."""
+        data, stat = self.tree.get(path)
+        return znodes.decode(kind, path, data), stat
 
     def _flushed(self, topic: str) -> bool:
-        """Has the topic flushed every message since it was made?"""
+        """Has the topic flushed every message since it was made? Not known once its settings were changed: brokers
+        learn of a change one after the other, and what was taken before then is flushed as it was.
+        """
         if not self.flushes:
             return False
         try:
-            settings: TopicSettings = self._read(TopicSettings, paths.topic_config(topic))
+            settings, stat = self._read(TopicSettings, paths.topic_config(topic))
         except NoNodeError:
             return True
-        return settings.config.get(FLUSH_MESSAGES, "1") == "1"
+        return stat.version == 0 and settings.config.get(FLUSH_MESSAGES, "1") == "1"
 
     def _members(self, state: PartitionState) -> Iterable[int]:
         for member in state.isr:

@@ -90,6 +90,27 @@ def test_a_record_that_counts_before_its_fsync_is_undurable_where_each_is_flushe
     simulate(check)
 
 
+def test_once_settings_were_changed_nothing_is_said_of_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that has not yet learned of the change takes records as before."""
+
+    async def pretend(self: SegmentRow) -> None:
+        await asyncio.sleep(0)
+        self.flushed = self.end
+
+    async def check() -> None:
+        async with brokers(FLUSHED) as cluster:
+            look, zookeeper = inspection(cluster), await zookeeper_of(cluster)
+            monkeypatch.setattr(SegmentRow, "flush", pretend)
+            last = await sent(cluster)
+            assert whats(look.acknowledged("orders-0", last)) == ["undurable"] * 3
+            settings, _ = await zookeeper.get(paths.topic_config("orders"))
+            await zookeeper.set(paths.topic_config("orders"), settings)
+            assert look.acknowledged("orders-0", last) == []
+            await zookeeper.close()
+
+    simulate(check)
+
+
 def test_a_member_that_was_started_again_counts_when_it_is_back() -> None:
     """What it had in memory may be gone, and its former registration is there until its session is over."""
 
