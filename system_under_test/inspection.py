@@ -93,7 +93,7 @@ class Inspection:
             settings, stat = self._read(TopicSettings, paths.topic_config(topic))
         except NoNodeError:
             return True
-        return stat.version == 0 and settings.config.get(FLUSH_MESSAGES, "1") == "1"
+        return bool(stat.version == 0 and settings.config.get(FLUSH_MESSAGES, "1") == "1")
 
     def _members(self, state: PartitionState) -> Iterable[int]:
         for member in state.isr:
