@@ -18,9 +18,6 @@ _log = logging.getLogger("assay.controller")
 
 PartitionId = tuple[str, int]
 
-MAX_ID = 2**31 - 1
-"""Of a partition or a broker: what goes over the wire."""
-
 
 @dataclass(frozen=True)
 class Topic:
@@ -193,8 +190,8 @@ def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:
     if not found:
         raise znodes.ZnodeError(f"znode {path} names no partition")
     for index, replicas in found.items():
-        if not (index.isascii() and index.isdecimal() and int(index) <= MAX_ID):
+        if not (index.isascii() and index.isdecimal() and int(index) <= znodes.MAX_ID):
             raise znodes.ZnodeError(f"znode {path} names a partition {index!r}")
-        if not replicas or len(set(replicas)) != len(replicas) or not all(0 <= r <= MAX_ID for r in replicas):
+        if not replicas or len(set(replicas)) != len(replicas) or not all(0 <= r <= znodes.MAX_ID for r in replicas):
             raise znodes.ZnodeError(f"znode {path} gives partition {index} the replicas {replicas}")
     return dict(sorted((int(index), list(replicas)) for index, replicas in found.items()))

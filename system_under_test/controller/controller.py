@@ -19,7 +19,15 @@ from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.controller.cluster_state import ClusterState
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.partitions import PartitionMachine
-from assay.system_under_test.controller.term import NO_CONTROLLER, Replaced, Term, claim, holder
+from assay.system_under_test.controller.term import (
+    NO_CONTROLLER,
+    NO_SESSION,
+    Replaced,
+    Term,
+    claim,
+    holder,
+    remove_false_claim,
+)
 from assay.system_under_test.controller.topic_actions import TopicActions
 from assay.system_under_test.controller.topic_settings import TopicSettings
 from assay.system_under_test.controller.topics import TopicError
@@ -141,6 +149,10 @@ class Controller:
                     self._resign(f"the claim is broker {broker_id}'s")
                 if session == self._zookeeper.session_id and self._active is None:
                     await self._give_up_claim(version)  # to read its own id does not make a broker the controller
+                    continue
+                if session == NO_SESSION:
+                    self._cache.controller_id = NO_CONTROLLER
+                    await remove_false_claim(self._zookeeper)
                     continue
                 self._cache.controller_id = broker_id
                 return

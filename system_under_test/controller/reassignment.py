@@ -25,7 +25,7 @@ from kazoo.protocol.serialization import Delete, SetData
 
 from assay.system_under_test.controller import assignments, leaders, topics
 from assay.system_under_test.controller.active_term import Action, ActiveTerm
-from assay.system_under_test.controller.cluster_state import MAX_ID, PartitionId, parse_assignment
+from assay.system_under_test.controller.cluster_state import PartitionId, parse_assignment
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -288,7 +288,7 @@ def _problem(active: ActiveTerm, move: Move) -> str | None:
     if not _is_partition(active, move.topic, move.partition):
         return "there is no such partition"
     replicas = [*move.replicas, *move.removing]
-    if not move.replicas or len(set(replicas)) < len(replicas) or not all(0 <= r <= MAX_ID for r in replicas):
+    if not move.replicas or len(set(replicas)) < len(replicas) or not all(0 <= r <= znodes.MAX_ID for r in replicas):
         return "replicas must be distinct brokers' ids, at least one"
     return None
 

@@ -6,18 +6,23 @@ write nothing any more (KAFKA-6082).
 """
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kazoo import exceptions
-from kazoo.protocol.serialization import CheckVersion, SetData
+from kazoo.protocol.serialization import CheckVersion, Delete, SetData
 
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import watched
 
+_log = logging.getLogger("assay.controller")
+
 NO_CONTROLLER = -1
+NO_SESSION = 0
+"""The owner of a znode that is persistent: it stays when the one that made it ends."""
 
 
 class Replaced(Exception):
@@ -51,16 +56,50 @@ async def known_epoch(zookeeper: ZooKeeper) -> int:
     return int(data)
 
 
-async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | None:
-    """Tries to become controller; None when another was faster, which is normal."""
+async def _present_epoch(zookeeper: ZooKeeper) -> tuple[int, int]:
+    """The controller epoch and its znode's version; the znode is there from now on."""
     with contextlib.suppress(exceptions.NodeExistsError):
         await zookeeper.create(paths.CONTROLLER_EPOCH, b"0", makepath=True)
     data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
-    epoch = int(data) + 1
+    return int(data), stat.version
+
+
+async def remove_false_claim(zookeeper: ZooKeeper) -> None:
+    """Removes /controller if it is persistent: no session holds it, so none ends it, and there would be no controller.
+
+    Only what was read is removed. Its version alone does not show that: a claim made since has version 0 again, but
+    with every claim the epoch rises, and its version was read first.
+    """
+    _, epoch_version = await _present_epoch(zookeeper)
+    try:
+        data, stat = await zookeeper.get(paths.CONTROLLER)
+    except exceptions.NoNodeError:
+        return
+    if stat.ephemeralOwner != NO_SESSION:
+        return
+    _log.error(
+        "znode %s holds %r and is persistent, so it is the claim of no broker that lives; it is removed, and a "
+        "controller is elected. Should this line come again: end what writes there, and run deleteall %s in zkCli.sh",
+        paths.CONTROLLER,
+        data[:120],
+        paths.CONTROLLER,
+    )
+    try:
+        await zookeeper.multi(
+            [CheckVersion(paths.CONTROLLER_EPOCH, epoch_version), Delete(paths.CONTROLLER, stat.version)]
+        )
+    except (exceptions.BadVersionError, exceptions.NoNodeError):
+        _log.info("%s changed while it was being removed", paths.CONTROLLER)
+
+
+async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | None:
+    """Tries to become controller; None when another was faster, which is normal."""
+    known, version = await _present_epoch(zookeeper)
+    epoch = known + 1
     session = zookeeper.session_id
     operations = [
         znodes.create(paths.CONTROLLER, znodes.encode(znodes.ControllerClaim(broker_id, timestamp)), ephemeral=True),
-        SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), stat.version),
+        SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), version),
     ]
     try:
         results = await zookeeper.multi(operations)

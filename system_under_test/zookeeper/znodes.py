@@ -11,6 +11,8 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from assay.system_under_test.runtime import Watch, ZooKeeper
 
 NO_LEADER = -1
+MAX_ID = 2**31 - 1
+"""Of a partition or a broker: what goes over the wire."""
 EPHEMERAL, SEQUENCE = 1, 2  # flags of ZooKeeper's protocol
 
 T = TypeVar("T")
@@ -184,12 +186,13 @@ def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list
 def controller_id(data: bytes) -> int:
     """The holder named by /controller, also in the old plain-integer form; -1 when malformed, which means none."""
     try:
-        return msgspec.json.decode(data, type=ControllerClaim).brokerid
+        found = msgspec.json.decode(data, type=ControllerClaim).brokerid
     except _UNREADABLE:
         try:
-            return int(data)
+            found = int(data)
         except ValueError:
             return -1
+    return found if 0 <= found <= MAX_ID else -1
 
 
 class Versioned(msgspec.Struct, Generic[T], frozen=True):

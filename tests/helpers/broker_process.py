@@ -33,11 +33,12 @@ TOPIC = "orders"
 
 @dataclass
 class Process:
-    """The broker; ``log`` is what it says."""
+    """The broker; ``log`` is what it says; ``zookeeper`` is its server's address."""
 
     process: subprocess.Popen[bytes]
     port: int
     log: Path
+    zookeeper: str
 
     def memory(self) -> int:
         """Resident bytes now."""
@@ -97,7 +98,7 @@ def running_broker(folder: Path) -> Iterator[Process]:
             asyncio.run(until(lambda: serves("127.0.0.1", zookeeper_port), "ZooKeeper serves", 30))
             broker = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_as_in_a_login_shell)
             try:
-                made = Process(broker, port, folder / "broker.log")
+                made = Process(broker, port, folder / "broker.log", f"127.0.0.1:{zookeeper_port}")
                 asyncio.run(until(lambda: _create_topic(port), "the broker has its topic", 30))
                 yield made
                 assert broker.poll() is None, made.log.read_text()[-2_000:]
