@@ -5,10 +5,11 @@ way, or given out and put back. Rows are those of ``objects.queues``; an ok ``qu
 answer that is judged.
 
 An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it. A
-dequeue of unknown outcome may have taken any one element from its call on. The queue may have been empty at an instant
-if no more elements were certainly inside than such dequeues had been called. The answer is false if there is no such
-instant from its call to its return: by cover, since at each instant it may be another element that is there. Equal
-elements count as often as they are inside.
+dequeue of unknown outcome may have taken any one element from its call on, unless another dequeue returned it later.
+The queue may have been empty at an instant if no element that is returned later was certainly inside, and no more of
+the others than dequeues of unknown outcome had been called. The answer is false if there is no such instant from its
+call to its return: by cover, since at each instant it may be another element that is there. Equal elements count as
+often as they are inside; as many as were enqueued more often than they were dequeued may never be returned.
 """
 
 from typing import Final
@@ -22,8 +23,9 @@ def _false(row: Row, evidence: Evidence) -> Explanation:
     empty, add = row["empty_op"], row["add_op"]
     claim = (
         f"{evidence.who(empty)} found {row['key']} empty between {evidence.called(empty)} and "
-        f"{evidence.returned(empty)}, but at every moment of this time more acknowledged elements were inside than "
-        f"dequeues of unknown outcome may have taken: {row['inside']} and {row['unknown']} at its end"
+        f"{evidence.returned(empty)}, but at every moment of this time acknowledged elements were inside that no "
+        f"dequeue of unknown outcome may have taken: {row['inside']} at its end, of which {row['due']} were dequeued "
+        f"later, and {row['unknown']} such dequeues"
     )
     if add is not None:
         claim += f"; one of them is {row['value']}, acknowledged to {evidence.who(add)} at {evidence.returned(add)}"
@@ -42,59 +44,71 @@ QUEUE_FALSE_EMPTY: Final = Check(
             """,
         ),
         View(
+            "queue_spare",
+            """
+            select key, value, cast(sum(weight) as bigint) as spare
+            from (
+                select key, value, 1 as weight from queue_adds
+                union all select key, value, -1 from queue_takes) as turns
+            group by key, value having sum(weight) > 0
+            """,
+        ),
+        View(
             "queue_element_steps",
             f"""
-            select key, time, late, weight,
-                {sum_so_far("weight", by="key, value", order="time, late, op, sub")} as copies
+            select t.key, t.time, t.late, t.weight, coalesce(s.spare, 0) as spare,
+                {sum_so_far("t.weight", by="t.key, t.value", order="t.time, t.late, t.op, t.sub")} as copies
             from (
                 select key, value, ret as time, 1 as late, 1 as weight, op, sub from queue_adds where ret < {INFINITY}
-                union all select key, value, call, 0, -1, op, sub from queue_takes) as turns
+                union all select key, value, call, 0, -1, op, sub from queue_takes) t
+                left join queue_spare s on t.key = s.key and t.value = s.value
             """,
         ),
         View(
             "queue_levels",
             f"""
-            select key, time, late, inside, unknown,
+            select key, time, late, inside, due, unknown,
                 lead(time) over (partition by key {order_by("time, late")}) as following
             from (
                 select key, time, late, {sum_so_far("element", by="key", order="time, late")} as inside,
+                    {sum_so_far("returned", by="key", order="time, late")} as due,
                     {sum_so_far("doubt", by="key", order="time, late")} as unknown
                 from (
                     select key, time, late, cast(sum(element) as bigint) as element,
-                        cast(sum(doubt) as bigint) as doubt
+                        cast(sum(returned) as bigint) as returned, cast(sum(doubt) as bigint) as doubt
                     from (
                         select key, time, late, greatest(copies, 0) - greatest(copies - weight, 0) as element,
-                            0 as doubt
+                            greatest(copies - spare, 0) - greatest(copies - weight - spare, 0) as returned, 0 as doubt
                         from queue_element_steps
                         union all
-                        select key, call, 0, 0, 1 from queue_rows where kind = 'queue-dequeue' and outcome = 'info'
-                        union all select key, ret, 0, 0, 0 from queue_empties
-                        union all select key, -1, 0, 0, 0 from queue_empties) as changes
+                        select key, call, 0, 0, 0, 1 from queue_rows where kind = 'queue-dequeue' and outcome = 'info'
+                        union all select key, ret, 0, 0, 0, 0 from queue_empties
+                        union all select key, -1, 0, 0, 0, 0 from queue_empties) as changes
                     group by key, time, late) as folded) as summed
             """,
         ),
         View(
             "queue_last_empty",
             f"""
-            select key, time, late, inside, unknown,
+            select key, time, late, inside, due, unknown,
                 {greatest_before("until", by="key", order="time, late")} as empty_until
             from (
-                select key, time, late, inside, unknown,
-                    case when inside <= unknown then coalesce(following, {INFINITY}) end as until
+                select key, time, late, inside, due, unknown,
+                    case when due = 0 and inside <= unknown then coalesce(following, {INFINITY}) end as until
                 from queue_levels) as ended
             """,
         ),
         Table(
             "found_queue_false_empty",
             """
-            select e.key, e.op, e.sub, e.call, e.ret, l.inside, l.unknown
+            select e.key, e.op, e.sub, e.call, e.ret, l.inside, l.due, l.unknown
             from queue_empties e join queue_last_empty l on e.key = l.key and e.ret = l.time and l.late = 0
-            where l.inside > l.unknown and l.empty_until < e.call
+            where (l.due > 0 or l.inside > l.unknown) and l.empty_until < e.call
             """,
         ),
     ),
     evidence=f"""
-        select f.key, f.op as empty_op, f.sub, f.inside, f.unknown, a.op as add_op, a.value
+        select f.key, f.op as empty_op, f.sub, f.inside, f.due, f.unknown, a.op as add_op, a.value
         from {first_rows("found_queue_false_empty", "key, op, sub")} f
             left join (
                 select f.op, f.sub, min(a.op) as add_op

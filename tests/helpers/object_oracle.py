@@ -164,11 +164,16 @@ def false_empties(rows: Sequence[Row]) -> list[Row]:
     def may_be_empty(instant: float) -> bool:
         inside = 0
         for value in {row["value"] for row in adds}:
+            spare = sum(row["kind"] == "queue-enqueue" and row["value"] == value for row in rows) - sum(
+                take["outcome"] == "ok" and take["value"] == value for take in takes
+            )
             added = sum(add["value"] == value and add["ret"] < instant for add in adds)
             taken = sum(
                 take["outcome"] == "ok" and take["value"] == value and take["call"] <= instant for take in takes
             )
             inside += max(0, added - taken)
+            if added - taken > max(0, spare):
+                return False
         return inside <= sum(take["outcome"] == "info" and take["call"] <= instant for take in takes)
 
     return [

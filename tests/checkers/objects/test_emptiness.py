@@ -46,9 +46,9 @@ def test_it_is_reported_with_an_element_that_was_there(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, [step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, 4)])
     assert (finding.key, finding.operations) == ("q", (2, 1))
     assert finding.claim == (
-        "process 2 found q empty between 3.000 s and 4.000 s, but at every moment of this time more acknowledged "
-        "elements were inside than dequeues of unknown outcome may have taken: 1 and 0 at its end; one of them is 7, "
-        "acknowledged to process 1 at 2.000 s."
+        "process 2 found q empty between 3.000 s and 4.000 s, but at every moment of this time acknowledged elements "
+        "were inside that no dequeue of unknown outcome may have taken: 1 at its end, of which 0 were dequeued later, "
+        "and 0 such dequeues; one of them is 7, acknowledged to process 1 at 2.000 s."
     )
 
 
@@ -67,11 +67,22 @@ HAVE = {
     "one of two equal elements was taken": [
         step(1, ADD, 7, 1, 2), step(2, ADD, 7, 1, 2), step(3, TAKE, 7, 3, 4), step(4, TAKE, None, 5, 6),
     ],
+    "one of unknown outcome did not take it, since it was taken later": [
+        step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, None, "info"), step(3, TAKE, None, 4, 5), step(4, TAKE, 7, 6, 7),
+    ],
+    "one of two equal elements was taken later": [
+        step(1, ADD, 7, 1, 2), step(2, ADD, 7, 1, 2), step(3, TAKE, None, 3, None, "info"),
+        step(4, TAKE, None, 4, 5), step(5, TAKE, 7, 6, 7),
+    ],
     "a dequeue that failed took nothing": [
         step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, 4, "fail"), step(3, TAKE, None, 5, 6),
     ],
 }  # fmt: skip
 HAVE_NOT = {
+    "one of unknown outcome may have taken it, and another was enqueued later": [
+        step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, None, "info"), step(3, TAKE, None, 4, 5), step(4, ADD, 7, 6, 7),
+        step(5, TAKE, 7, 8, 9),
+    ],
     "its dequeue was called first": [step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, 5), step(3, TAKE, 7, 4, 6)],
     "its enqueue was not acknowledged yet": [step(1, ADD, 7, 1, 4), step(2, TAKE, None, 3, 5)],
     "its enqueue is of unknown outcome": [step(1, ADD, 7, 1, None, "info"), step(2, TAKE, None, 3, 5)],
