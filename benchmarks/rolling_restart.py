@@ -50,7 +50,7 @@ class Measured:
     stops: list[float] = field(default_factory=list)
 
 
-async def measure(seed: int, partitions: int, shutdown_ms: int) -> Measured:
+async def measure(seed: int, partitions: int, shutdown_ms: int, of_each: int) -> Measured:
     system = Broker(partitions=partitions).with_setting("controlled.shutdown.max.ms", str(shutdown_ms))
     cluster = SimCluster(system, {"zookeeper": 1, "broker": 3}, seed)
     await cluster.start()
@@ -59,7 +59,7 @@ async def measure(seed: int, partitions: int, shutdown_ms: int) -> Measured:
     bootstrap = [f"{node.address}:9092" for node in brokers]
     loop, runtime, measured = asyncio.get_running_loop(), cluster.harness_runtime(), Measured()
     config = ProducerConfig(timeout=PATIENCE, retries=1000, repeat_unknown=True, request_timeout=2.0)
-    producers = [Producer(bootstrap, config, runtime=runtime) for _ in range(PRODUCERS)]
+    producers = [Producer(bootstrap, config, runtime=runtime) for _ in range(of_each)]
     pool = Pool("looking")
     metadata = Metadata(bootstrap, pool, runtime.random)
 
@@ -102,10 +102,11 @@ async def measure(seed: int, partitions: int, shutdown_ms: int) -> Measured:
         await cluster.close()
 
 
-def in_simulation(seed: int, partitions: int, shutdown_ms: int) -> Measured:
+def in_simulation(seed: int, partitions: int, shutdown_ms: int, of_each: int = PRODUCERS) -> Measured:
+    """``of_each``: so many producers send to each partition."""
     loop = SimLoop(seed)
     try:
-        return loop.run_until_complete(measure(seed, partitions, shutdown_ms))
+        return loop.run_until_complete(measure(seed, partitions, shutdown_ms, of_each))
     finally:
         loop.close()
 

@@ -16,8 +16,10 @@ import pytest
 
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
+from assay.system_under_test.broker import entry
 from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
+from assay.system_under_test.process import ProcessRuntime
 
 from helpers.sim_brokers import brokers, simulate, until
 
@@ -51,10 +53,13 @@ GOOD: dict[str, Any] = {"broker_id": 1, "zookeeper": "127.0.0.1:1", "host": "127
         (json.dumps(GOOD | {"defects": ["ack-before-lunch"]}), "ack-before-lunch"),
     ],
 )
-def test_a_wrong_configuration_is_one_clear_line(config: str, said: str, tmp_path: Path) -> None:
-    done = start(config, tmp_path)
-    assert done.returncode == 1
-    lines = done.stderr.strip().splitlines()
+def test_a_wrong_configuration_is_one_clear_line(
+    config: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broker.json"
+    file.write_text(config)
+    assert asyncio.run(entry(ProcessRuntime(None), ["broker", "--config", str(file)])) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert said in lines[0]
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import importlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.cluster.sim.node import SimNode
-from assay.system_under_test.client.errors import SendFailed
 from assay.system_under_test.client.metadata import BACK_OFF
-from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.network.server import Server
@@ -23,47 +20,19 @@ from assay.system_under_test.network.server import Server
 from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 KEYS = [f"orders-{index}" for index in range(3)]
-ROUND_TRIPS = 0.05
-"""Seconds for a send, a refusal, a look for the leader and another send: each takes some milliseconds."""
+ROUND_TRIPS_MS = 50
+"""For a send, a refusal, a look for the leader and another send: each takes some milliseconds."""
+LONGEST_MS = BACK_OFF * 1000 + ROUND_TRIPS_MS
+BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 
 
-@dataclass
-class Load:
-    """Producers that send without a pause, each message until it is acknowledged."""
-
-    waits: list[float] = field(default_factory=list)
-
-    @property
-    def longest(self) -> float:
-        return max(self.waits)
-
-
-@asynccontextmanager
-async def load(cluster: Brokers) -> AsyncIterator[Load]:
-    made, loop = Load(), asyncio.get_running_loop()
-
-    async def send(producer: Producer, partition: int) -> None:
-        for number in itertools.count():
-            began = loop.time()
-            try:
-                await producer.send("orders", partition, [(None, b"%d" % number)])
-            except SendFailed:
-                return  # it was closed
-            made.waits.append(loop.time() - began)
-            await asyncio.sleep(0.005)
-
-    settings = {"timeout": 30.0, "retries": 1000, "repeat_unknown": True, "request_timeout": 2.0}
-    tasks = [
-        loop.create_task(send(cluster.producer_with(**settings), partition))
-        for partition in range(len(KEYS))
-        for _ in range(2)
-    ]
-    try:
-        yield made
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+@pytest.fixture(scope="module")
+def restarted() -> Callable[[int, int], Any]:
+    """Plays a rolling restart and measures its sends in milliseconds, by seed and ``controlled.shutdown.max.ms``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        in_simulation = importlib.import_module("rolling_restart").in_simulation
+    return lambda seed, shutdown_ms: in_simulation(seed, len(KEYS), shutdown_ms, of_each=1)
 
 
 def system(**settings: str) -> Broker:
@@ -85,36 +54,18 @@ async def in_sync(cluster: Brokers) -> bool:
     return all(len(state["isr"]) == 3 for state in await states(cluster))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_no_send_waits_longer_than_one_look_for_the_leader_under_a_rolling_restart(seed: int) -> None:
-    async def check() -> None:
-        async with brokers(system(), seed=seed) as cluster, load(cluster) as made:
-            await asyncio.sleep(2)
-            for node in cluster.nodes:
-                await node.terminate()
-                await node.start()
-                await until(lambda node=node: cluster.system.ready(node), "it serves")  # type: ignore[misc]
-            await asyncio.sleep(2)
-            assert len(made.waits) > 1000
-            assert made.longest < BACK_OFF + ROUND_TRIPS
-
-    simulate(check, seed)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
+def test_no_send_waits_longer_than_one_look_for_the_leader_under_a_rolling_restart(
+    seed: int, restarted: Callable[[int, int], Any]
+) -> None:
+    sends = restarted(seed, 5_000).sends
+    assert len(sends) > 1000
+    assert max(sends) < LONGEST_MS
 
 
-def test_without_that_a_send_waits_longer() -> None:
+def test_without_that_a_send_waits_longer(restarted: Callable[[int, int], Any]) -> None:
     """So the measure would show it."""
-
-    async def check() -> None:
-        async with brokers(system(controlled_shutdown_max_ms="1")) as cluster, load(cluster) as made:
-            await asyncio.sleep(2)
-            for node in cluster.nodes:
-                await node.terminate()
-                await node.start()
-                await until(lambda node=node: cluster.system.ready(node), "it serves")  # type: ignore[misc]
-            await asyncio.sleep(2)
-            assert made.longest > BACK_OFF + ROUND_TRIPS
-
-    simulate(check)
+    assert max(restarted(1, 1).sends) > LONGEST_MS
 
 
 @pytest.mark.parametrize("controls", [False, True])

@@ -1,4 +1,4 @@
-"""A hundred thousand hostile requests to a real broker process, beside a client that works all the time.
+"""Thousands of hostile requests to a real broker process, next to a client that works all the time.
 
 The broker neither ends nor errs nor stands still; its memory stays as it was after the first of them; each connection
 costs one line of the log at most, with any bytes; and the honest client reads back all that it sent and
@@ -31,8 +31,7 @@ from helpers.hostile_requests import VERSIONS, Attack, Stranger
 pytestmark = pytest.mark.slow
 
 SEED = 1
-ATTACKS = 100_000
-WARM_UP = 20_000
+WARM_UP = 5_000
 """Attacks after which everything that is made at first use has been made."""
 ATTACKERS = 40
 PATIENCE = 0.02
@@ -40,7 +39,9 @@ PATIENCE = 0.02
 HANGS = 10.0
 """Seconds without an answer that no honest client should see on any machine."""
 GROWTH = 8 * MB
-"""Of resident memory from the warm-up on: an allocator's fragments, not a hundred bytes for each attack."""
+"""Of resident memory from the warm-up on: an allocator's fragments. Of the nightly run's attacks it is a hundred bytes
+for each; less attacks show that no attack keeps some kilobytes.
+"""
 LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ [\w.]+ .{0,1000}")
 PEER = re.compile(r"127\.0\.0\.1:(\d+)")
 
@@ -111,7 +112,7 @@ async def work(port: int, stop: asyncio.Event) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", [SEED])
-@pytest.mark.parametrize("count", [28_000, pytest.param(ATTACKS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [8_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_fuzzed_requests_do_no_harm(count: int, seed: int, tmp_path: Path) -> None:
     async def check(process: Process) -> None:
         files = process.files()

@@ -206,12 +206,12 @@ def test_a_burst_of_requests_is_not_one_turn(running: Process) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
             writer.write(asked)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.5):
+                async with asyncio.timeout(0.7):
                     while await reader.read(MB):
                         pass
-            assert loop.time() - began >= 1.5, "it was a burst for as long as this watched"
+            assert loop.time() - began >= 0.7, "it was a burst for as long as this watched"
             writer.transport.abort()
-            assert len(honest.small) > 15
+            assert len(honest.small) > 7
             assert max(honest.small) < PATIENCE
 
     asyncio.run(check())

@@ -229,7 +229,7 @@ def test_an_ensemble_of_three_survives_the_loss_of_one_server() -> None:
     simulate(check)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 12))])
 def test_a_controller_interrupted_in_the_middle_of_its_work_leaves_no_broker_without_the_news(seed: int) -> None:
     """ZooKeeper restarts fail its reads and writes anywhere; afterwards every broker knows every leader."""
 

@@ -68,6 +68,15 @@ class Setting:
             self.victim.disk.write(path, data)
         await self.victim.start()
 
+    async def damaged(self, *, leads: bool = False) -> str:
+        """Flips a bit of the victim's second segment, which no one knows; the segment's path."""
+        path = segments(self.victim)[1]
+        await self.restarted_with(path, flipped(self.victim, path, 60))
+        await until(self.in_sync, "all are in sync, and no one knows")
+        if leads:
+            await self.made_leader()
+        return path
+
     async def made_leader(self) -> None:
         admin = Admin(self.cluster.bootstrap, runtime=self.cluster.cluster.harness_runtime())
         await admin.elect_preferred([("orders", 0)])
@@ -148,10 +157,7 @@ def test_a_leader_whose_damage_is_read_hands_over_and_is_made_whole_by_the_next(
     async def check() -> None:
         async with cluster_with_records() as setting:
             cluster, victim = setting.cluster, setting.victim
-            path = segments(victim)[1]
-            await setting.restarted_with(path, flipped(victim, path, 60))
-            await until(setting.in_sync, "all are in sync, and no one knows")
-            await setting.made_leader()
+            await setting.damaged(leads=True)
             began = asyncio.get_running_loop().time()
             assert await read(cluster, 0, COUNT) == numbers()
             assert (await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])).node > 0
@@ -178,9 +184,7 @@ def test_a_follower_whose_damage_the_cleaner_meets_deletes_nothing_before_it_has
     async def check() -> None:
         async with cluster_with_records(cleanup_policy="compact", min_compaction_lag_ms=3_600_000) as setting:
             cluster, victim = setting.cluster, setting.victim
-            path = segments(victim)[1]
-            await setting.restarted_with(path, flipped(victim, path, 60))
-            await until(setting.in_sync, "all are in sync, and no one knows")
+            await setting.damaged()
             assert await cluster.leader() is not victim
             admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
             await admin.alter_config("orders", {"min.compaction.lag.ms": "0"})
@@ -322,10 +326,7 @@ def test_after_restarts_of_all_a_damaged_replica_is_not_elected_over_healthy_one
     async def check() -> None:
         async with cluster_with_records() as setting:
             cluster, victim = setting.cluster, setting.victim
-            path = segments(victim)[1]
-            await setting.restarted_with(path, flipped(victim, path, 60))
-            await until(setting.in_sync, "all are in sync, and no one knows")
-            await setting.made_leader()
+            await setting.damaged(leads=True)
             await cluster.cut(victim, [node for node in cluster.nodes if node is not victim])
             for server in cluster.zookeepers:
                 await server.kill()
@@ -353,10 +354,7 @@ def test_the_only_member_of_the_in_sync_set_goes_offline_and_keeps_its_bytes() -
     async def check() -> None:
         async with cluster_with_records(min_insync=1) as setting:
             cluster, victim = setting.cluster, setting.victim
-            path = segments(victim)[1]
-            await setting.restarted_with(path, flipped(victim, path, 60))
-            await until(setting.in_sync, "all are in sync, and no one knows")
-            await setting.made_leader()
+            path = await setting.damaged(leads=True)
             for node in setting.others:
                 await node.kill()
             await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])
@@ -391,11 +389,8 @@ async def _leaderless(setting: Setting) -> bool:
 def test_where_unclean_election_is_allowed_a_damaged_last_member_makes_room() -> None:
     async def check() -> None:
         async with cluster_with_records(min_insync=1, unclean_leader_election_enable="true") as setting:
-            cluster, victim = setting.cluster, setting.victim
-            path = segments(victim)[1]
-            await setting.restarted_with(path, flipped(victim, path, 60))
-            await until(setting.in_sync, "all are in sync, and no one knows")
-            await setting.made_leader()
+            cluster = setting.cluster
+            await setting.damaged(leads=True)
             for node in setting.others:
                 await node.kill()
             await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])
