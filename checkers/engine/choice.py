@@ -31,6 +31,9 @@ FITS_ROWS: Final = 500_000_000
 FITS_BYTES: Final = 16 * 1024**3
 """What DuckDB judges on one machine. Its tables take about as much disk again as three times the Parquet files."""
 
+ONE_GROUP: Final = 122_880
+"""DuckDB shares out a table by groups of so many rows: a history of one group has nothing for a second thread."""
+
 
 class Engines:
     """Opens an engine for each history. Starts Spark with the first history that needs it and keeps it until closed.
@@ -81,7 +84,8 @@ class Engines:
             with self._spark(reader.rows("effects")) as engine:
                 yield engine
         else:
-            with DuckDB(threads=self._threads) as duck:
+            small = reader.rows("effects") <= ONE_GROUP
+            with DuckDB(threads=1 if small and self._threads is None else self._threads) as duck:
                 yield duck
 
     def close(self) -> None:

@@ -118,6 +118,10 @@ class SimDisk:
         """Paths of all files, sorted."""
         return self._names.files()
 
+    def sizes(self, pattern: str) -> dict[str, int]:
+        """Paths of the files that match, sorted, with their sizes."""
+        return {path: len(inode.content) for path, inode in self._names.matching(pattern).items()}
+
     def read(self, path: str) -> bytes:
         """A file's content as a process would see it; ``FileNotFoundError``."""
         return bytes(self._names.file(path).content)

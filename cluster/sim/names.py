@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from operator import itemgetter
 from random import Random
 
 
@@ -92,18 +95,18 @@ Node = Inode | Folder
 class Change:
     """What one operation did to names: ``(folder, name, what it names now)``, None for nothing."""
 
-    __slots__ = ("edits", "number")
+    __slots__ = ("edits", "folders", "number")
 
     def __init__(self, number: int, edits: list[tuple[Folder, str, Node | None]]) -> None:
         self.number = number
-        self.edits = edits
+        self._set(edits)
 
-    @property
-    def folders(self) -> list[Folder]:
-        return list(dict.fromkeys(folder for folder, _, _ in self.edits))
+    def _set(self, edits: list[tuple[Folder, str, Node | None]]) -> None:
+        self.edits = edits
+        self.folders = list(dict.fromkeys(folder for folder, _, _ in edits))
 
     def touches(self, folders: list[Folder]) -> bool:
-        return any(folder is other for folder in self.folders for other in folders)
+        return any(folder in folders for folder in self.folders)
 
     def apply(self) -> None:
         for folder, name, node in self.edits:
@@ -114,7 +117,8 @@ class Change:
 
     def forget(self, folder: Folder, name: str) -> None:
         """Leaves one name out, because something else made it durable."""
-        self.edits = [edit for edit in self.edits if edit[0] is not folder or edit[1] != name]
+        if folder in self.folders:
+            self._set([edit for edit in self.edits if edit[0] is not folder or edit[1] != name])
 
 
 class Namespace:
@@ -128,7 +132,7 @@ class Namespace:
     def find(self, path: str) -> Node | None:
         node: Node | None = self._root
         for part in _parts(path):
-            if not isinstance(node, Folder):
+            if type(node) is not Folder:
                 return None
             node = node.entries.get(part)
         return node
@@ -203,6 +207,19 @@ class Namespace:
 
     def files(self) -> list[str]:
         return sorted(_walk(self._root, ""))
+
+    def matching(self, pattern: str) -> dict[str, Inode]:
+        """Files by their paths, sorted, that match ``pattern``: part by part, as a shell does it."""
+        found: list[tuple[str, Node]] = [("", self._root)]
+        for part in _parts(pattern):
+            found = [
+                (f"{path}/{name}", node)
+                for path, folder in found
+                if isinstance(folder, Folder)
+                for name, node in folder.entries.items()
+                if fnmatchcase(name, part)
+            ]
+        return {path: node for path, node in sorted(found, key=itemgetter(0)) if isinstance(node, Inode)}
 
     def mark(self) -> int:
         """The number of changes made so far; see :meth:`commit`."""
@@ -284,8 +301,9 @@ def _durable_tree(folder: Folder, random: Random) -> Folder:
     return tree
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
+@lru_cache(maxsize=10_000)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
 
 
 def _walk(folder: Folder, prefix: str) -> list[str]:

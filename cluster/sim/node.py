@@ -1,7 +1,6 @@
 """A simulated node: a host of the network, a disk, a clock, and one main process at a time."""
 
 import asyncio
-import fnmatch
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
@@ -115,13 +114,7 @@ class SimNode:
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         self._reach()
-        wanted = pattern.strip("/").split("/")
-        return {
-            f"/{path}": len(self.disk.read(path))
-            for path in self.disk.files()
-            if len(parts := path.split("/")) == len(wanted)
-            and all(fnmatch.fnmatchcase(part, glob) for part, glob in zip(parts, wanted, strict=True))
-        }
+        return self.disk.sizes(pattern)
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         self._reach()

@@ -25,7 +25,7 @@ class Phase(enum.StrEnum):
     DRAIN = "drain"
 
 
-class Operation(msgspec.Struct, frozen=True):
+class Operation(msgspec.Struct, frozen=True, gc=False):
     """As a generator makes it: ``f`` is the verb, ``key`` the object it is about, ``argument`` plain data."""
 
     f: str
@@ -34,7 +34,7 @@ class Operation(msgspec.Struct, frozen=True):
     phase: Phase = Phase.MAIN
 
 
-class Completion(msgspec.Struct, frozen=True):
+class Completion(msgspec.Struct, frozen=True, gc=False):
     """What a client answers; ``error`` is a short stable name (``timeout``), any detail after a colon."""
 
     outcome: Outcome
@@ -42,7 +42,7 @@ class Completion(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Completed(msgspec.Struct, frozen=True):
+class Completed(msgspec.Struct, frozen=True, gc=False):
     """An operation with all that the history has of it. Times: nanoseconds since the run began, strictly increasing.
 
     ``ret`` is None for ``info``: any time from ``call`` on, or never.
@@ -59,7 +59,7 @@ class Completed(msgspec.Struct, frozen=True):
     """When an open loop meant it to be called; None in a closed loop."""
 
 
-class Effect(msgspec.Struct, frozen=True):
+class Effect(msgspec.Struct, frozen=True, gc=False):
     """One elementary effect of an operation, as the client's pure ``effects`` function derives it.
 
     Columns as in ``assay.harness.core.history.EFFECTS``; what is not given is taken from the operation (process, call,

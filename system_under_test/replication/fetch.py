@@ -263,14 +263,14 @@ def _read_for_follower(
 
 def _read_replica(partition: Partition, wanted: internal.ReplicaFetchPartition) -> internal.ReplicaFetchedPartition:
     partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
-    records = _Unsettled(_stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True))
+    found = _stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
     return internal.ReplicaFetchedPartition(
         topic=wanted.topic,
         partition=wanted.partition,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
         log_start=partition.log.start_offset,
-        records=records,
+        records=_Unsettled(found) if found.size else b"",
     )
 
 
