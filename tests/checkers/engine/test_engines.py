@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUn
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
-from assay.checkers.log.loss import LOST_WRITE, VANISHED
-from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
+from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
@@ -52,8 +51,6 @@ from helpers.object_histories import counter, max_register, queue, some_set
 from helpers.object_oracle import count, largest, queue_losses
 from helpers.object_oracle import linearizable as orderly
 from helpers.oracle import Judge
-from helpers.power_histories import CONTRACT as POWER_CONTRACT
-from helpers.power_histories import Log
 from helpers.register_histories import SimulatedRegister
 from helpers.register_histories import broken as broken_register
 from helpers.register_oracle import linearizable
@@ -548,21 +545,6 @@ def test_there_is_one_spark_at_a_time(application: Application) -> None:
 
     with pytest.raises(EngineUnavailable, match="runs Spark already"):
         SparkApplication()
-
-
-@pytest.mark.spark
-def test_both_engines_agree_on_what_may_go_with_the_power_of_all(tmp_path: Path, application: Application) -> None:
-    """What is above the log's tables is compared elsewhere; here, that both take back the same."""
-    log = Log().run(20).power_loss([1, 2]).run(30).power_loss([1, 2, 3, 4, 5]).run(10)
-    assert log.judged(tmp_path, POWER_CONTRACT).anomalies["unflushed-loss"] == 6
-    losses = replace(LOG, checks=(LOST_WRITE, VANISHED))
-    with DuckDB() as duck, application.engine(effects=100) as spark:
-        by_duck, by_spark = (
-            answers(engine, tmp_path / "history", POWER_CONTRACT, (UNFLUSHED, losses)) for engine in (duck, spark)
-        )
-    assert by_duck == by_spark
-    assert sum(by_duck[UNFLUSHED_LOSS].found.values()) == 6
-    assert by_duck["vanished"].findings
 
 
 def tree(folder: Path) -> dict[str, float]:

@@ -36,8 +36,14 @@ INSTANCE = {
     "high-watermark-regression": ("op", "sub"),
 }
 
-COUNT = 600
 STEPS = 45
+
+
+@pytest.fixture(params=[200, pytest.param(600, marks=pytest.mark.long)])
+def count(request: pytest.FixtureRequest) -> int:
+    """Of histories; twice as many where they are correct."""
+    number: int = request.param
+    return number
 
 
 def simulated(seed: int, index: int, steps: int = STEPS) -> list[Row]:
@@ -87,8 +93,8 @@ def assert_equal(histories: list[list[Row]], found: dict[str, Found], contract: 
     return total
 
 
-def test_a_correct_log_raises_no_alarm(tmp_path: Path) -> None:
-    histories = [simulated(1, index) for index in range(2 * COUNT)]
+def test_a_correct_log_raises_no_alarm(tmp_path: Path, count: int) -> None:
+    histories = [simulated(1, index) for index in range(2 * count)]
     contract = contract_for(histories, linearizable_ends=True)
     found = by_sql(tmp_path / "history", histories, contract)
     total = assert_equal(histories, found, contract)
@@ -100,9 +106,9 @@ def test_a_correct_log_raises_no_alarm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("linearizable_ends", [False, True])
-def test_broken_histories_get_the_oracles_answers(tmp_path: Path, linearizable_ends: bool) -> None:
+def test_broken_histories_get_the_oracles_answers(tmp_path: Path, count: int, linearizable_ends: bool) -> None:
     rng = random.Random(7)
-    histories = [broken(simulated(2, index), rng) for index in range(COUNT)]
+    histories = [broken(simulated(2, index), rng) for index in range(count)]
     contract = contract_for(histories, linearizable_ends=linearizable_ends)
     total = assert_equal(histories, by_sql(tmp_path / "history", histories, contract), contract)
     assert set(total) == set(LOG.anomalies)

@@ -121,7 +121,7 @@ def test_elements_of_sets_get_the_answer_of_the_search(tmp_path: Path) -> None:
                 assert wrong <= {"set-phantom"}
                 removed += 1
             else:
-                assert good is not wrong, (one, wrong)
+                assert good is (not wrong), (one, wrong)
                 assert wrong_with(mine) == next(iter(wrong - {"set-phantom"}), None), (one, wrong)
     assert removed > 50
     seen(reported, SET_ANOMALIES, 15)
