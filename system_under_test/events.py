@@ -40,6 +40,10 @@ class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: Sequence[int] | None = None
     min_insync: int | None = None
     unclean: bool | None = None
+    replica: int | None = None
+    from_state: str | None = None
+    to_state: str | None = None
+    osr: Sequence[int] | None = None
     detail: dict[str, object] = {}
 
 
@@ -93,6 +97,10 @@ class EventLog:
         gone: Sequence[int] | None = None,
         min_insync: int | None = None,
         unclean: bool | None = None,
+        replica: int | None = None,
+        from_state: str | None = None,
+        to_state: str | None = None,
+        osr: Sequence[int] | None = None,
         **detail: object,
     ) -> None:
         """Visible to an observer when this returns; returns late if it is held at this event."""
@@ -121,6 +129,10 @@ class EventLog:
             gone=gone,
             min_insync=min_insync,
             unclean=unclean,
+            replica=replica,
+            from_state=from_state,
+            to_state=to_state,
+            osr=osr,
             detail=detail,
         )
         self._write(_ENCODER.encode(line).decode())

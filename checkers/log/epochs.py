@@ -27,6 +27,7 @@ from assay.checkers.log.holes import HOLES
 from assay.checkers.log.incarnations import first_name, name_of
 from assay.checkers.log.joining import MEMBER_COMPLETENESS
 from assay.checkers.log.states import STATES
+from assay.checkers.log.transitions import TRANSITIONS
 from assay.checkers.sql import first_rows, greatest_before, order_by
 
 
@@ -230,10 +231,15 @@ COMPLETENESS: Final = family_of(
 )
 EPOCH_HISTORIES: Final = family_of(EPOCH_HISTORY_DIVERGENCE, applies="replicas where epoch_start is not null")
 
-REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES, DAMAGE, STATES)
+REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES, DAMAGE, STATES, TRANSITIONS)
 """Each is a family of its own, so that a history that lacks what it reads owes no data for it."""
 
 REPLICATION_ANOMALIES: Final = tuple(name for family in REPLICATION for name in family.anomalies)
 """What can go wrong between the replicas of a log, as their nodes' events and disks show it."""
-EVENT_ANOMALIES: Final = (*COMPLETENESS.anomalies, *DAMAGE.anomalies, *STATES.anomalies)
+EVENT_ANOMALIES: Final = (
+    *COMPLETENESS.anomalies,
+    *DAMAGE.anomalies,
+    *STATES.anomalies,
+    *TRANSITIONS.anomalies,
+)
 """The same, as far as events alone show it."""

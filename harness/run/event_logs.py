@@ -48,6 +48,10 @@ class Line(msgspec.Struct, frozen=True):
     gone: list[int] | None = None
     min_insync: int | None = None
     unclean: bool | None = None
+    replica: int | None = None
+    from_state: str | None = None
+    to_state: str | None = None
+    osr: list[int] | None = None
 
 
 class Lives:

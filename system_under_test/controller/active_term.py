@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from assay.system_under_test.controller.broadcast import Broadcast
 from assay.system_under_test.controller.cluster_state import ClusterState
-from assay.system_under_test.controller.partitions import PartitionMachine
+from assay.system_under_test.controller.partitions import PartitionStates
+from assay.system_under_test.controller.state_machines import StateMachines
 from assay.system_under_test.controller.term import Fence, Term
 
 T = TypeVar("T")
@@ -19,8 +20,15 @@ class ActiveTerm:
     term: Term
     fence: Fence
     cluster: ClusterState
-    partitions: PartitionMachine
+    machines: StateMachines
+    partitions: PartitionStates
     brokers: Broadcast
+
+    def forget(self, topic: str, *, deleted: bool = False) -> None:
+        """It is gone from ZooKeeper. ``deleted``: by this term, after all replicas had deleted their files."""
+        self.machines.forget(topic, deleted=deleted)
+        self.cluster.forget(topic)
+        self.brokers.deleted(topic)
 
 
 Action = Callable[[ActiveTerm], Awaitable[T]]

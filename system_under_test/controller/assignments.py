@@ -34,8 +34,7 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
         data, stat = b"", None
     if stat is None or stat.czxid != known.czxid:
         # Deleted by hand, and perhaps made again: then the list of topics will look unchanged.
-        active.cluster.forget(name)
-        active.brokers.deleted(name)
+        active.forget(name)
         return
     try:
         found = parse_assignment(path, data)

@@ -101,8 +101,7 @@ class Changes:
         names = await self._zookeeper.get_children(paths.TOPICS, self._queue.watch(Trigger.TOPICS))
         cluster = active.cluster
         for gone in [name for name in cluster.topics if name not in names]:
-            cluster.forget(gone)
-            active.brokers.deleted(gone)
+            active.forget(gone)
         for name in names:
             if name not in cluster.topics:
                 watch = self._queue.watch(Trigger.ASSIGNMENTS)

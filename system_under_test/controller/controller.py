@@ -18,7 +18,8 @@ from assay.system_under_test.controller.broadcast import Broadcast
 from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.controller.cluster_state import ClusterState
 from assay.system_under_test.controller.metadata import MetadataCache
-from assay.system_under_test.controller.partitions import PartitionMachine
+from assay.system_under_test.controller.partitions import PartitionStates
+from assay.system_under_test.controller.state_machines import StateMachines
 from assay.system_under_test.controller.term import (
     NO_CONTROLLER,
     NO_SESSION,
@@ -174,10 +175,11 @@ class Controller:
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
         cluster, fence = ClusterState(), self._traits.fence(self._zookeeper, term)
         brokers = Broadcast(self._config, term, cluster, self._background, lambda: self._queue.notify(Trigger.REJECTED))
-        machine = PartitionMachine(
-            self._zookeeper, term, fence, cluster, self._config, self._events, brokers, self._traits.decide
+        machines = StateMachines(self._events, term.epoch, cluster)
+        partitions = PartitionStates(
+            self._zookeeper, term, fence, cluster, machines, self._config, self._events, brokers, self._traits.decide
         )
-        active = ActiveTerm(term, fence, cluster, machine, brokers)
+        active = ActiveTerm(term, fence, cluster, machines, partitions, brokers)
         self._active = active
         cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
         brokers.open()

@@ -59,6 +59,7 @@ class Deletions:
                 continue
             if name not in active.cluster.deleting and active.brokers.reaches(active.cluster.replicas_of(name)):
                 active.cluster.deleting[name] = None
+                active.machines.topic_deletion_begins(name)
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
 
     async def _delete(self, active: ActiveTerm, name: str) -> None:
@@ -80,12 +81,13 @@ class Deletions:
                     await active.fence.write([*await topics.removal(self.zookeeper, name, parts), *endings])
                     moves = active.cluster.moves.items()
                     active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
-                    active.cluster.forget(name)
-                    active.brokers.deleted(name)
+                    active.forget(name, deleted=True)
                     active.brokers.send()
             finally:
                 if is_the_one():
                     active.cluster.deleting.pop(name, None)
+                    for partition in parts:
+                        active.machines.deletion_failed(partition)
 
         try:
             await self.perform(finish)

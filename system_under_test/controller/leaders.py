@@ -52,6 +52,12 @@ def first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: i
     return members.state(controller_epoch, live[0], 0)
 
 
+def led(state: PartitionState, brokers: Brokers) -> bool:
+    """Does its leader live, in the life in which it was admitted?"""
+    leader = state.leader
+    return leader in brokers and Members.of(state).epochs.get(leader) == brokers[leader].czxid
+
+
 def next_state(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
@@ -68,7 +74,7 @@ def next_state(
         since = brokers[member].clean_since if member in brokers else None
         return since is not None and members.epochs.get(member, -1) >= since
 
-    if state.leader != NO_LEADER and same_life(state.leader):
+    if led(state, brokers):
         failed = [member for member in state.isr if not same_life(member)]
         if not failed:
             return None

@@ -13,6 +13,7 @@ from assay.system_under_test.controller import leaders
 from assay.system_under_test.controller.broadcast import Broadcast
 from assay.system_under_test.controller.cluster_state import ClusterState, DamagedMember, PartitionId
 from assay.system_under_test.controller.leaders import AskLogEnds, Policy
+from assay.system_under_test.controller.state_machines import StateMachines
 from assay.system_under_test.controller.term import Fence, Term
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.runtime import ZooKeeper
@@ -26,7 +27,7 @@ Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int],
 
 
 @dataclass
-class PartitionMachine:
+class PartitionStates:
     """Brings partitions to the state that follows from who is alive; elections that wait are the cluster's
     ``undecided``."""
 
@@ -34,6 +35,7 @@ class PartitionMachine:
     term: Term
     fence: Fence
     cluster: ClusterState
+    machines: StateMachines
     config: BrokerConfig
     events: EventLog
     brokers: Broadcast
@@ -50,6 +52,7 @@ class PartitionMachine:
         try:
             state = znodes.versioned(PartitionState, path, await self.zookeeper.get(path))
         except NoNodeError:
+            self.machines.new(partition)
             return None
         if self.cluster.states.get(partition) != state:
             self.events.emit(
@@ -60,15 +63,19 @@ class PartitionMachine:
                 value=state.value.leader,
                 isr=state.value.isr,
                 elr=state.value.elr,
+                osr=self._out_of_sync(partition, state.value),
                 version=state.version,
             )
         self._note(partition, state)
         return state
 
-    def _note(self, partition: PartitionId, state: Versioned[PartitionState]) -> None:
-        if self.cluster.states.get(partition) != state:
+    def _note(self, partition: PartitionId, state: Versioned[PartitionState], *, written: bool = False) -> None:
+        known = self.cluster.states.get(partition)
+        if known != state:
             self.cluster.states[partition] = state
             self.brokers.changed(partition)
+        elected = written and known is not None and known.value.leader != state.value.leader
+        self.machines.settled(partition, state.value, elected=elected)
 
     async def _settle(self, partition: PartitionId) -> None:
         """Returns when the state is right, or waits for a broker. A lost race for the znode's version starts over."""
@@ -93,7 +100,7 @@ class PartitionMachine:
                 version = await self._write(partition, wanted, found)
             except (BadVersionError, NodeExistsError):
                 continue
-            self._note(partition, Versioned(wanted, version))
+            self._note(partition, Versioned(wanted, version), written=True)
 
     async def move_away(self, partition: PartitionId, broker_id: int) -> bool:
         """Takes a broker out of the in-sync set, and its leadership to another member that stays; was it done?
@@ -161,8 +168,11 @@ class PartitionMachine:
                 if also:
                     raise
                 continue
-            self._note(partition, Versioned(wanted, version))
+            self._note(partition, Versioned(wanted, version), written=True)
             return True
+
+    def _out_of_sync(self, partition: PartitionId, state: PartitionState) -> list[int]:
+        return [r for r in self.cluster.topics[partition[0]].assignment[partition[1]] if r not in state.isr]
 
     def _policy(self, topic: str) -> Policy:
         config = self.config.topic.override(self.cluster.topics[topic].settings.values)
@@ -213,6 +223,7 @@ class PartitionMachine:
                 value=state.leader,
                 isr=state.isr,
                 elr=state.elr,
+                osr=self._out_of_sync(partition, state),
                 version=results[0].version,
                 min_insync=policy.min_insync,
                 unclean=policy.unclean_election,

@@ -200,6 +200,7 @@ class Reassignments:
         )
         if written:
             active.cluster.topics[name] = replace(topic, assignment=wanted)
+            active.machines.reassigned(partition)
             gone = [replica for replica in topic.assignment[index] if replica not in replicas]
             self._emit(
                 "assignment-written", active, partition, active.cluster.states[partition], replicas=replicas, gone=gone
@@ -219,6 +220,7 @@ class Reassignments:
         brokers = [broker for broker in move.removing if active.brokers.reaches([broker])]
         if brokers and partition not in active.cluster.cleaning and partition in active.cluster.states:
             active.cluster.cleaning[partition] = None
+            active.machines.deletion_begins(partition, brokers)
             self.background.spawn(self._delete(active, partition, brokers), f"old replicas of {partition}")
         return False
 
@@ -232,14 +234,14 @@ class Reassignments:
             known = active.cluster.states.get(partition)
             if known is None or known.value.leader_epoch != epoch:
                 deleted.clear()  # it may have been theirs again since
-            if current is not active or not deleted:
+            if current is not active:
                 return
-            moves, version, _ = await self._read(active)
-            if partition in moves:
-                move = moves[partition]
-                rest = [broker for broker in move.removing if broker not in deleted]
-                left = {**moves, partition: msgspec.structs.replace(move, removing=rest)}
-                await self._write(active, left, version)
+            try:
+                if deleted:
+                    await self._deleted(active, partition, deleted)
+            finally:
+                if partition[0] not in active.cluster.deleting:  # else its deletion asks them again
+                    active.machines.deletion_failed(partition)
 
         try:
             await self.perform(finish)
@@ -248,6 +250,15 @@ class Reassignments:
         if len(deleted) < len(brokers):
             await asyncio.sleep(BACK_OFF)
             self.look_again()
+
+    async def _deleted(self, active: ActiveTerm, partition: PartitionId, deleted: Sequence[int]) -> None:
+        moves, version, _ = await self._read(active)
+        if partition in moves:
+            move = moves[partition]
+            rest = [broker for broker in move.removing if broker not in deleted]
+            left = {**moves, partition: msgspec.structs.replace(move, removing=rest)}
+            await self._write(active, left, version)
+        active.machines.deleted(partition, deleted)
 
     def _emit(
         self,

@@ -47,6 +47,7 @@ async def _move_away(active: ActiveTerm, broker_id: int) -> list[control.Partiti
     ]
     moved = [partition for partition in replicated if await active.partitions.move_away(partition, broker_id)]
     active.brokers.stop(broker_id, moved)
+    active.machines.stopped(broker_id, moved)
     active.brokers.send()
     return [
         control.PartitionName(topic=name, partition=index)

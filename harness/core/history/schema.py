@@ -161,13 +161,19 @@ EVENTS = _schema(
     _optional("gone", pa.string()),
     _optional("min_insync", pa.int64()),
     _optional("unclean", pa.bool_()),
+    _optional("replica", pa.int64()),
+    _optional("from_state", pa.string()),
+    _optional("to_state", pa.string()),
+    _optional("osr", pa.string()),
 )
 """``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq).
 
 ``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment. ``version`` is that of
 the state of ``key`` that has the in-sync set ``isr``, and ``elr``, who may lead without being in it. Of a move
 ``replicas`` are those that it ends with, ``gone`` those that it takes away. All are numbers of nodes, commas between.
-``min_insync`` and ``unclean`` are what an election went by.
+``min_insync`` and ``unclean`` are what an election went by. Of a transition of the controller's state machines
+``from_state`` and ``to_state`` are of ``key``, or of the replica of it on the node with the number ``replica``; no
+``from_state``: it was there before. ``osr``: the replicas assigned to ``key`` that are not in ``isr``.
 """
 
 REPLICAS = _schema(

@@ -56,6 +56,7 @@ from helpers.register_histories import broken as broken_register
 from helpers.register_oracle import linearizable
 from helpers.standalone import QUICK
 from helpers.state_histories import states
+from helpers.transition_histories import steps
 from helpers.txn_histories import LEVELS as TRANSACTION_LEVELS
 from helpers.txn_histories import SimulatedStore
 from helpers.txn_histories import broken as broken_transactions
@@ -89,6 +90,7 @@ INSTANCE = {
     "two-in-sync-sets": ("version",),
     "early-move": ("isr",),
     "overlooked-log": ("epoch", "node"),
+    "illegal-transition": ("replica", "seq", "why"),
     "early-acknowledgement": ("node", "what", "position", "log_end"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "term", "begun"),
@@ -295,6 +297,7 @@ def test_both_engines_and_the_oracles_agree(tmp_path: Path, application: Applica
     stored = [row for n in range(50) for row in disks(f"d-{n}", random.Random(f"engines/d/{n}"))]
     told = [row for events, _ in terms_of for row in events]
     told += [row for n in range(40) for row in states(f"s{n}-0", random.Random(f"engines/s/{n}"), 1 + 3 * n)]
+    told += [row for n in range(40) for row in steps(f"c{n}-0", random.Random(f"engines/c/{n}"))]
     keyed = [compacted_disks(f"k-{n}", random.Random(f"engines/k/{n}"), 2 * 10**7 + n * 100) for n in range(50)]
     rows += [row for sends, _ in keyed for row in sends]
     stored += [row for _, left in keyed for row in left]

@@ -212,7 +212,7 @@ def test_the_schemas_are_those_of_the_format() -> None:
         "controller_epoch int64?", "zxid int64?", "position int64?", "value int64?", "owner string?", "detail string",
         "high_watermark int64?", "log_start int64?", "log_end int64?",
             "version int64?", "isr string?", "elr string?", "replicas string?", "gone string?", "min_insync int64?",
-            "unclean bool?",
+            "unclean bool?", "replica int64?", "from_state string?", "to_state string?", "osr string?",
     ]  # fmt: skip
     assert described(FAULTS) == [
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",

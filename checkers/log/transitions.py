@@ -1,0 +1,131 @@
+"""The controller moves partitions and replicas from state to state; only some transitions are valid.
+
+What it reads: ``partition-transition`` and ``replica-transition`` (``from_state``, ``to_state``, ``controller_epoch``;
+of a replica also the number ``replica`` of its node), in the order in which one life of a node wrote them, and
+``partition-state-written`` (``value``: the leader, -1 for none).
+
+A step is illegal if
+
+- no valid transition leads from its ``from_state`` to its ``to_state``;
+- its ``from_state`` is not where the step before it, in the same controller epoch, had ended;
+- it leads from Online to anything but Offline, though the controller has written since that no one leads.
+
+The last two are not judged where lines of the node's event log are missing in between.
+
+The first step of an object in a controller epoch may have no ``from_state``: a new controller begins with what it
+finds. So nothing is compared across controller epochs, and what a controller did without saying so is not seen here.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_of, previous, row_number, sum_so_far
+
+VALID: Final = {
+    "partition-transition": (
+        "NonExistent New",
+        "New Online", "New Offline",
+        "Online Online", "Online Offline",
+        "Offline Online", "Offline Offline", "Offline NonExistent",
+    ),
+    "replica-transition": (
+        "NonExistent New",
+        "New Online", "New Offline",
+        "Online Online", "Online Offline",
+        "Offline Online", "Offline Offline", "Offline ReplicaDeletionStarted",
+        "ReplicaDeletionStarted ReplicaDeletionSuccessful", "ReplicaDeletionStarted ReplicaDeletionIneligible",
+        "ReplicaDeletionIneligible Online", "ReplicaDeletionIneligible Offline",
+        "ReplicaDeletionSuccessful NonExistent",
+    ),
+}  # fmt: skip
+"""Kafka 0.10.2's, per event: from which state to which."""
+
+_VALID: Final = ", ".join(f"'{event} {pair}'" for event, pairs in VALID.items() for pair in pairs)
+_KNOWN: Final = ", ".join(
+    sorted({f"'{event} {state}'" for event, pairs in VALID.items() for pair in pairs for state in pair.split()})
+)
+_LIFE: Final = "node, incarnation"
+_OBJECT: Final = f"{_LIFE}, controller_epoch, key, event, replica"
+
+
+def _illegal(row: Row, _: Evidence) -> Explanation:
+    what = row["key"] if row["replica"] < 0 else f"replica {row['replica']} of {row['key']}"
+    former = row["from_state"] or "no state"
+    claim = (
+        f"in controller epoch {row['controller_epoch']} {row['node']} took {what} from {former} to {row['to_state']}"
+    )
+    if row["why"] == "unsaid":
+        claim += f", though it had last taken it to {row['former']}."
+    elif row["why"] == "leaderless":
+        claim += ", though it had written in between that no one leads it."
+    else:
+        claim += ", which is no valid transition."
+    return Explanation(capital(claim), (), 0, row["moment"])
+
+
+ILLEGAL_TRANSITION: Final = Check(
+    anomaly="illegal-transition",
+    meaning="the controller took a partition or a replica from one state to another by no valid transition",
+    views=(
+        View(
+            "transition_lives",
+            f"""
+            select {_LIFE} from events where to_state is not null group by {_LIFE}
+            """,
+        ),
+        Table(
+            "transition_lines",
+            f"""
+            select {_LIFE}, seq, time, controller_epoch, key, event, replica, from_state, to_state, leaderless,
+                missing
+            from (
+                select e.node, e.incarnation, e.seq, e.time, e.controller_epoch, e.key, e.from_state, e.to_state,
+                    case when e.event = 'partition-state-written' then 'partition-transition' else e.event end as event,
+                    coalesce(e.replica, -1) as replica,
+                    case when e.event = 'partition-state-written' and e.value < 0 then 1 else 0 end as leaderless,
+                    e.seq - {row_number(by="e.node, e.incarnation", order="e.seq")} as missing
+                from events e join transition_lives l on l.node = e.node and l.incarnation = e.incarnation) as numbered
+            where key is not null and key not like '%#0-%' and controller_epoch is not null
+                and (to_state is not null or leaderless = 1)
+            """,
+        ),
+        Table(
+            "transition_steps",
+            f"""
+            select {_OBJECT}, seq, time, from_state, to_state, missing, leaderless,
+                {previous("to_state", by=_OBJECT, order="seq")} as former,
+                {previous("missing", by=_OBJECT, order="seq")} as former_missing,
+                {previous("leaderless", by=_OBJECT, order="seq")} as former_leaderless
+            from (
+                select {_OBJECT}, seq, time, from_state, to_state, missing,
+                    {sum_so_far("leaderless", by=_OBJECT, order="seq")} as leaderless
+                from transition_lines) as counted
+            where to_state is not null
+            """,
+        ),
+        Table(
+            "found_illegal_transition",
+            f"""
+            select key, replica, controller_epoch, node, seq, from_state, to_state, former, time as moment, why from (
+                select *, case
+                    when from_state is null and concat(event, ' ', to_state) not in ({_KNOWN}) then 'invalid'
+                    when from_state is not null
+                        and concat(event, ' ', from_state, ' ', to_state) not in ({_VALID}) then 'invalid'
+                    when former is not null and from_state is null then 'unsaid'
+                    when missing <> former_missing then null
+                    when from_state <> former then 'unsaid'
+                    when former = 'Online' and to_state <> 'Offline' and leaderless > former_leaderless
+                        then 'leaderless' end as why
+                from transition_steps) as judged
+            where why is not null
+            """,
+        ),
+    ),
+    evidence=first_of("found_illegal_transition", "key, replica, controller_epoch, node, seq"),
+    examined="select count(*) as examined from transition_steps",
+    explain=_illegal,
+    optional=True,  # a system need not say how its controller works
+)
+
+TRANSITIONS: Final = family_of(ILLEGAL_TRANSITION, applies="events where to_state is not null")

@@ -1,0 +1,206 @@
+"""In which state each partition and each replica is for the active controller, and which transitions are valid.
+
+States and transitions are those of Kafka 0.10.2. This is the only place that moves one of them to another state, and
+it writes an event each time. The states follow from what the controller reads and does, and nothing is decided by
+them: a transition that is not valid is a bug of the controller. It is logged and written like any other, so that
+the event log says what happened. The first state of an object that was there before this term comes from none.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from assay.system_under_test.controller import leaders
+from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.zookeeper.znodes import PartitionState
+
+_log = logging.getLogger("assay.controller")
+
+
+class StateOfPartition(StrEnum):
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    """It is assigned to replicas, and none of them has led it yet."""
+    ONLINE = "Online"
+    """It has a leader that lives."""
+    OFFLINE = "Offline"
+
+
+class StateOfReplica(StrEnum):
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    """It is assigned, and has not been asked to do anything yet."""
+    ONLINE = "Online"
+    """Its broker lives."""
+    OFFLINE = "Offline"
+    """Its broker is gone or about to stop, or the replica is to be deleted."""
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    """Its files are gone; of a topic that is deleted, also those of all other replicas."""
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+    """This try to delete it has failed."""
+
+
+_P, _R = StateOfPartition, StateOfReplica
+
+PARTITION_TRANSITIONS: Final[Mapping[StateOfPartition, frozenset[StateOfPartition]]] = {
+    _P.NON_EXISTENT: frozenset({_P.OFFLINE}),
+    _P.NEW: frozenset({_P.NON_EXISTENT}),
+    _P.ONLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
+    _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
+}
+"""From which states each may be reached."""
+
+REPLICA_TRANSITIONS: Final[Mapping[StateOfReplica, frozenset[StateOfReplica]]] = {
+    _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
+    _R.NEW: frozenset({_R.NON_EXISTENT}),
+    _R.ONLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.OFFLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.DELETION_STARTED: frozenset({_R.OFFLINE}),
+    _R.DELETION_SUCCESSFUL: frozenset({_R.DELETION_STARTED}),
+    _R.DELETION_INELIGIBLE: frozenset({_R.DELETION_STARTED}),
+}
+
+
+_NOT_VALID: Final = "%s %s-%d goes from %s to %s, which is no valid transition: a bug of this broker, please report it"
+
+
+class StateMachines:
+    """Those of one term."""
+
+    def __init__(self, events: EventLog, controller_epoch: int, cluster: ClusterState) -> None:
+        self._events = events
+        self._controller_epoch = controller_epoch
+        self._cluster = cluster
+        self._partitions: dict[PartitionId, StateOfPartition] = {}
+        self._replicas: dict[PartitionId, dict[int, StateOfReplica]] = {}
+
+    # -- what the controller has learned or done ---------------------------------------------------------------------
+
+    def new(self, partition: PartitionId) -> None:
+        """It has no state in ZooKeeper yet."""
+        if partition not in self._partitions:
+            self._partitions[partition] = _P.NON_EXISTENT
+            self._move(partition, _P.NEW)
+            self._assigned(partition)
+
+    def settled(self, partition: PartitionId, state: PartitionState, *, elected: bool = False) -> None:
+        """This is its state in ZooKeeper. ``elected``: just written, with another leader."""
+        known = self._partitions.get(partition)
+        now = _P.ONLINE if leaders.led(state, self._cluster.brokers) else _P.OFFLINE
+        if known is not now or (elected and now is _P.ONLINE):
+            self._move(partition, now)
+        if known is not None:
+            self._assigned(partition)
+        self.follow(partition)
+
+    def follow(self, partition: PartitionId) -> None:
+        """Its replicas are online or not, as their brokers live; those that are being deleted stay in their states."""
+        assigned = self._cluster.topics[partition[0]].assignment[partition[1]]
+        staying, known = self._cluster.staying(), self._replicas.setdefault(partition, {})
+        for replica in (*assigned, *(other for other in known if other not in assigned)):
+            state = known.get(replica)
+            if state in (_R.DELETION_STARTED, _R.NON_EXISTENT):
+                continue
+            if replica not in assigned or replica not in self._cluster.brokers:
+                now = _R.OFFLINE
+            else:  # one that has stopped its replicas since it will stop does not begin again
+                now = _R.OFFLINE if state is _R.OFFLINE and replica not in staying else _R.ONLINE
+            if state is not now:
+                self._move_replica(partition, replica, now)
+
+    def reassigned(self, partition: PartitionId) -> None:
+        """Other replicas than before are assigned to it."""
+        self._assigned(partition)
+        self.follow(partition)
+
+    def stopped(self, broker: int, partitions: Iterable[PartitionId]) -> None:
+        """A broker that is to stop has these replicas no longer."""
+        for partition in partitions:
+            if self._replicas.get(partition, {}).get(broker) is _R.ONLINE:
+                self._move_replica(partition, broker, _R.OFFLINE)
+
+    def deletion_begins(self, partition: PartitionId, replicas: Iterable[int]) -> None:
+        """They are asked to delete their files."""
+        for replica in replicas:
+            state = self._replicas.setdefault(partition, {}).get(replica)
+            if state is not _R.DELETION_STARTED:
+                if state is _R.NON_EXISTENT:
+                    self._move_replica(partition, replica, _R.NEW)
+                if state is not _R.OFFLINE:
+                    self._move_replica(partition, replica, _R.OFFLINE)
+                self._move_replica(partition, replica, _R.DELETION_STARTED)
+
+    def topic_deletion_begins(self, name: str) -> None:
+        for index, assigned in self._cluster.topics[name].assignment.items():
+            partition = name, index
+            removing = self._cluster.moves[partition].removing if partition in self._cluster.moves else []
+            if partition in self._partitions:
+                self.deletion_begins(partition, (*assigned, *removing))
+
+    def deletion_failed(self, partition: PartitionId) -> None:
+        """Of those that were asked and have not confirmed it, or it is not known whether that was written."""
+        for replica, state in self._replicas.get(partition, {}).items():
+            if state is _R.DELETION_STARTED:
+                self._move_replica(partition, replica, _R.DELETION_INELIGIBLE)
+        if partition in self._partitions:
+            self.follow(partition)
+
+    def deleted(self, partition: PartitionId, replicas: Iterable[int]) -> None:
+        """Their files are gone, and they are assigned no longer."""
+        for replica in replicas:
+            if self._replicas.get(partition, {}).get(replica) is _R.DELETION_STARTED:
+                self._move_replica(partition, replica, _R.DELETION_SUCCESSFUL)
+                self._move_replica(partition, replica, _R.NON_EXISTENT)
+
+    def forget(self, name: str, *, deleted: bool) -> None:
+        """The topic is gone. ``deleted``: after its replicas were; else by hand, or in a way of which the outcome was
+        unknown.
+        """
+        for partition in [known for known in self._replicas if known[0] == name]:
+            replicas = self._replicas[partition]
+            if deleted:
+                self.deleted(partition, replicas)
+            for replica, state in replicas.items():
+                if state is _R.DELETION_STARTED:
+                    self._move_replica(partition, replica, _R.DELETION_INELIGIBLE)
+                if replicas[replica] not in (_R.OFFLINE, _R.NON_EXISTENT):
+                    self._move_replica(partition, replica, _R.OFFLINE)
+            if partition in self._partitions:
+                if self._partitions[partition] is not _P.OFFLINE:
+                    self._move(partition, _P.OFFLINE)
+                self._move(partition, _P.NON_EXISTENT)
+                del self._partitions[partition]
+            del self._replicas[partition]
+
+    # -- the transitions ---------------------------------------------------------------------------------------------
+
+    def _assigned(self, partition: PartitionId) -> None:
+        known = self._replicas.setdefault(partition, {})
+        for replica in self._cluster.topics[partition[0]].assignment[partition[1]]:
+            if known.setdefault(replica, _R.NON_EXISTENT) is _R.NON_EXISTENT:
+                self._move_replica(partition, replica, _R.NEW)
+
+    def _move(self, partition: PartitionId, now: StateOfPartition) -> None:
+        former = self._partitions.get(partition)
+        self._partitions[partition] = now
+        if former is not None and former not in PARTITION_TRANSITIONS[now]:
+            _log.error(_NOT_VALID, "partition", *partition, former, now)
+        of = self._named(partition)
+        self._events.emit("partition-transition", **of, from_state=former, to_state=now)
+
+    def _move_replica(self, partition: PartitionId, replica: int, now: StateOfReplica) -> None:
+        known = self._replicas[partition]
+        former = known.get(replica)
+        known[replica] = now
+        if former is not None and former not in REPLICA_TRANSITIONS[now]:
+            _log.error(_NOT_VALID, f"replica {replica} of", *partition, former, now)
+        of = self._named(partition)
+        self._events.emit("replica-transition", **of, replica=replica, from_state=former, to_state=now)
+
+    def _named(self, partition: PartitionId) -> dict[str, Any]:
+        name, index = partition
+        zxid = self._cluster.topics[name].czxid
+        return {"key": f"{name}-{index}", "controller_epoch": self._controller_epoch, "topic_zxid": zxid}
