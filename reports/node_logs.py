@@ -88,18 +88,28 @@ def _placed(line: str, origin: Origin) -> tuple[int | None, str]:
 
 def _events(recording: Recording) -> Iterator[LogLine]:
     rows = recording.rows(
-        "select time, node, event, key, epoch, controller_epoch, zxid, left(detail, 240) as detail from events "
-        "order by time limit ?",
+        "select time, node, event, key, epoch, controller_epoch, zxid, replica, from_state, to_state, isr, osr, "
+        "left(detail, 240) as detail from events order by time limit ?",
         [MOST_EVENTS],
     )
     for row in rows:
         parts = [row["event"], row["key"]]
-        parts += [f"{name} {row[column]}" for name, column in NUMBERS if row[column] is not None]
+        parts += [f"{name} {row[column]}" for name, column in COLUMNS if row[column] not in (None, "")]
         parts.append(row["detail"] if row["detail"] not in ("{}", "null", None) else None)
         yield LogLine(int(row["time"]), row["node"], True, " ".join(part for part in parts if part)[:LONGEST])
 
 
-NUMBERS: Final = (("epoch", "epoch"), ("controller epoch", "controller_epoch"), ("zxid", "zxid"))
+COLUMNS: Final = (
+    ("epoch", "epoch"),
+    ("controller epoch", "controller_epoch"),
+    ("zxid", "zxid"),
+    ("replica", "replica"),
+    ("from", "from_state"),
+    ("to", "to_state"),
+    ("in sync", "isr"),
+    ("out of sync", "osr"),
+)
+"""What stands before each, if it has a value."""
 
 
 def _tail(path: Path) -> str:

@@ -21,6 +21,7 @@ from assay.reports.model import FindingView, Recorded, Report
 from assay.reports.operations import Bar
 from assay.reports.palette import node_role
 from assay.reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, to_seconds
+from assay.reports.zookeeper import InSync
 
 _PROVED: Final = {True: "yes", False: "no", None: "unknown"}
 
@@ -230,7 +231,7 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
     shown = [spell for spell in known if spell.key in most]
     items, hovered = [], []
     for role, label, alpha in (("ok", "all", 0.22), ("failed", "some missing", 0.6), ("unknown", "one left", 0.9)):
-        spells = [spell for spell in shown if _standing(len(spell.members), most[spell.key]) == label]
+        spells = [spell for spell in shown if _standing(spell, most[spell.key]) == label]
         if not spells:
             continue
         source = ColumnDataSource(
@@ -240,6 +241,7 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
                 "right": to_seconds([spell.stop for spell in spells]),
                 "size": [str(len(spell.members)) for spell in spells],
                 "members": [", ".join(map(str, spell.members)) for spell in spells],
+                "out": [_out_of_sync(spell) for spell in spells],
                 "lane": [spell.key for spell in spells],
                 "said": [f"{spell.node}, epoch {'—' if spell.epoch is None else spell.epoch}" for spell in spells],
             }
@@ -257,11 +259,21 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
         items.append(LegendItem(label=label, renderers=[bars]))
         hovered.append(bars)
     add_legend(desk, panel, items)
-    tips = [("in sync", "@members of @lane"), ("from", "@left{0.000} s to @right{0.000} s"), ("said by", "@said")]
+    tips = [("in sync", "@members of @lane"), ("out of sync", "@out"), ("from", "@left{0.000} s to @right{0.000} s"),
+            ("said by", "@said")]  # fmt: skip
     panel.add_tools(HoverTool(renderers=hovered, tooltips=tips))
 
 
-def _standing(members: int, replicas: int) -> str:
+def _out_of_sync(spell: InSync) -> str:
+    if spell.out is None:
+        return "not said"
+    return f"{', '.join(map(str, spell.out))} (under-replicated)" if spell.out else "none"
+
+
+def _standing(spell: InSync, most: int) -> str:
+    """``most``: that were ever in sync, for nodes that do not say who is out of sync."""
+    members = len(spell.members)
+    replicas = most if spell.out is None else members + len(spell.out)
     return "all" if members == replicas else "some missing" if members > 1 else "one left"
 
 

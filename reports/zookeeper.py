@@ -39,7 +39,10 @@ class Write:
 
 @dataclass(frozen=True)
 class InSync:
-    """Who was in sync for ``key`` from ``start`` to ``stop`` (ns), as ``node`` said, its leader or the controller."""
+    """Who was in sync for ``key`` from ``start`` to ``stop`` (ns), as ``node`` said, its leader or the controller.
+
+    ``out``: the other replicas that are assigned; None where the node does not say it.
+    """
 
     key: str
     members: tuple[int, ...]
@@ -47,6 +50,7 @@ class InSync:
     node: str
     start: int
     stop: int
+    out: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def agreement(recording: Recording, faults: Sequence[FaultBand], keys: Collectio
         "select time, node, event, key, zxid from events where zxid is not null order by time limit ?", [MOST_EVENTS]
     )
     synced = recording.rows(
-        "select time, node, event, key, epoch, left(detail, 2000) as detail from events "
+        "select time, node, event, key, epoch, isr, osr, left(detail, 2000) as detail from events "
         "where event in ('became-leader', 'isr-change', 'partition-state-written') and list_contains(?, key) "
         "order by time, node, seq limit ?",
         [sorted(keys), MOST_EVENTS],
@@ -101,30 +105,37 @@ def sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -
 
 def in_sync(rows: Iterable[Row], end: int) -> list[InSync]:
     """Per key one after the other; what a leader of an older epoch still says is left out."""
-    last: dict[str, tuple[Row, tuple[int, ...]]] = {}
+    last: dict[str, tuple[Row, tuple[int, ...], tuple[int, ...] | None]] = {}
     found: list[InSync] = []
 
     def ended(key: str, stop: int) -> None:
-        row, members = last[key]
-        found.append(InSync(key, members, row["epoch"], row["node"], row["time"], max(stop, row["time"])))
+        row, members, out = last[key]
+        found.append(InSync(key, members, row["epoch"], row["node"], row["time"], max(stop, row["time"]), out))
 
     for row in rows:
-        members = _members(row["detail"])
+        members = _members(row["detail"]) if row["isr"] is None else _numbers(row["isr"])
         if members is None:
             continue
+        out = None if row["osr"] is None else _numbers(row["osr"])
         key = row["key"]
         if key in last:
-            before, same = last[key]
-            if (row["epoch"] or 0) < (before["epoch"] or 0) or (members == same and row["epoch"] == before["epoch"]):
+            before, same, known = last[key]
+            unchanged = members == same and row["epoch"] == before["epoch"] and out in (None, known)
+            if (row["epoch"] or 0) < (before["epoch"] or 0) or unchanged:
                 continue
             ended(key, row["time"])
-        last[key] = (row, members)
+        last[key] = (row, members, out)
     for key in last:
         ended(key, end)
     return found
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(sorted(int(word) for word in text.split(",") if word))
+
+
 def _members(detail: str) -> tuple[int, ...] | None:
+    """As nodes said it before it was a column."""
     try:
         decoded = msgspec.json.decode(detail)
     except msgspec.DecodeError:

@@ -202,6 +202,7 @@ class LeaderTerm:
                 high_watermark=joined and joined[1],
                 isr=list(members.isr),
                 elr=list(members.elr),
+                osr=[r for r in (self.replica.environment.broker_id, *self.positions) if r not in members.isr],
                 version=zk_version,
             )
         self.members_settled()

@@ -119,6 +119,7 @@ class Partition(Replica):
             high_watermark=self.high_watermark,
             isr=list(update.isr),
             elr=list(update.elr),
+            osr=[replica for replica in update.replicas if replica not in update.isr],
             version=update.zk_version,
         )
         term.advance()

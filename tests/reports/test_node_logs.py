@@ -59,7 +59,7 @@ def recording(tmp_path: Path) -> Recording:
     writer = HistoryWriter(tmp_path / "history")
     for number in range(20):
         writer.event(time=number * SECOND, node="n2", incarnation=1, seq=number, event="isr-change", key="orders-0",
-                     epoch=3, zxid=40 + number, detail={"isr": [1, 2]})  # fmt: skip
+                     epoch=3, zxid=40 + number, isr=[1, 2], osr=[3], detail={"why": "x"})  # fmt: skip
     writer.close()
     (tmp_path / "logs" / "n1").mkdir(parents=True)
     (tmp_path / "logs" / "n1" / "process.log").write_text(" 105.500000 INFO hello\n")
@@ -71,7 +71,7 @@ def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: Recording) 
         found = node_logs(recording, tmp_path / "logs", ORIGIN, [])
         without = node_logs(recording, tmp_path / "logs", None, [])
     assert len(found.lines) == 21
-    assert found.lines[5].text == 'isr-change orders-0 epoch 3 zxid 45 {"isr":[1,2]}'
+    assert found.lines[5].text == 'isr-change orders-0 epoch 3 zxid 45 in sync 1,2 out of sync 3 {"why":"x"}'
     assert found.lines[6] == LogLine(5 * SECOND + SECOND // 2, "n1", False, "INFO hello")
     assert all(word.event for word in without.lines), "without the origin a log file has no place"
 

@@ -24,8 +24,24 @@ def test_a_session_lasts_until_it_is_lost_or_its_node_begins_again_or_is_killed(
 
 
 def state(time: int, epoch: int, isr: Any, node: str = "n1", key: str = "orders-0") -> dict[str, Any]:
+    """As nodes said it before it was a column."""
     detail = msgspec.json.encode({"isr": isr}).decode()
-    return {"time": time, "node": node, "event": "isr-change", "key": key, "epoch": epoch, "detail": detail}
+    return {"time": time, "node": node, "event": "isr-change", "key": key, "epoch": epoch, "isr": None, "osr": None,
+            "detail": detail}  # fmt: skip
+
+
+def test_what_is_out_of_sync_is_known_where_nodes_say_it() -> None:
+    rows = [
+        state(1, 0, []) | {"isr": "2,1", "osr": "3"},
+        state(2, 0, []) | {"isr": "1,2", "osr": None},
+        state(4, 0, []) | {"isr": "1,2", "osr": "3,4"},
+        state(6, 1, []) | {"isr": "1,2,3,4", "osr": ""},
+    ]
+    assert in_sync(rows, end=9) == [
+        InSync("orders-0", (1, 2), 0, "n1", 1, 4, (3,)),
+        InSync("orders-0", (1, 2), 0, "n1", 4, 6, (3, 4)),
+        InSync("orders-0", (1, 2, 3, 4), 1, "n1", 6, 9, ()),
+    ]
 
 
 def test_in_sync_sets_follow_each_other_per_partition() -> None:
