@@ -183,12 +183,16 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
             engine.view(view.name, view.sql)
 
 
-def ask(engine: Engine, check: Check) -> tuple[int, int]:
+def ask(engine: Engine, check: Check, *, tried: bool = False) -> tuple[int, int]:
     """How many rows the check examined and how many instances it found, once its views are built.
 
     One query, since planning a second one costs Spark more than counting. A table of violations without a column
-    ``key`` is an error here, not only once it has a row.
+    ``key`` is an error here, not only once it has a row, unless the check was ``tried``: then what cannot have rows is
+    not even planned.
     """
+    if tried and engine.lacks(check.found):
+        (row,) = engine.rows(check.examined)
+        return int(next(iter(row.values()))), 0
     found = f"select count(*) from (select key from {check.found}) as found"
     (row,) = engine.rows(f"select ({check.examined}) as examined, ({found}) as instances")
     return int(row["examined"]), int(row["instances"])

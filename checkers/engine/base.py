@@ -55,8 +55,12 @@ class Engine(Protocol):
         """``sql`` may be run once for each text that reads the view. An engine may look at it only then."""
 
     def table(self, name: str, sql: str, *, fine: bool = False) -> None:
-        """Materialised at once. A table must not be made of itself. ``fine``: it has nearly as many groups as rows, so
-        that to make groups of each part of the rows first only costs."""
+        """Materialised once, of what its names stand for now; an engine may wait until something reads it. A table must
+        not be made of itself. ``fine``: it has nearly as many groups as rows, so that to make groups of each part of
+        the rows first only costs."""
+
+    def lacks(self, name: str) -> bool:
+        """Whether a view or table has certainly no rows. False: it may have some."""
 
     def rows(self, sql: str) -> list[Row]:
         """All rows of a query that returns few."""

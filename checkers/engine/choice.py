@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineUnavailable
-from assay.checkers.engine.duck import DuckDB
+from assay.checkers.engine.duck import SMALL_ROWS, DuckDB
 from assay.harness.core.history import HistoryReader
 
 if TYPE_CHECKING:
@@ -84,8 +84,9 @@ class Engines:
             with self._spark(reader.rows("effects")) as engine:
                 yield engine
         else:
-            small = reader.rows("effects") <= ONE_GROUP
-            with DuckDB(threads=1 if small and self._threads is None else self._threads) as duck:
+            rows = reader.rows("effects")
+            threads = 1 if rows <= ONE_GROUP and self._threads is None else self._threads
+            with DuckDB(threads=threads, small=rows <= SMALL_ROWS) as duck:
                 yield duck
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """DuckDB in this process: what serves a test run, and all that one machine can hold on its disk."""
 
+import os
 import re
 import tempfile
 from collections.abc import Sequence
@@ -12,12 +13,24 @@ import numpy as np
 import pyarrow as pa
 
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
+from assay.checkers.engine.deferred import Deferred, Relation
 
 DEFAULT_MEMORY: Final = "4GB"
 KEPT_ROWS: Final = 8_000_000
 """Some hundred queries of the checks look at each data set; so many rows of effects take about 1 GB."""
 KEPT_TEXTS: Final = 1_000
 """The checks have some 700 texts; those that name a history's files or operations come and go."""
+
+SMALL_ROWS: Final = 10_000
+"""Effects of a history for which planning a query takes longer than running it."""
+_NEEDED_OPTIMIZERS: Final = (
+    "column_lifetime", "deliminator", "filter_pushdown", "in_clause", "unnest_rewriter", "unused_columns",
+)  # fmt: skip
+"""Those without which a plan over few rows may become a large one. The others cost a sixth of a small judgement."""
+
+_CONFIG: Final = {"preserve_insertion_order": "false"}
+_shared: dict[int, Any] = {}
+"""By process, the database of small histories. To make one and let go of it costs as much as some thirty queries."""
 
 _read: dict[str, Any] = {}
 """Statements by their texts. The checks ask each history the same, and to parse it takes a quarter of a judgement."""
@@ -27,20 +40,28 @@ class DuckDB:
     """Spills what does not fit into ``memory`` to a temporary folder that is removed in the end.
 
     ``threads`` None: one per core. ``kept_rows``: a data set with at most so many is decoded once and kept in memory.
-    Use as a context manager, or close it.
+    ``small``: for at most ``SMALL_ROWS`` effects, where nothing of this matters. Use as a context manager, or close it.
     """
 
     name = "duckdb"
 
-    def __init__(self, *, memory: str = DEFAULT_MEMORY, threads: int | None = None, kept_rows: int = KEPT_ROWS) -> None:
+    def __init__(
+        self,
+        *,
+        memory: str = DEFAULT_MEMORY,
+        threads: int | None = None,
+        kept_rows: int = KEPT_ROWS,
+        small: bool = False,
+    ) -> None:
         self._kept_rows = kept_rows
+        self._deferred = Deferred(self._make)
+        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        if small:
+            self._connection = _small()
+            return
         # DuckDB's own choice for a database in memory is the working directory.
         self._spill = tempfile.TemporaryDirectory(prefix="assay-duckdb-")
-        config: dict[str, Any] = {
-            "memory_limit": memory,
-            "preserve_insertion_order": "false",
-            "temp_directory": self._spill.name,
-        }
+        config: dict[str, Any] = {"memory_limit": memory, "temp_directory": self._spill.name, **_CONFIG}
         if threads is not None:
             config["threads"] = threads
         self._connection = duckdb.connect(":memory:", config=config)
@@ -59,21 +80,30 @@ class DuckDB:
         source = f"read_parquet([{files}], union_by_name = true)"
         rows = self.rows(f"select count(*) as total from {source}")[0]["total"]
         if rows == 0:
-            self.table(name, empty(schema))
+            self._table(name, empty(schema))
             return
         present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
-        keep = self.table if rows <= self._kept_rows else self.view
+        keep = self._table if rows <= self._kept_rows else self.view
         keep(name, conformed(source, present, schema))
 
     def view(self, name: str, sql: str) -> None:
-        self._run(f"create or replace temporary view {name} as {sql}")
+        self._deferred.declare(name, sql, kept=False)
 
     def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, fine: bool = False) -> None:
-        """``fine``: DuckDB finds out by itself."""
-        self._run(f"create or replace temporary table {name} as {sql}", parameters)
+        """``fine``: DuckDB finds out by itself. One with parameters is made at once."""
+        if parameters:
+            self._deferred.ensure(sql)
+            self._table(name, sql, parameters)
+        else:
+            self._deferred.declare(name, sql, kept=True)
+
+    def lacks(self, name: str) -> bool:
+        return self._deferred.lacks(name)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        cursor = self._run(sql, parameters)
+        if self._deferred.no_rows(sql):
+            return []
+        cursor = self._asked(sql, parameters)
         names = [column[0] for column in cursor.description or ()]
         try:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -81,6 +111,7 @@ class DuckDB:
             raise _error(error, sql) from error
 
     def arrow(self, sql: str) -> pa.Table:
+        self._deferred.ensure(sql)
         try:
             return self._connection.sql(sql).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:
@@ -89,7 +120,7 @@ class DuckDB:
     def load(self, name: str, rows: pa.Table) -> None:
         self._connection.register("loaded", rows)
         try:
-            self.table(name, "select * from loaded")
+            self._table(name, "select * from loaded")
         finally:
             self._connection.unregister("loaded")
 
@@ -98,7 +129,7 @@ class DuckDB:
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
         """A query's columns; it returns no nulls."""
-        cursor = self._run(sql, parameters)
+        cursor = self._asked(sql, parameters)
         try:
             found: dict[str, np.ndarray[Any, Any]] = cursor.fetchnumpy()
         except (duckdb.Error, RuntimeError) as error:
@@ -107,7 +138,29 @@ class DuckDB:
 
     def close(self) -> None:
         self._connection.close()
-        self._spill.cleanup()
+        if self._spill is not None:
+            self._spill.cleanup()
+
+    def _table(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Makes a table of what is there already."""
+        self._deferred.redefine(name)
+        self._deferred.given(name, self._filled(name, sql, parameters))
+
+    def _make(self, relation: Relation) -> int | None:
+        if not relation.kept:
+            self._run(f"create or replace temporary view {relation.name} as {relation.sql}")
+            return None
+        text = f"select * from ({relation.sql}) as none limit 0" if relation.lacks else str(relation.sql)
+        return self._filled(relation.name, text)
+
+    def _filled(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Makes a table; how many rows it has."""
+        cursor = self._run(f"create or replace temporary table {name} as {sql}", parameters)
+        return int(cursor.fetchall()[0][0])
+
+    def _asked(self, sql: str, parameters: Sequence[Any]) -> Any:
+        self._deferred.ensure(sql)
+        return self._run(sql, parameters)
 
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         try:
@@ -122,6 +175,20 @@ class DuckDB:
                 _read.clear()
             _read[sql] = statement
         return _read[sql]
+
+
+def _small() -> Any:
+    """A connection, with temporary tables of its own, to the database that this process has for small histories."""
+    process = os.getpid()  # a forked one must not use its parent's
+    if process not in _shared:
+        shared = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
+        known = [name for (name,) in shared.execute("select name from duckdb_optimizers()").fetchall()]
+        spared = ",".join(name for name in known if name not in _NEEDED_OPTIMIZERS)
+        shared.execute(f"set disabled_optimizers = '{spared}'")
+        # DuckDB makes the folder when it needs one, and removes it.
+        shared.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
+        _shared[process] = shared
+    return _shared[process].cursor()
 
 
 def _error(error: Exception, sql: str) -> BaseException:

@@ -48,6 +48,11 @@ class Names:
         read = self._all_within(sql)
         return bool(read) and all(one.sql is not None or one.rows is not None for one in read.values())
 
+    def lacks(self, name: str) -> bool:
+        """Whether a table has no rows, as far as that is known here."""
+        relation = self._relations.get(name)
+        return relation is not None and relation.rows is not None and relation.rows.num_rows == 0
+
     def missing(self, sql: str, engine: str) -> Iterator[tuple[str, Relation]]:
         """What ``engine`` must get before it can run a query, in an order in which it can be made; then it has it.
 

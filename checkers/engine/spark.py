@@ -90,6 +90,9 @@ class Spark:
                     return
             self._known(name, made)
 
+    def lacks(self, name: str) -> bool:
+        return self._names.lacks(name)
+
     def rows(self, sql: str) -> list[Row]:
         few = self._asked_of_few(sql)
         if few is not None:

@@ -700,5 +700,6 @@ def test_duckdb_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     with DuckDB(memory="40MB", threads=1) as duck:
         duck.table("big", "select i, hash(i) as h, hash(i + 1) as g from range(3000000) t(i)")
+        assert duck.rows("select count(*) as many from big") == [{"many": 3000000}]
         assert list(tmp_path.glob("assay-duckdb-*/*"))
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,160 @@
+"""When is it certain, from its text alone, that a query has no rows? When a relation that it needs has none.
+
+Nearly everything that checks look for is absent, and what is made of nothing is nothing: half of all tables of a good
+history are empty because another one is. To bind, plan and run such a text costs milliseconds however few the rows are.
+
+Inner joins need both sides and left joins their left one, a union needs what all of its parts need, and an aggregate
+without groups needs nothing, since it always has a row. What is not surely understood needs nothing, either.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+Lacks = Callable[[str], bool]
+"""Says of a relation, by name, whether it has no rows."""
+Rowless = Callable[[Lacks], bool]
+"""Says of a query whether it has no rows, from what is known of relations."""
+
+KEPT_TEXTS: Final = 2_000
+
+_TOKEN: Final = re.compile(r"'[^']*'|[\w.\"]+|\S")
+_WORD: Final = re.compile(r"'[^']*'|(\w+)")
+"""Texts are passed over."""
+_ANY: Final = re.compile(r"\w+")
+_COMMENT: Final = re.compile(r"--|/\*")
+
+_ENDS: Final = ("where", "group", "having", "order", "limit", "window", "qualify", "offset")
+_JOINS: Final = (",", "join", "cross", "inner", "left")
+_UNKNOWN: Final = {
+    "right", "full", "natural", "asof", "semi", "anti", "positional", "lateral", "except", "intersect",
+    "rollup", "cube", "grouping",
+}  # fmt: skip
+_NO_CALLS: Final = {
+    "and", "as", "between", "by", "else", "end", "exists", "in", "is", "not", "or", "over", "then", "when",
+    "cast", "coalesce", "concat", "greatest", "least", "length", "nullif", "replace", "regexp_extract",
+    "regexp_replace", "substring",
+}  # fmt: skip
+"""Words before a parenthesis that make no aggregate. Any other function may be one."""
+_SIGNS: Final = ",+-*<>=|&!"
+
+
+def _never(lacks: Lacks) -> bool:
+    return False
+
+
+def _always(lacks: Lacks) -> bool:
+    return True
+
+
+@lru_cache(KEPT_TEXTS)
+def words(sql: str) -> tuple[str, ...]:
+    """In lower case, all that may be the name of a relation in there."""
+    text = sql.lower()
+    commented = _COMMENT.search(text)  # a comment may hold a single apostrophe
+    return tuple(dict.fromkeys(filter(None, (_ANY if commented else _WORD).findall(text))))
+
+
+@lru_cache(KEPT_TEXTS)
+def rowless(sql: str) -> Rowless:
+    """When ``sql`` has no rows, as far as its text says it."""
+    text = sql.lower()
+    return _never if _COMMENT.search(text) else _query(_nested(iter(_TOKEN.findall(text))), {})
+
+
+def _nested(tokens: Iterator[str]) -> list[Any]:
+    """The tokens, with a list for each pair of parentheses."""
+    found: list[Any] = []
+    for token in tokens:
+        if token == ")":
+            break
+        found.append(_nested(tokens) if token == "(" else token)
+    return found
+
+
+def _query(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+    if not tokens or not _UNKNOWN.isdisjoint(token for token in tokens if isinstance(token, str)):
+        return _never
+    if tokens[0] == "with":
+        return _with(tokens[1:], named)
+    parts: list[list[Any]] = [[]]
+    for token in tokens:
+        if token == "union":
+            parts.append([])
+        elif token != "all" or parts[-1]:
+            parts[-1].append(token)
+    each = [_select(part, named) for part in parts]
+    return each[0] if len(each) == 1 else lambda lacks: all(part(lacks) for part in each)
+
+
+def _with(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+    """What stands behind ``with``: ``name as (query), ...`` and the query that reads them."""
+    match tokens:
+        case [str(name), "as", list(inner), ",", *rest]:
+            return _with(rest, {**named, name: _query(inner, named)})
+        case [str(name), "as", list(inner), *rest]:
+            return _query(rest, {**named, name: _query(inner, named)})
+    return _never
+
+
+def _select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+    if len(tokens) == 1 and isinstance(tokens[0], list):
+        return _query(tokens[0], named)
+    if not tokens or tokens[0] != "select":
+        return _never
+    start = next((at for at, one in enumerate(tokens) if one == "from" and tokens[at - 1] != "distinct"), None)
+    if start is None:
+        return _always if tokens[-4:] == ["where", "1", "=", "0"] else _never
+    stop = next((at for at in range(start, len(tokens)) if tokens[at] in _ENDS), len(tokens))
+    if not _grouped(tokens[stop:]) and ("having" in tokens[stop:] or _aggregates(tokens[1:start])):
+        return _never
+    needed = list(_needed(tokens[start + 1 : stop], named))
+    return lambda lacks: any(one(lacks) for one in needed)
+
+
+def _grouped(tokens: list[Any]) -> bool:
+    """Whether there are groups of columns, so that no row makes no group."""
+    if "group" not in tokens:
+        return False
+    first = tokens[tokens.index("group") + 2]
+    return isinstance(first, str) and first != "all"
+
+
+def _aggregates(tokens: list[Any]) -> bool:
+    """Whether one of the columns may be an aggregate; a window is none."""
+    for at, token in enumerate(tokens):
+        if not isinstance(token, list) or token[:1] == ["select"]:
+            continue
+        before, after = tokens[at - 1] if at else ",", tokens[at + 1] if at + 1 < len(tokens) else ","
+        called = isinstance(before, str) and before[-1] not in _SIGNS and before not in _NO_CALLS
+        if (called and after != "over") or _aggregates(token):
+            return True
+    return False
+
+
+def _needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless]:
+    """Of what stands behind ``from``: each relation without which there is no row."""
+    at, optional = 0, False
+    while at < len(tokens):
+        item, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
+        if not optional:
+            if isinstance(item, list):
+                yield _query(item, named)
+            elif not isinstance(after, list):  # else it is a function
+                yield _relation(item.strip('"'), named)
+        at += 1
+        while at < len(tokens) and not _joins(tokens, at):
+            at += 1
+        optional = at < len(tokens) and tokens[at] == "left"
+        while at < len(tokens) and tokens[at] in (*_JOINS, "outer"):
+            at += 1
+
+
+def _joins(tokens: list[Any], at: int) -> bool:
+    """Whether another relation is joined here; ``left`` may be a function, too."""
+    return tokens[at] in _JOINS and not (tokens[at] == "left" and isinstance(tokens[at + 1], list))
+
+
+def _relation(name: str, named: Mapping[str, Rowless]) -> Rowless:
+    return named[name] if name in named else lambda lacks: lacks(name)

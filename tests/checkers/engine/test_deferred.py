@@ -1,0 +1,111 @@
+"""DuckDB makes what is read, when it is read, of what the names stood for when it was declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.engine import DuckDB, EngineError
+from assay.checkers.judge import judge
+from assay.checkers.source import open_history
+from assay.harness.synthetic.catalogue import CATALOGUE
+from assay.harness.synthetic.generate import generate
+from assay.harness.synthetic.plan import LEAST_TO_PLANT, Plan
+
+ONE = pa.table({"x": [1]})
+
+
+def made(engine: DuckDB) -> set[str]:
+    views = "select view_name as name from duckdb_views() where temporary and not internal"
+    tables = "select table_name as name from duckdb_tables() where temporary and not internal"
+    return {name for (name,) in engine._connection.execute(f"{views} union all {tables}").fetchall()}
+
+
+@pytest.fixture(params=[False, True], ids=["large", "small"])
+def engine(request: pytest.FixtureRequest) -> DuckDB:
+    with DuckDB(small=request.param) as opened:
+        opened.load("here", ONE)
+        yield opened
+
+
+def test_what_nothing_reads_is_not_made(engine: DuckDB) -> None:
+    engine.view("seen_of_it", "select x from here")
+    engine.table("kept", "select x + 1 as x from seen_of_it")
+    engine.table("other", "select nothing from seen_of_it")
+    assert made(engine) == {"here"}
+    assert engine.rows("select x from kept") == [{"x": 2}]
+    assert made(engine) == {"here", "seen_of_it", "kept"}
+    with pytest.raises(EngineError, match="nothing"):
+        engine.rows("select * from other")
+
+
+def test_what_cannot_have_rows_is_not_made(engine: DuckDB) -> None:
+    engine.table("few", "select x from here where x > 1")
+    engine.view("seen_of_it", "select x from few")
+    engine.table("found", "select x, nothing as key from seen_of_it")
+    assert engine.lacks("found")
+    assert made(engine) == {"here", "few"}
+    assert engine.rows("select x from found order by x nulls first") == []
+    assert engine.rows("select count(*) as many from few left join here on here.x = few.x") == [{"many": 0}]
+    engine.table("outer_joined", "select here.x, few.x as y from here left join few on here.x = few.x")
+    assert not engine.lacks("outer_joined")
+    assert engine.rows("select * from outer_joined") == [{"x": 1, "y": None}]
+
+
+def test_an_empty_table_has_its_columns(engine: DuckDB) -> None:
+    engine.table("few", "select x from here where x > 1")
+    engine.table("fewer", "select x, cast(x as bigint) as y from few")
+    assert engine.lacks("fewer")
+    assert engine.rows("select h.x, f.y from here h left join fewer f on h.x = f.x") == [{"x": 1, "y": None}]
+
+
+def test_a_table_is_of_what_its_names_stood_for_and_a_view_of_what_they_stand_for(engine: DuckDB) -> None:
+    engine.view("seen_of_it", "select x from here")
+    engine.table("kept", "select x from seen_of_it")
+    engine.view("seen", "select x from seen_of_it")
+    engine.table("kept_of_kept", "select x from kept")
+    engine.load("here", pa.table({"x": [7]}))
+    assert engine.rows("select x from kept_of_kept") == [{"x": 1}]
+    assert engine.rows("select x from seen") == [{"x": 7}]
+    engine.table("kept", "select x from seen_of_it")
+    assert engine.rows("select x from kept") == [{"x": 7}], "the same text, and other rows"
+    engine.table("few", "select x from here where x > 7")
+    engine.view("seen_of_it", "select x from few")
+    assert engine.lacks("seen")
+    assert not engine.lacks("kept")
+    engine.load("here", pa.table({"x": [8]}))
+    engine.table("few", "select x from here where x > 7")
+    assert not engine.lacks("seen")
+    assert engine.rows("select x from seen") == [{"x": 8}]
+
+
+def test_two_sessions_have_nothing_in_common() -> None:
+    with DuckDB(small=True) as first, DuckDB(small=True) as second:
+        first.load("here", ONE)
+        with pytest.raises(EngineError):
+            second.rows("select x from here")
+        second.close()
+        assert first.rows("select x from here") == [{"x": 1}]
+
+
+@pytest.mark.parametrize("model", CATALOGUE)
+def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, model: str) -> None:
+    """Of every relation that judging a history with many anomalies declares, by running its text after all."""
+    plant = CATALOGUE[model].anomalies[:6]
+    generate(
+        model, Plan(operations=LEAST_TO_PLANT * len(plant), clients=6, keys=40, seed=5, plant=plant), tmp_path / "made"
+    )
+    with DuckDB(small=True) as engine:
+        judgement = judge(open_history(tmp_path / "made" / "history"), Contract(), engine)
+        assert len(judgement.anomalies) >= len(plant) // 2
+        said = 0
+        for relation in list(engine._deferred._relations.values()):
+            if relation.sql is None or not relation.current or not engine._deferred.known(relation.name):
+                continue
+            engine._deferred.ensure(relation.sql)
+            assert engine._connection.execute(f"select 1 from ({relation.sql}) as told limit 1").fetchall() == []
+            said += 1
+        assert said > 3
