@@ -1,7 +1,7 @@
 """Runs that once showed an error of the broker, the harness or the simulation: the correct build passes them.
 
 Each file of ``tests/regressions`` is one example of a search, with what it showed. A seed alone would not do: with any
-other number of packets it means another run, so each example is played with its neighbours as well.
+other number of packets it means another run, so the nightly run plays each example with its neighbours as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from assay.system_under_test.defects import DEFECTS
 
 FOLDER = Path(__file__).parent / "regressions"
 ROOT = Path(__file__).parent.parent
-SEEDS = 3
 TRIES = 20
 AFTERWARDS = 14.0
 """Seconds of a run after its last fault has begun."""
@@ -43,11 +42,12 @@ def found(test: str) -> Experiment:
     return experiment
 
 
+@pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def test_what_once_failed_passes(path: Path, tmp_path: Path) -> None:
+def test_what_once_failed_passes(path: Path, seeds: int, tmp_path: Path) -> None:
     regression = msgspec.json.decode(path.read_bytes(), type=Regression)
     player = Player(found(regression.test), Settings(0, store=tmp_path), tmp_path / "schedules", Engines("duckdb"))
-    for seed in range(regression.example.seed, regression.example.seed + SEEDS):
+    for seed in range(regression.example.seed, regression.example.seed + seeds):
         outcome = player.play(msgspec.structs.replace(regression.example, seed=seed))
         assert not outcome.failures, f"{regression.why}\n{outcome.text}\n{outcome.problem}"
 
@@ -67,7 +67,7 @@ SHARED = {"fetch-append-race": "truncate-to-hw"}
         pytest.param(*("hw-checkpoint-lost", "test_storage", 5, 100.0, 3), marks=pytest.mark.long),
         pytest.param(*("fetch-append-race", "test_log", 5, 200.0, 1), marks=pytest.mark.long),
         pytest.param(*("read-above-hw", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
-        ("retry-reorders", "test_async_sends", 3, 60.0, 1),
+        pytest.param(*("retry-reorders", "test_async_sends", 3, 60.0, 1), marks=pytest.mark.long),
     ],
 )
 def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(
@@ -75,7 +75,7 @@ def test_a_shrunk_schedule_finds_its_defect_and_nothing_without_it(
 ) -> None:
     """A shrunk schedule fails with some seeds only: three to ten of ten. ``first``: one of them, tried first.
 
-    One of each workload is always tried: those of ``long`` have defects that other tests find as well.
+    Those of ``long`` have defects that other tests find as well.
     """
     schedule = decode((ROOT / "schedules" / "shrunk" / f"{SHARED.get(defect, defect)}.json").read_bytes())
     experiment = found(f"assay.workloads.{test}:{test}")

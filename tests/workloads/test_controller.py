@@ -57,13 +57,14 @@ def sleeping_controller(root: Path, defect: str | None = None) -> Attempt:
     return played(workload(), settings)
 
 
-def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_path: Path) -> None:
-    runs = [sleeping_controller(tmp_path) for _ in range(2)]
-    for attempt in runs:
+@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_path: Path, runs: int) -> None:
+    attempts = [sleeping_controller(tmp_path) for _ in range(runs)]
+    for attempt in attempts:
         assert attempt.judgement is not None
         assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement.unknown
-    assert len({info.digest for info in map(read_run, (one.folder.path for one in runs)) if info is not None}) == 1
-    history = HistoryReader(runs[0].folder.history)
+    assert len({info.digest for info in map(read_run, (one.folder.path for one in attempts)) if info is not None}) == 1
+    history = HistoryReader(attempts[0].folder.history)
     events = history.table("events").to_pylist()
     assert len({row["controller_epoch"] for row in events if row["event"] == "became-controller"}) >= 2
     terms = {(row["key"], row["epoch"]) for row in events if row["event"] == "first-append-in-epoch"}

@@ -43,7 +43,9 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nemesis", ["cut-consumer", "kill-consumer", "stop-consumer", "consumer-from-coordinator"])
 def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path) -> None:
-    attempt = run(Settings(1, nemesis=(nemesis,), time_limit=20.0, rate=60.0, store=tmp_path), Reports.ALL)
+    drawn = nemesis == "cut-consumer"
+    settings = Settings(1, nemesis=(nemesis,), time_limit=20.0, rate=60.0, store=tmp_path)
+    attempt = run(settings, Reports.ALL if drawn else Reports.NEVER)
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     assert attempt.problem is None
@@ -52,7 +54,7 @@ def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path)
     assert [row["took_effect"] for row in healed] == [True, True]
     assert all(name.startswith("client") for row in healed for name in json.loads(row["targets"]))
     assert [row["phase"] for row in rows].count("recovered") == 2
-    assert "client" in (attempt.folder.path / "report.html").read_text()
+    assert not drawn or "client" in (attempt.folder.path / "report.html").read_text()
 
 
 def test_a_group_that_nothing_is_left_for_is_judged_by_what_comes_before_and_after(tmp_path: Path) -> None:
@@ -134,7 +136,10 @@ def test_offsets_of_an_active_group_expire_with_the_defect_alone(defect: str | N
         assert {row["key"] for row in expired} == {"members"}
 
 
-@pytest.mark.parametrize(("defect", "nemesis"), [("zombie-commit", ()), ("coordinator-amnesia", ("restart-rolling",))])
+@pytest.mark.parametrize(
+    ("defect", "nemesis"),
+    [pytest.param(*("zombie-commit", ()), marks=pytest.mark.long), ("coordinator-amnesia", ("restart-rolling",))],
+)
 def test_a_defect_is_caught(defect: str, nemesis: tuple[str, ...], tmp_path: Path) -> None:
     settings = Settings(1, defect=defect, nemesis=nemesis, time_limit=30.0, rate=100.0, store=tmp_path)
     judgement = run(settings).judgement

@@ -23,7 +23,7 @@ from assay.harness.nights.dataset import DataSetError, add, parts, readable
 from assay.harness.nights.record import record
 from assay.harness.nights.rows import SCHEMA, Run
 from assay.harness.run import store
-from assay.harness.run.attempt import Attempt
+from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 from assay.workloads.log_drain import drain
@@ -235,7 +235,7 @@ def test_a_real_run_is_recorded_as_it_was_judged(toy: ModuleType, tmp_path: Path
         lambda settings: traffic(keys) | drain(keys, seconds=10),
     )  # fmt: skip
     settings = Settings(seed=4, nodes=1, nemesis=("stop",), nemesis_interval=2, time_limit=8, rate=40, store=tmp_path)
-    attempt = Attempt(made, settings, "toy.py::test_toy[stop]", "pytest toy.py")
+    attempt = Attempt(made, settings, "toy.py::test_toy[stop]", "pytest toy.py", reports=Reports.NEVER)
     try:
         attempt.set_up()
         attempt.run()

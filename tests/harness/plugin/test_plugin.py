@@ -14,6 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 SIM = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--cluster=sim", "--nodes=1")
+NO_PAGE = "--reports=never"
 
 
 def collected(project: pytest.Pytester, *options: str) -> list[str]:
@@ -83,7 +84,7 @@ def test_a_fault_for_which_the_system_lacks_the_role_is_skipped_unless_no_test_r
     assert alone.ret == pytest.ExitCode.USAGE_ERROR
     assert "needs a node of role zookeeper, which toy has not" in "\n".join([*alone.outlines, *alone.errlines])
     both = toy_project.runpytest_inprocess(
-        *SIM, "--nemesis=partition-from-zookeeper", "--nemesis=none", "--time-limit=0.5", "-rs"
+        *SIM, "--nemesis=partition-from-zookeeper", "--nemesis=none", "--time-limit=0.5", NO_PAGE, "-rs"
     )
     both.assert_outcomes(passed=1, skipped=1)
     both.stdout.fnmatch_lines(["*needs a node of role zookeeper*"])
@@ -107,8 +108,9 @@ def test_the_list_of_faults_is_printed_and_nothing_is_run(toy_project: pytest.Py
 
 
 def test_a_pass_leaves_a_run_that_can_be_repeated_to_the_byte(toy_project: pytest.Pytester) -> None:
-    for _ in range(2):
-        toy_project.runpytest_inprocess(*SIM, "--seed=5", "--time-limit=0.5").assert_outcomes(passed=1)
+    for reports in ("never", "all"):
+        result = toy_project.runpytest_inprocess(*SIM, "--seed=5", "--time-limit=0.5", f"--reports={reports}")
+        result.assert_outcomes(passed=1)
     runs = sorted(toy_project.path.glob("store/test_file-test_toy-none/2*"))
     infos = [json.loads((run / "run.json").read_text()) for run in runs]
     assert len(infos) == 2
@@ -117,7 +119,7 @@ def test_a_pass_leaves_a_run_that_can_be_repeated_to_the_byte(toy_project: pytes
     assert (toy_project.path / "store" / "latest").resolve() == runs[1]
     for name in ("settings.json", "schedule.json", "verdict.json", "report.html", "history/ops"):
         assert (runs[1] / name).exists(), name
-    other = toy_project.runpytest_inprocess(*SIM, "--seed=6", "--time-limit=0.5")
+    other = toy_project.runpytest_inprocess(*SIM, "--seed=6", "--time-limit=0.5", NO_PAGE)
     other.assert_outcomes(passed=1)
     assert json.loads((toy_project.path / "store/latest/run.json").read_text())["digest"] != infos[0]["digest"]
 
@@ -131,7 +133,7 @@ def test_a_defect_makes_it_red_and_the_text_repeats_it(toy_project: pytest.Pytes
     assert text[0].startswith("FAIL ")
     assert len(text) <= 25
     command = next(line for line in text if line.startswith("repeat: ")).removeprefix("repeat: ").split()
-    again = toy_project.runpytest_inprocess("-p", "no:cacheprovider", *command[1:])
+    again = toy_project.runpytest_inprocess("-p", "no:cacheprovider", NO_PAGE, *command[1:])
     again.assert_outcomes(failed=1)
     digest = [line for line in text if line.startswith("seed: ")]
     assert digest == [line for line in section(again.outlines, "test_toy[none]") if line.startswith("seed: ")]

@@ -22,7 +22,7 @@ def two_tests(project: pytest.Pytester) -> None:
 
 def test_the_first_round_is_run_whole_and_later_ones_are_no_skipped_tests(toy_project: pytest.Pytester) -> None:
     two_tests(toy_project)
-    result = toy_project.runpytest_inprocess(*SIM, "--repeat=0.001s", "-v")
+    result = toy_project.runpytest_inprocess(*SIM, "--repeat=0.001s", "--seed=1", "--reports=never", "-v")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*test_toy[[]none-1]*", "*test_again[[]none-1]*"])
 

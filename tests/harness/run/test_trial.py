@@ -21,7 +21,7 @@ from assay.harness.core.generator import Generator, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completion, Operation, Outcome, Phase
 from assay.harness.run import store
-from assay.harness.run.attempt import Attempt, InfrastructureError
+from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
@@ -42,10 +42,11 @@ def body(settings: Settings) -> Generator:
     return traffic(KEYS) | drain(KEYS, seconds=10)
 
 
-def attempt(toy: ModuleType, root: Path, **settings: Any) -> Attempt:
+def attempt(toy: ModuleType, root: Path, reports: Reports = Reports.NEVER, **settings: Any) -> Attempt:
+    """Without a page unless it is asked for: drawing it takes longer than the run."""
     chosen: dict[str, Any] = {"seed": 4, "nodes": 1, "time_limit": 1.0, "concurrency": 3, "store": root} | settings
     made = Experiment("test_toy", toy.ToySystem(), toy.ToyClient, Contract(minimum_during_fault=0), body)
-    return Attempt(made, Settings(**chosen), "toy.py::test_toy[none]", "pytest toy.py")
+    return Attempt(made, Settings(**chosen), "toy.py::test_toy[none]", "pytest toy.py", reports=reports)
 
 
 def done(attempt: Attempt) -> HistoryReader:
@@ -173,7 +174,7 @@ def test_a_report_that_cannot_be_drawn_leaves_the_verdict_as_it_is(
         raise ZeroDivisionError("a bug in the report")
 
     monkeypatch.setattr("assay.reports.page.render", broken)
-    run = attempt(toy, tmp_path)
+    run = attempt(toy, tmp_path, Reports.ALL)
     done(run)
     info = store.read_run(run.folder.path)
     assert info is not None
@@ -230,7 +231,7 @@ def test_a_history_is_opened_once_for_verdict_text_and_report(
         really(self, folder, **given)
 
     really = HistoryReader.__init__
-    run = attempt(toy, tmp_path, defect="forgetful")
+    run = attempt(toy, tmp_path, Reports.ALL, defect="forgetful")
     with monkeypatch.context() as patched:
         patched.setattr(HistoryReader, "__init__", opening)
         try:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
+from assay.harness.search import explore, shrunk
 from assay.nemesis.schedule import Schedule, decode
 
 pytestmark = pytest.mark.slow
@@ -16,17 +20,12 @@ PLAIN = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 SMALL = ("--nodes=1", "--time-limit=4", "--rate=50", "--store=runs", "--seed=5")
 
 
-FEWER_RUNS = """
-from assay.harness.search import explore
-
-explore.MOST_REPETITIONS = explore.RATE_RUNS = 2
-"""
-"""For a defect that shows in every run."""
-
-
-def test_a_search_finds_a_defect_and_needs_no_fault_for_it(toy_project: pytest.Pytester) -> None:
-    toy_project.makeconftest(FEWER_RUNS)
-    done = toy_project.runpytest_subprocess(*PLAIN, *SMALL, "--explore=20", "--defect=forgetful", "--nemesis=kill")
+def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for of_a_rate in ("MOST_REPETITIONS", "RATE_RUNS"):
+        monkeypatch.setattr(explore, of_a_rate, 2)  # the defect shows in every run
+    done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=4", "--defect=forgetful", "--nemesis=kill")
     done.assert_outcomes(failed=1)
     told = done.stdout.str()
     assert "lost-write" in told
@@ -40,7 +39,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(toy_project: pytest.P
 
 
 def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: pytest.Pytester) -> None:
-    done = toy_project.runpytest_subprocess(*PLAIN, *SMALL, "--explore=6", "--nemesis=clock")
+    done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=6", "--nemesis=clock")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["explored * examples in *pass*states reached*"])
     assert not (toy_project.path / "runs").exists()
@@ -62,11 +61,30 @@ def test_what_makes_no_sense_is_refused(toy_project: pytest.Pytester, options: t
     assert message in done.stderr.str() + done.stdout.str()
 
 
-def test_a_failing_run_is_made_small(toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
+def in_this_process(project: pytest.Pytester, patch: pytest.MonkeyPatch) -> None:
+    """What the first command of ``assay shrink`` shows, no other has to: the rest start no interpreter."""
+    commands: list[list[str]] = []
+    start = subprocess.run
+
+    def run(command: list[str], **given: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        if len(commands) == 1:
+            return start(command, **given)
+        assert command[:3] == commands[0][:3]
+        result = project.runpytest_inprocess(*PLAIN, *command[3:])
+        return subprocess.CompletedProcess(command, int(result.ret), result.stdout.str(), result.stderr.str())
+
+    patch.setattr(shrunk, "subprocess", SimpleNamespace(run=run))
+
+
+def test_a_failing_run_is_made_small(
+    toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = (*PLAIN, *SMALL, "--cluster=sim", "--nemesis=kill", "--nemesis-target=one", "--nemesis-interval=1.5")
     run = (*run, "--defect=forgetful", "--concurrency=1")
     toy_project.runpytest_inprocess(*run, "--reports=never").assert_outcomes(failed=1)
     capfd.readouterr()
+    in_this_process(toy_project, monkeypatch)
     assert main(["shrink", "runs/latest", "--replays=1"]) == Exit.PASS
     told = capfd.readouterr().out
     assert "from 1 steps to 0" in told

@@ -20,7 +20,7 @@ SIM = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--cluster=sim", "
 
 
 def run(project: pytest.Pytester) -> Path:
-    project.runpytest_subprocess(*SIM, "--seed=5", "--time-limit=8", "--rate=50", "--store=runs")
+    project.runpytest_inprocess(*SIM, "--reports=never", "--seed=5", "--time-limit=8", "--rate=50", "--store=runs")
     return (project.path / "runs" / "latest").resolve()
 
 

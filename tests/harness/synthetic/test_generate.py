@@ -180,7 +180,7 @@ def nothing_is_found(model: str, examples: int) -> None:
 
 @pytest.mark.parametrize("model", CATALOGUE)
 def test_without_one_nothing_is_found(model: str) -> None:
-    nothing_is_found(model, 20 if model in PLAIN else 3)
+    nothing_is_found(model, 10 if model in PLAIN else 3)
 
 
 @pytest.mark.long
@@ -222,7 +222,7 @@ def only_what_was_planted(model: str, examples: int) -> None:
 
 @pytest.mark.parametrize("model", CATALOGUE)
 def test_what_was_planted_is_found_where_it_is_and_nothing_else(model: str) -> None:
-    only_what_was_planted(model, 20 if model in PLAIN else 3)
+    only_what_was_planted(model, 10 if model in PLAIN else 3)
 
 
 @pytest.mark.long

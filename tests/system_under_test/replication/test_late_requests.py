@@ -56,5 +56,7 @@ def test_a_follower_keeps_its_leader_when_a_late_copy_has_a_former_registration(
                 await copy_with_a_former_life(cluster, follower, leader, serial)
             await asyncio.sleep(30)
             assert await in_sync(cluster) == left
+            changes = [event for node in cluster.nodes for event in cluster.events(node, "isr-change")]
+            assert bool(changes) is (left < 3), "nor was it otherwise for a while"
 
     simulate(check)
