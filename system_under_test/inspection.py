@@ -68,10 +68,14 @@ class Inspection:
         found = []
         for member in self._members(state):
             node = self.brokers[member]
-            if (end := self._end(node, f"{topic}-{index}", durably=False)) <= position:
+            sure = self._end(node, f"{topic}-{index}", durably=durably)
+            if sure > position:
+                continue  # what is durable is seen, too
+            end = self._end(node, f"{topic}-{index}", durably=False)
+            if end <= position:
                 found.append(Seen("lacking", key, node.name, position=position, log_end=end))
-            elif durably and (end := self._end(node, f"{topic}-{index}", durably=True)) <= position:
-                found.append(Seen("undurable", key, node.name, position=position, log_end=end))
+            else:
+                found.append(Seen("undurable", key, node.name, position=position, log_end=sure))
         return found
 
     def looked_at(self) -> Sequence[Seen]:

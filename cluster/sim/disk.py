@@ -26,6 +26,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from assay.cluster.sim.names import Folder, Inode, Namespace
 
@@ -156,8 +157,7 @@ class SimDisk:
         self._names.pin(path)
 
 
-@dataclass(frozen=True)
-class FileState:
+class FileState(NamedTuple):
     """``life`` is another when the file was cut or exchanged since. ``durable``: so many of the first ``size`` bytes
     would be left by any loss of power.
     """

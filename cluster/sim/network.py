@@ -235,8 +235,7 @@ class Network:
         target = host if address in LOOPBACK else self._hosts.get(address)
         if target is None:
             raise OSError(errno.EHOSTUNREACH, f"no route from {host.name} to {address}")
-        attempt = _Attempt(self, process, host, target, port, loopback=address in LOOPBACK)
-        transport = await attempt.run()
+        transport = await _Attempt(self, process, host, target, port, loopback=address in LOOPBACK).run()
         protocol = factory()
         transport.attach(protocol)
         return transport, protocol
@@ -275,6 +274,8 @@ class _Attempt:
             if self._transport is not None:
                 self._transport.abort()
             raise
+        finally:
+            del self  # an error has this frame: through the future it would keep itself, and all frames above, alive
 
     def _after_latency(self, call: Callable[[], None]) -> None:
         self._network.loop.schedule(self._network.loop.time() + self._network.latency(), Kernel(call))
