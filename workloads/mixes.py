@@ -133,7 +133,7 @@ RETENTION: Final = WorkloadMix(
     settings={
         "retention.ms": ("1500", "4000"),
         "retention.bytes": ("-1", "1500"),
-        "segment.bytes": ("256", "1024"),
+        "segment.bytes": ("256", "1024", "8192"),
         "segment.ms": ("700", "604800000"),
         "file.delete.delay.ms": ("0", "1000"),
         "log.retention.check.interval.ms": ("200", "1000"),
