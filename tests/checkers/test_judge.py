@@ -15,13 +15,12 @@ from assay.checkers.check import Check, Explanation, Family, View
 from assay.checkers.contract import NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
-from assay.checkers.log.family import LOG, LOG_ANOMALIES, REPORTED, STATEMENTS
+from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
-from assay.checkers.register.family import REGISTER
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import HistoryError, translation
 
-from helpers.judging import judge
+from helpers.judging import TABLES, judge
 from helpers.log_histories import Book, Row, write
 
 SECOND = 1_000_000_000
@@ -30,8 +29,6 @@ FAULT = (2_000, 4_000)
 
 CONTRACT = forbid(*LOG_ANOMALIES, recovery_deadline=3.0)
 COVERAGE = Contract(forbidden=(NO_RECOVERY,), recovery_deadline=3.0)
-TABLES = (replace(LOG, checks=()), replace(REGISTER, checks=()))
-"""What coverage rests on, for tests in which no check has a say: most of a judgement is what the checks cost."""
 
 
 def fault(phase: str, time: int, *, id: int = 1, took_effect: bool | None = None, stage: str | None = None) -> Row:

@@ -14,8 +14,9 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.judge import judge
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.times import TIME_LOOK_UP
-from assay.checkers.source import open_history, register_contract, register_history
+from assay.checkers.source import open_history, register_contract
 
+from helpers.judging import opened
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 
 OF_LOGS = (LOG, STATEMENTS, REPORTED)
@@ -46,8 +47,7 @@ def test_without_its_kinds_a_check_examines_and_finds_nothing(tmp_path: Path, li
     rows, contract = some_logs(), Contract(linearizable_ends=linearizable, dense_offsets=True)
     for number, kinds in enumerate(NAMED):
         folder = write(tmp_path / str(number), [row for row in rows if row["kind"] not in kinds])
-        with DuckDB() as engine:
-            register_history(engine, folder)
+        with opened(folder) as engine:
             register_contract(engine, contract)
             for family in OF_LOGS:
                 build(engine, family.views)

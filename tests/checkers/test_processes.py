@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from assay.checkers.contract import Contract
+from assay.checkers.processes import PROCESSES
 from assay.checkers.verdict import Finding
 
-from helpers.judging import judge
+from helpers.judging import TABLES, judge
 from helpers.log_histories import Book, Row, write
 
 SECOND = 1_000_000_000
@@ -34,7 +35,8 @@ def found(folder: Path, looks: list[Row], faults: list[Row] | None = None) -> li
     book.send([1], 0, (0, 1))
     history = write(folder, book.rows, looks=looks, faults=faults or [])
     contract = Contract(forbidden=("unexpected-exit",), minimum_operations=1)
-    return [one for one in judge(history, contract).findings if one.anomaly == "unexpected-exit"]
+    judged = judge(history, contract, families=(*TABLES, PROCESSES))
+    return [one for one in judged.findings if one.anomaly == "unexpected-exit"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from assay.checkers.progress import SEVERAL, STUCK_CLIENT
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 
+from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000
@@ -44,8 +45,7 @@ def fault(injected: float, healed: float | None, recovered: float | None, *, dea
 
 
 def found(folder: Path, rows: Sequence[Row], faults: Sequence[Row] = ()) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows, faults=faults))
+    with opened(write(folder / "history", rows, faults=faults)) as engine:
         register_contract(engine, Contract(progress_deadline=DEADLINE))
         build(engine, STUCK_CLIENT.views)
         return findings(engine, STUCK_CLIENT)

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine import DuckDB
 from assay.checkers.refusals import REFUSALS, REFUSED_BUT_DONE
-from assay.checkers.source import register_history
 from assay.checkers.verdict import Finding
 
 from helpers.commit_histories import Members
+from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000
@@ -27,8 +26,7 @@ def row(op: int, kind: str, value: int | None, call: int, ret: int | None, outco
 
 
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         assert engine.rows(REFUSALS.applies)[0]["examined"]
         build(engine, REFUSED_BUT_DONE.views)
         return findings(engine, REFUSED_BUT_DONE)
@@ -135,8 +133,7 @@ def test_its_neighbour_is_not(rows: list[Row], tmp_path: Path) -> None:
 def test_it_says_of_commits_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     histories = [Members(f"g{number}", random.Random(number), number * 1000).run(24) for number in range(400)]
     rows = [one for history in histories for one in history]
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", rows))
+    with opened(write(tmp_path / "history", rows)) as engine:
         build(engine, REFUSED_BUT_DONE.views)
         by_sql = {one["asked_op"] for one in engine.rows(f"select * from {REFUSED_BUT_DONE.found}")}
     by_force = set()

@@ -1,17 +1,35 @@
-"""Judges a history by its folder, on an engine of its own."""
+"""Judges a history by its folder, on an engine of its own, or asks single checks of it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
+from assay.checkers.engine import Engine, Engines
 from assay.checkers.judge import judge as judge_with
-from assay.checkers.source import open_history
+from assay.checkers.log.family import LOG
+from assay.checkers.register.family import REGISTER
+from assay.checkers.source import open_history, register_history
 from assay.checkers.verdict import Judgement
+
+TABLES: Final = (replace(LOG, checks=()), replace(REGISTER, checks=()))
+"""What coverage rests on, for tests in which no check of these has a say: most of a judgement is what checks cost."""
 
 
 def judge(folder: Path, contract: Contract, **given: Any) -> Judgement:
-    with DuckDB() as engine:
-        return judge_with(open_history(folder), contract, engine, **given)
+    """On the engine that ``assay check`` opens for such a history."""
+    history = open_history(folder)
+    with Engines("duckdb").open(history) as engine:
+        return judge_with(history, contract, engine, **given)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Engine]:
+    """The engine that ``assay check`` opens for this history, with its data sets."""
+    with Engines("duckdb").open(open_history(folder)) as engine:
+        register_history(engine, folder)
+        yield engine

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from assay.checkers.check import Family, build
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 
 from helpers.cut_short import seen_until
+from helpers.judging import opened
 from helpers.log_histories import Row, write
 
 
@@ -23,8 +23,7 @@ def accused(
 ) -> dict[str, set[str]]:  # fmt: skip
     """The anomalies of each history, by its name ``m-NUMBER``, with which the names of its keys begin."""
     found: dict[str, set[str]] = defaultdict(set)
-    with DuckDB() as engine:
-        register_history(engine, write(folder, [row for rows in histories for row in rows]))
+    with opened(write(folder, [row for rows in histories for row in rows])) as engine:
         register_contract(engine, contract)
         for family in families:
             build(engine, family.views)

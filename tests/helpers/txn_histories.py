@@ -10,12 +10,12 @@ from typing import Any
 
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.transactions.cycles import prepare
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 from assay.checkers.transactions.graph import CLASSES
 
+from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
 
 OPS = 1000
@@ -285,8 +285,7 @@ def by_sql(folder: Path, histories: Sequence[Sequence[Txn]], order: str = "none"
     """The anomalies of each history, by its number."""
     found: dict[int, set[str]] = {}
     rows = [row for history in histories for txn in history for row in txn.rows()]
-    with DuckDB() as engine:
-        register_history(engine, write(folder, rows))
+    with opened(write(folder, rows)) as engine:
         register_contract(engine, Contract(transaction_order=order))  # type: ignore[arg-type]
         build(engine, TRANSACTION_FAMILIES[0].views)
         examined = engine.rows(TRANSACTION_FAMILIES[0].applies)  # told by the kinds of effects alone

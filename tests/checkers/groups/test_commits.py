@@ -9,21 +9,20 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.commits import COMMITS
 from assay.checkers.log.family import LOG
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
 from helpers.commit_histories import Members, beyond, commit, end, fetched, mismatched, poll, row
+from helpers.judging import opened
 from helpers.log_histories import Row, write
 
 LINEARIZABLE = Contract(linearizable_ends=True)
 
 
 def found(folder: Path, rows: list[Row], contract: Contract = LINEARIZABLE) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, contract)
         build(engine, LOG.views)
         reported = []
@@ -151,8 +150,7 @@ def test_a_settled_end_does_where_they_are_not_declared(tmp_path: Path) -> None:
 
 def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     histories = [Members(f"g{number}", random.Random(number), number * 1000).run(24) for number in range(400)]
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", [one for rows in histories for one in rows]))
+    with opened(write(tmp_path / "history", [one for rows in histories for one in rows])) as engine:
         register_contract(engine, LINEARIZABLE)
         build(engine, LOG.views)
         for family, expected in zip(COMMITS, (mismatched, beyond), strict=True):

@@ -9,12 +9,12 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.expiry import EXPIRY
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
 from helpers.expiry_histories import keep, kept_history, look, part, wrong
+from helpers.judging import opened
 from helpers.log_histories import Row, write
 
 CONTRACT = Contract(retention_deadline=5.0)
@@ -22,8 +22,7 @@ MEMBER = {"generation": 3, "owner": "m"}
 
 
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, CONTRACT)
         reported = []
         for check in EXPIRY.checks:
@@ -135,8 +134,7 @@ def test_it_says_what_looking_at_every_pair_says(tmp_path: Path) -> None:
     expected = [wrong(rows) for rows in histories]
     assert not any(expected[::2]), "what a correct coordinator answers"
     assert {anomaly for some in expected for anomaly, _, _ in some} == {"early-expiry", "revived-offset"}
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", [one for rows in histories for one in rows]))
+    with opened(write(tmp_path / "history", [one for rows in histories for one in rows])) as engine:
         register_contract(engine, CONTRACT)
         reported = set()
         for check in EXPIRY.checks:

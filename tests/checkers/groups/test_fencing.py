@@ -10,13 +10,13 @@ import pytest
 
 from assay.checkers.check import build
 from assay.checkers.contract import Contract, forbid
-from assay.checkers.engine import DuckDB
+from assay.checkers.groups.family import FENCING
 from assay.checkers.groups.fencing import FENCING_VIOLATION
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding, Verdict
 
 from helpers.fencing_histories import lease_history, violations
-from helpers.judging import judge
+from helpers.judging import TABLES, judge, opened
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000
@@ -34,7 +34,7 @@ def stale(op: int, token: int, when: tuple[int, int], kind: str = "guarded", err
 
 
 def found(folder: Path, rows: list[Row], contract: Contract | None = None) -> list[Finding]:
-    judged = judge(write(folder / "history", rows), contract or forbid(ANOMALY))
+    judged = judge(write(folder / "history", rows), contract or forbid(ANOMALY), families=(*TABLES, FENCING))
     reported = [finding for finding in judged.findings if finding.anomaly == ANOMALY]
     assert judged.anomalies.get(ANOMALY, 0) == len(reported), "each that is counted is reported"
     return reported
@@ -97,8 +97,7 @@ def test_nothing_is_owed_where_nothing_is_guarded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by_requests", [False, True])
 def test_every_pair_of_many_histories(tmp_path: Path, by_requests: bool) -> None:
     histories = [lease_history(f"l{n}", random.Random(f"leases/{n}"), n * 100) for n in range(2500)]
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", [row for one in histories for row in one]))
+    with opened(write(tmp_path / "history", [row for one in histories for row in one])) as engine:
         register_contract(engine, Contract(fenced_by_requests=by_requests))
         build(engine, FENCING_VIOLATION.views)
         reported = {

@@ -10,15 +10,14 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract, forbid
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.family import GENERATIONS, GROUP_ANOMALIES
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
 from helpers.group_histories import group_history, owned_twice, zombies
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000
@@ -50,8 +49,7 @@ def stored(node: str, generation: int, seq: int = 1) -> Row:
 
 
 def found(folder: Path, rows: list[Row], events: list[Row] | None = None) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows, events=events or []))
+    with opened(write(folder / "history", rows, events=events or [])) as engine:
         register_contract(engine, Contract())
         reported = []
         for family in GENERATIONS:
@@ -125,8 +123,7 @@ def test_every_pair_of_many_histories(tmp_path: Path) -> None:
         f"g{number}": group_history(f"g{number}", random.Random(number), number * 100) for number in range(600)
     }
     rows = [row for history in histories.values() for row in history]
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", rows))
+    with opened(write(tmp_path / "history", rows)) as engine:
         build(engine, (*HOLD_VIEWS, *ZOMBIE_COMMIT.views, *DOUBLE_OWNERSHIP.views))
         late = {(row["key"], row["place"]) for row in engine.rows("select key, place from found_zombie_commit")}
         twice = {

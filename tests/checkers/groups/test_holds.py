@@ -10,16 +10,15 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.family import GENERATIONS, HOLDING
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
 from helpers.fault_rows import impact
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping, owned_twice
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
 
 CONTRACT = Contract(rebalance_deadline=DEADLINE / 1000)
@@ -39,8 +38,7 @@ def test_every_instant_of_many_histories(count: int, tmp_path: Path) -> None:
     some = histories(count)
     rows = [row for one in some for row in one.rows]
     faults = [row for one in some for row in one.faults]
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", rows, faults=faults))
+    with opened(write(tmp_path / "history", rows, faults=faults)) as engine:
         register_contract(engine, CONTRACT)
         build(engine, (*HOLD_VIEWS, *DOUBLE_OWNERSHIP.views, *ORPHANED_PARTITION.views))
         found = engine.rows(f"select group_name, key, term, begun from {DOUBLE_OWNERSHIP.found}")
@@ -96,8 +94,7 @@ def judged(folder: Path, rows: list[Row], contract: Contract, faults: list[Row] 
     """By these two checks alone."""
     number = {op: at for at, op in enumerate(dict.fromkeys(row["op"] for row in sorted(rows, key=lambda r: r["call"])))}
     rows = [row | {"op": number[row["op"]]} for row in rows]
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows, faults=faults or []))
+    with opened(write(folder / "history", rows, faults=faults or [])) as engine:
         register_contract(engine, contract)
         build(engine, (*HOLD_VIEWS, *DOUBLE_OWNERSHIP.views, *ORPHANED_PARTITION.views))
         return [finding for check in (DOUBLE_OWNERSHIP, ORPHANED_PARTITION) for finding in findings(engine, check)]

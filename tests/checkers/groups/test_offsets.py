@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import MOST_FINDINGS, build, findings
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.offsets import OFFSET_REGRESSION, OFFSETS
-from assay.checkers.source import register_history
 from assay.checkers.verdict import Finding
 
+from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000
@@ -27,8 +26,7 @@ def step(
 
 
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         assert engine.rows(OFFSETS.applies)[0]["examined"] == len(rows)
         build(engine, OFFSET_REGRESSION.views)
         return findings(engine, OFFSET_REGRESSION)

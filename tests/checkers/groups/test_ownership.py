@@ -10,12 +10,10 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.ownership import OWNERSHIP, OWNERSHIP_ANOMALIES
-from assay.checkers.source import register_history
 from assay.checkers.verdict import Finding
 
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, write
 
 
@@ -48,8 +46,7 @@ def zookeeper(zxid: int, epoch: int, **given: Any) -> Row:
 
 
 def found(folder: Path, events: list[Row]) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", [], events=events))
+    with opened(write(folder / "history", [], events=events)) as engine:
         reported = []
         for family in OWNERSHIP:
             for check in family.checks:
@@ -141,8 +138,7 @@ def test_random_events_get_the_answers_of_loops_over_pairs(tmp_path: Path) -> No
         if a["zxid"] < b["zxid"] and a["controller_epoch"] > b["controller_epoch"]
     }
     assert min(len(leaders), len(controllers), len(stale)) > 10
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", [], events=events))
+    with opened(write(tmp_path / "history", [], events=events)) as engine:
         for family in OWNERSHIP:
             build(engine, family.checks[0].views)
 

@@ -8,18 +8,17 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.parting import READ_AFTER_RELEASE
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
 from helpers.commit_histories import poll, row
+from helpers.judging import opened
 from helpers.log_histories import Row, write
 
 
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, Contract())
         build(engine, READ_AFTER_RELEASE.views)
         return findings(engine, READ_AFTER_RELEASE)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.groups.settling import UNSETTLED_GROUP
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 
+from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
 from helpers.looks import fault
 
@@ -54,8 +54,7 @@ class Drain:
 
 def found(folder: Path, drain: Drain, faults: Sequence[Row] = (), contract: Contract = CONTRACT) -> dict[str, str]:
     """Key to claim."""
-    with DuckDB() as engine:
-        register_history(engine, write(folder, drain.in_order(), faults=list(faults)))
+    with opened(write(folder, drain.in_order(), faults=list(faults))) as engine:
         register_contract(engine, contract)
         build(engine, UNSETTLED_GROUP.views)
         claims = {}
@@ -179,8 +178,7 @@ def test_random_drains_get_the_answers_of_a_loop(tmp_path: Path) -> None:
                 read = reached.get(key, 10**9) + 0.1
                 if stretch[-1] > at + 0.1 and since + 10 <= stretch[-1] and read > since + 10:
                     expected.add((key, round(since, 3)))
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", made.in_order()))
+    with opened(write(tmp_path / "history", made.in_order())) as engine:
         register_contract(engine, CONTRACT)
         build(engine, UNSETTLED_GROUP.views)
         rows = engine.rows("select key, since from found_unsettled_group")

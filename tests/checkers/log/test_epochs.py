@@ -10,12 +10,11 @@ import pytest
 
 from assay.checkers.check import Check, build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.log.epochs import EPOCH_HISTORY_DIVERGENCE, LEADER_COMPLETENESS, REPLICATION
 from assay.checkers.log.holes import REPLICA_HOLE
 from assay.checkers.log.joining import MEMBER_COMPLETENESS
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
 from helpers.epoch_histories import (
@@ -38,6 +37,7 @@ from helpers.epoch_histories import (
     replica,
     terms,
 )  # fmt: skip
+from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
 
 COUNT = 300
@@ -50,8 +50,7 @@ def found(
     contract: Contract | None = None,
     **others: list[Row],
 ) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", effects or [], **others))
+    with opened(write(folder / "history", effects or [], **others)) as engine:
         register_contract(engine, contract or Contract())
         reported = []
         for family in REPLICATION:
@@ -299,8 +298,7 @@ def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
         events=[row for events, _ in logs for row in events],
         replicas=[row for rows in (*stored, *(left for _, left in keyed_logs)) for row in rows],
     )
-    with DuckDB() as engine:
-        register_history(engine, folder)
+    with opened(folder) as engine:
         register_contract(engine, Contract(compacted=tuple(f"c-{n}" for n in range(COUNT))))
         for check, expected in by_force.items():
             build(engine, check.views)

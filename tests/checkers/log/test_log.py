@@ -9,11 +9,11 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.log.family import LOG, LOG_TABLES
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
+from helpers.judging import opened
 from helpers.log_histories import Book, write
 from helpers.oracle import Judge
 
@@ -23,8 +23,7 @@ Make = Callable[[Book], None]
 def found(folder: Path, *books: Book, contract: Contract | None = None) -> list[Finding]:
     """All findings; the oracle agrees on which anomalies there are in each book."""
     contract = contract or Contract()
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", [row for book in books for row in book.rows]))
+    with opened(write(folder / "history", [row for book in books for row in book.rows])) as engine:
         register_contract(engine, contract)
         build(engine, (*LOG.views, *LOG_TABLES))
         reported = []

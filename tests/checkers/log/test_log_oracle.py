@@ -11,10 +11,10 @@ import pytest
 
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.log.family import LOG, LOG_TABLES
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 
+from helpers.judging import opened
 from helpers.log_histories import Row, SimulatedLog, broken, write
 from helpers.oracle import Found, Judge
 
@@ -63,8 +63,7 @@ def by_sql(folder: Path, histories: list[list[Row]], contract: Contract) -> dict
     """What the checks find, by key."""
     write(folder, [row for history in histories for row in history])
     found: dict[str, Found] = {}
-    with DuckDB() as engine:
-        register_history(engine, folder)
+    with opened(folder) as engine:
         register_contract(engine, contract)
         build(engine, (*LOG.views, *LOG_TABLES))
         for check in LOG.checks:

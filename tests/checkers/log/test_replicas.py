@@ -10,12 +10,10 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.log.replicas import REPLICA_DIVERGENCE
-from assay.checkers.source import register_history
 from assay.checkers.verdict import Finding
 
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, write
 
 
@@ -36,8 +34,7 @@ def record(node: str, position: int, value: int | None, **given: Any) -> Row:
 
 def found(folder: Path, replicas: list[Row]) -> tuple[list[Finding], int]:
     """What the check tells, and how many positions it compared."""
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", [], replicas=replicas))
+    with opened(write(folder / "history", [], replicas=replicas)) as engine:
         build(engine, REPLICA_DIVERGENCE.views)
         compared = engine.rows(REPLICA_DIVERGENCE.examined)[0]["examined"]
         return findings(engine, REPLICA_DIVERGENCE), compared
@@ -96,8 +93,7 @@ def test_random_replicas_get_the_answers_of_a_loop_over_pairs(tmp_path: Path) ->
         if a["below_hw"] and b["below_hw"] and (a["key"], a["position"]) == (b["key"], b["position"])
         if (a["value"], a["crc"]) != (b["value"], b["crc"])
     }
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", [], replicas=rows))
+    with opened(write(tmp_path / "history", [], replicas=rows)) as engine:
         build(engine, REPLICA_DIVERGENCE.views)
         reported = {(row["key"], row["position"]) for row in engine.rows("select * from found_replica_divergence")}
         assert reported == wrong

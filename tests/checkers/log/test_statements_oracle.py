@@ -11,10 +11,10 @@ import pytest
 
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 
+from helpers.judging import opened
 from helpers.log_histories import Row, SimulatedLog, broken, write
 from helpers.statement_oracle import Witness, told
 
@@ -50,8 +50,7 @@ def test_the_checks_answer_as_brute_force_does(tmp_path: Path, linearizable_ends
     )
     write(tmp_path / "history", [row for rows in histories for row in rows])
     found: dict[str, set[tuple[str, Any]]] = {}
-    with DuckDB() as engine:
-        register_history(engine, tmp_path / "history")
+    with opened(tmp_path / "history") as engine:
         register_contract(engine, contract)
         build(engine, (*LOG.views, *LOG_TABLES))
         build(engine, STATEMENT_TABLES)

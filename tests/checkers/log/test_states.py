@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine import DuckDB
 from assay.checkers.log.states import STATES
-from assay.checkers.source import register_history
 
+from helpers.judging import opened
 from helpers.log_histories import Row, write
 from helpers.state_histories import early, numbered, overlooked, registered, said, states, told, two_sets, written
 
@@ -19,8 +18,7 @@ from helpers.state_histories import early, numbered, overlooked, registered, sai
 def found(folder: Path, events: list[Row]) -> dict[str, str]:
     """Anomaly to claim; one finding each."""
     claims: dict[str, str] = {}
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", [], events=events))
+    with opened(write(folder / "history", [], events=events)) as engine:
         for check in STATES.checks:
             build(engine, check.views)
             for finding in findings(engine, check):
@@ -113,8 +111,7 @@ def test_random_accounts_get_the_answers_of_loops(tmp_path: Path) -> None:
     events = [row for n in range(60) for row in states(f"s{n}-0", random.Random(f"states/{n}"), 1 + 3 * n)]
     expected = two_sets(events), early(events), overlooked(events)
     columns = ("key", "version"), ("key", "isr"), ("key", "epoch", "node")
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", [], events=events))
+    with opened(write(tmp_path / "history", [], events=events)) as engine:
         for check, wanted, of in zip(STATES.checks, expected, columns, strict=True):
             build(engine, check.views)
             rows = engine.rows(f"select * from {check.found}")

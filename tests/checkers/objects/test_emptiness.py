@@ -10,13 +10,12 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.objects.emptiness import EMPTINESS, QUEUE_FALSE_EMPTY
 from assay.checkers.objects.queues import QUEUE_VIEWS
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding
 
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
 from helpers.object_histories import broken, queue
 from helpers.object_oracle import bag_linearizable, false_empties
@@ -34,8 +33,7 @@ def step(op: int, kind: str, value: int | None, call: int, ret: int | None, outc
 
 
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, DECLARED)
         assert engine.rows(EMPTINESS.applies)[0]["examined"]
         build(engine, (*QUEUE_VIEWS, *QUEUE_FALSE_EMPTY.views))
@@ -133,8 +131,7 @@ def test_it_says_what_every_instant_says_and_accuses_no_linearizable_history(tmp
         rng = random.Random(f"empty/{index}")
         one = [row for row in queue(f"k-{index}", rng, index * 100) if row["op"] % 100 < 50]
         histories.append(one if index % 3 == 0 else said_empty(broken(one, rng), rng))
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", [row for one in histories for row in one]))
+    with opened(write(tmp_path / "history", [row for one in histories for row in one])) as engine:
         build(engine, (*QUEUE_VIEWS, *QUEUE_FALSE_EMPTY.views))
         by_sql = Counter(row["op"] for row in engine.rows(f"select * from {QUEUE_FALSE_EMPTY.found}"))
     wrong = 0

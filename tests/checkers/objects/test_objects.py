@@ -22,7 +22,7 @@ from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Verdict
 from assay.harness.core.history import format_1
 
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
 from helpers.object_histories import broken, counter, max_register, queue, some_set
 from helpers.object_oracle import (
@@ -56,8 +56,7 @@ def histories(make: Make, name: str) -> list[list[Row]]:
 def by_sql(folder: Path, rows: list[Row], family: Family) -> Instances:
     """Of each key with findings: (anomaly, value) as often as it is found."""
     reported: Instances = {}
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, Contract())
         assert family.prepare is not None
         family.prepare(engine)
@@ -219,8 +218,7 @@ def test_it_is_found_and_its_neighbour_is_not(
     tmp_path: Path, family: Family, anomaly: str, bad: list[Row], good: list[Row], words: str
 ) -> None:
     claims = []
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "bad" / "history", bad))
+    with opened(write(tmp_path / "bad" / "history", bad)) as engine:
         register_contract(engine, Contract())
         assert family.prepare is not None
         family.prepare(engine)

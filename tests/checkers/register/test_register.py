@@ -9,14 +9,13 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract, forbid
-from assay.checkers.engine import DuckDB
 from assay.checkers.register.chains import climb, keep, prepare
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from assay.checkers.register.views import CLUSTER_VIEWS, SOURCE_VIEWS
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding, Verdict
 
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Row, write
 from helpers.register_histories import Ledger
 from helpers.register_oracle import linearizable
@@ -25,8 +24,7 @@ Make = Callable[[Ledger], None]
 
 
 def found(folder: Path, rows: list[Row]) -> list[Finding]:
-    with DuckDB() as engine:
-        register_history(engine, write(folder / "history", rows))
+    with opened(write(folder / "history", rows)) as engine:
         register_contract(engine, Contract())
         build(engine, REGISTER.views)
         for family, some in ((REGISTER, "true"), (REGISTER_CAS, "kind = 'cas'")):  # known by the kinds of effects alone
@@ -309,8 +307,7 @@ def test_pointer_doubling_climbs_in_logarithmic_rounds(tmp_path: Path, length: i
     for value in range(1, length + 1):
         book.cas(value - 1, value, (10 * value, None))
     book.read(length, (10 * length + 1, 10 * length + 2))
-    with DuckDB() as engine:
-        register_history(engine, write(tmp_path / "history", book.rows))
+    with opened(write(tmp_path / "history", book.rows)) as engine:
         register_contract(engine, Contract())
         build(engine, (*REGISTER.views, *SOURCE_VIEWS))
         assert keep(engine) == length - 1

@@ -10,11 +10,11 @@ import pytest
 
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.register.chains import prepare
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 
+from helpers.judging import opened
 from helpers.log_histories import Row, write
 from helpers.register_histories import SimulatedRegister, broken
 from helpers.register_oracle import linearizable
@@ -31,8 +31,7 @@ def simulated(seed: int, index: int, *, versions: bool = False) -> list[Row]:
 def by_sql(folder: Path, histories: list[list[Row]]) -> dict[str, set[str]]:
     """The anomalies of each key."""
     found: dict[str, set[str]] = {}
-    with DuckDB() as engine:
-        register_history(engine, write(folder, [row for history in histories for row in history]))
+    with opened(write(folder, [row for history in histories for row in history])) as engine:
         register_contract(engine, Contract())
         build(engine, REGISTER.views)
         assert prepare(engine) == []

@@ -7,12 +7,11 @@ from typing import Any
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB
 from assay.checkers.rest.family import LIVENESS_ANOMALIES, REST
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import register_contract
 from assay.checkers.verdict import Judgement, Verdict
 
-from helpers.judging import judge
+from helpers.judging import judge, opened
 from helpers.log_histories import Book, write
 from helpers.looks import (
     ALWAYS,
@@ -48,8 +47,7 @@ def found(
     """Anomaly and key to claim; one finding each. By the checks of this family alone."""
     history = write(folder, effects or [], looks=looks, faults=faults or [])
     claims: dict[tuple[str, str], str] = {}
-    with DuckDB() as engine:
-        register_history(engine, history)
+    with opened(history) as engine:
         register_contract(engine, contract or Contract())
         build(engine, REST.views)
         for check in REST.checks:

@@ -131,7 +131,10 @@ def recovery(runs: Sequence[Night]) -> Rows:
             for row in rows
             if (row["fault"], row["what"]) == (fault, what) and row["median"] is not None
         ]  # fmt: skip
-        median, before = percentile(known, 0.5), sum(earlier) / len(earlier) if earlier else None
+        median, before = (
+            percentile(known, 0.5),
+            sum(earlier) / len(earlier) if earlier else None,
+        )
         rows.append({
             "night": night, "fault": fault, "what": what, "times": len(some), "never": len(some) - len(known),
             "median": median, "p95": percentile(known, 0.95), "longest": max(known, default=None),
@@ -158,7 +161,10 @@ def changes(runs: Sequence[Night], newest: str, before: str | None) -> Rows:
 
 def worst(runs: Sequence[Run]) -> str:
     told = {run.verdict or "unjudged" for run in runs}
-    return next((one for one in ("fail", "unjudged", "unknown", "pass") if one in told), "not run")
+    return next(
+        (one for one in ("fail", "unjudged", "unknown", "pass") if one in told),
+        "not run",
+    )
 
 
 def unjudged(runs: Sequence[Night]) -> Rows:
@@ -189,12 +195,31 @@ def assert_equal(table: pa.Table, expected: Rows, name: str) -> None:
         assert row == pytest.approx(wanted, nan_ok=False), (name, row, wanted)
 
 
-@pytest.mark.parametrize(("seed", "number", "nights"), [(1, 40, NIGHTS), (2, 12, NIGHTS), (3, 9, NIGHTS[:1])])
-def test_the_tables_are_those_of_plain_python(
+SOME = some_runs(1, 40)
+
+
+@pytest.fixture(scope="module")
+def computed(application: Any, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """The tables of ``SOME``."""
+    return compute_on(application, stored(tmp_path_factory.mktemp("computed") / "nights", SOME), ZOO)
+
+
+def test_the_tables_are_those_of_plain_python(computed: Tables) -> None:
+    check_tables(computed, SOME)
+
+
+@pytest.mark.parametrize(
+    ("seed", "number", "nights"),
+    [pytest.param(2, 12, NIGHTS, marks=pytest.mark.long), (3, 9, NIGHTS[:1])],
+)
+def test_the_tables_of_few_runs_are_those_of_plain_python(
     application: Any, tmp_path: Path, seed: int, number: int, nights: tuple[str, ...]
 ) -> None:
     runs = some_runs(seed, number, nights)
-    computed = compute_on(application, stored(tmp_path / "nights", runs), ZOO)
+    check_tables(compute_on(application, stored(tmp_path / "nights", runs), ZOO), runs)
+
+
+def check_tables(computed: Tables, runs: Sequence[Night]) -> None:
     newest, before = [*sorted({night for night, _ in runs}, reverse=True), None][:2]
     assert newest is not None
     assert (computed.night, computed.before) == (newest, before)
@@ -212,39 +237,46 @@ def test_the_tables_are_those_of_plain_python(
     assert computed.missed == [row["defect"] for row in expected["defects"] if row["state"] != "caught"]
 
 
-def test_added_in_another_order_and_twice_the_tables_are_the_same(application: Any, tmp_path: Path) -> None:
-    runs = some_runs(4, 10)
-    one = compute_on(application, stored(tmp_path / "one", runs), ZOO)
-    other = compute_on(application, stored(tmp_path / "other", [*runs[5:], *reversed(runs)]), ZOO)
-    assert one == other
+def test_added_in_another_order_and_twice_the_tables_are_the_same(
+    application: Any, tmp_path: Path, computed: Tables
+) -> None:
+    other = compute_on(application, stored(tmp_path / "other", [*SOME[5:], *reversed(SOME)]), ZOO)
+    assert other == computed
 
 
-def test_parts_from_before_whose_columns_had_other_names_count_the_same(application: Any, tmp_path: Path) -> None:
-    runs = some_runs(5, 10)
-    expected = compute_on(application, stored(tmp_path / "new", runs), ZOO)
-    place = stored(tmp_path / "mixed", runs)
+def test_parts_from_before_whose_columns_had_other_names_count_the_same(
+    application: Any, tmp_path: Path, computed: Tables
+) -> None:
+    place = stored(tmp_path / "mixed", SOME)
     for part in sorted(place.glob("*/*.parquet"))[::2]:
         rows = pq.read_table(part).to_pylist()
         for fault in rows[0]["faults"]:
             fault["bit"] = fault.pop("took_effect")
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[1]), part)
-    assert compute_on(application, place, ZOO) == expected
+    assert compute_on(application, place, ZOO) == computed
 
 
 def test_the_command_tells_writes_and_requires(
-    application: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    application: Any,
+    tmp_path: Path,
+    computed: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On the session's Spark: starting another one is what ``compute`` does besides."""
+    asked = []
 
     def compute(place: Path, zoo: Zoo, master: str | None) -> Tables:
         assert (set(zoo), master) == (set(DEFECTS), "local[1]")
-        return compute_on(application, place, ZOO)
+        asked.append(place)
+        return compute_on(application, place, ZOO) if len(asked) == 1 else computed
 
     monkeypatch.setattr(tables, "compute", compute)
-    place, out = stored(tmp_path / "[nights]", some_runs(5, 30)), tmp_path / "out"
+    place, out = stored(tmp_path / "[nights]", SOME), tmp_path / "out"
     given = ["nights", "show", str(place), "--spark-master=local[1]"]
     assert main([*given, "--json", f"--out={out}"]) == 0
     told = json.loads(capsys.readouterr().out)
+    assert told == json.loads(as_json(computed))
     assert "never-run" in told["missed"]
     for name, rows in told["tables"].items():
         assert pq.ParquetFile(out / f"{name}.parquet").read().to_pylist() == rows
@@ -259,10 +291,19 @@ def test_the_command_tells_writes_and_requires(
     assert f"verdicts of {told['night']}" in shown.out
     assert "acks-early" in shown.out
     assert "…" not in shown.out
+    assert asked == [place, place]
 
     monkeypatch.setattr(tables, "compute", lambda place, zoo, master: compute_on(application, place, {}))
     assert (
-        main(["nights", "show", str(stored(tmp_path / "good", [("2026-11-21", sound())])), "--require-detection"]) == 0
+        main(
+            [
+                "nights",
+                "show",
+                str(stored(tmp_path / "good", [("2026-11-21", sound())])),
+                "--require-detection",
+            ]
+        )
+        == 0
     )
 
 
@@ -272,7 +313,11 @@ def test_a_standalone_cluster_computes_the_same_tables_on_all_its_workers(
 ) -> None:
     place = stored(tmp_path / "nights", some_runs(7, 60))
     code, told, done = cluster.asked("nights", "show", str(place))
-    here = compute_on(application, place, {defect.name: defect.anomalies for defect in DEFECTS.values()})
+    here = compute_on(
+        application,
+        place,
+        {defect.name: defect.anomalies for defect in DEFECTS.values()},
+    )
     assert code == 0
     assert json.loads(told) == json.loads(as_json(here))
     assert len(done) == WORKERS, done
