@@ -112,14 +112,16 @@ class Inspection:
         """The log end offset of what is seen, or of what is durable; -1 where there is no log.
 
         Only the last file is walked, and of it what was added since: sealed ones do not change, and are durable
-        before the next one's name is.
+        before the next one's name is. Below a file that is alone and has nothing durable yet, retention has taken all.
         """
+        end = -1
         folder = f"{self.data}/{partition}"
         for name in sorted((name for name in node.disk.names(folder) if name.endswith(LOG_SUFFIX)), reverse=True):
             path, base = f"{folder}/{name}", int(name.removesuffix(LOG_SUFFIX))
             state = node.disk.state(path)
             limit = state.durable if durably else state.size
             if durably and not limit:
+                end = base
                 continue
             known = self._seen.get((node.index, path, durably))
             if known is None or known.life != state.life or known.size > limit:
@@ -127,7 +129,7 @@ class Inspection:
                 self._held[node.index, path] = state.held
             _walk(known, node.disk.tail(path, known.size)[: limit - known.size])
             return known.end
-        return -1
+        return end
 
 
 def _walk(known: _Ends, data: bytes) -> None:

@@ -17,7 +17,7 @@ from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.zookeeper import paths
 
-from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
+from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until, zookeeper_of
 
 FLUSHED = Broker(partitions=1).with_setting("flush.messages", "1")
 
@@ -86,6 +86,24 @@ def test_a_record_that_counts_before_its_fsync_is_undurable_where_each_is_flushe
                 found = look.acknowledged("orders-0", await sent(cluster))
             expected = ["undurable"] * 3 if system is FLUSHED else []
             assert whats(found) == expected
+
+    simulate(check)
+
+
+def test_what_retention_has_taken_was_durable() -> None:
+    """The log's only file is new, and nothing of it is on the disk; a record of its own would be undurable."""
+
+    async def check() -> None:
+        async with brokers(FLUSHED) as cluster:
+            look = inspection(cluster)
+            last = await sent(cluster, 4)
+            for node in cluster.nodes:
+                folder = f"{DATA}/orders-0"
+                (path,) = [f"{folder}/{name}" for name in node.disk.names(folder) if name.endswith(".log")]
+                node.disk.write(path.replace(f"{0:020}", f"{last + 1:020}"), b"")
+                node.disk.remove(path)
+            assert look.acknowledged("orders-0", last) == []
+            assert whats(look.acknowledged("orders-0", last + 1)) == ["lacking"] * 3
 
     simulate(check)
 
