@@ -35,6 +35,11 @@ class PartitionView:
     isr: tuple[int, ...]
     error: ErrorCode
 
+    @property
+    def out_of_sync(self) -> tuple[int, ...]:
+        """The replicas that are not in sync; the partition is under-replicated if there are any."""
+        return tuple(replica for replica in self.replicas if replica not in self.isr)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
