@@ -54,7 +54,7 @@ async def in_sync(cluster: Brokers) -> bool:
     return all(len(state["isr"]) == 3 for state in await states(cluster))
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 2, 3))])
 def test_no_send_waits_longer_than_one_look_for_the_leader_under_a_rolling_restart(
     seed: int, restarted: Callable[[int, int], Any]
 ) -> None:
