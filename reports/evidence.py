@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.verdict import Judgement
@@ -31,14 +32,15 @@ def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
     return EvidenceLines(_operations(history.dataset("ops"), operations), _faults(history, faults))
 
 
-def operations_of(ops: ds.Dataset, judgement: Judgement) -> EvidenceLines:
+def operations_of(ops: pa.Table | ds.Dataset, judgement: Judgement) -> EvidenceLines:
     """The same from operations alone, of a history without faults."""
     wanted = operations_wanted(judgement)
     return EvidenceLines(_operations(ops, wanted) if wanted else {})
 
 
-def _operations(ops: ds.Dataset, indexes: Sequence[int]) -> dict[int, str]:
-    rows = ops.to_table(filter=pc.field("index").isin(list(indexes))).to_pylist()
+def _operations(ops: pa.Table | ds.Dataset, indexes: Sequence[int]) -> dict[int, str]:
+    wanted = pc.field("index").isin(list(indexes))
+    rows = (ops.filter(wanted) if isinstance(ops, pa.Table) else ops.to_table(filter=wanted)).to_pylist()
     instants = {time for row in rows for time in (row["call"], row["ret"]) if time is not None}
     digits = MILLISECONDS if len({seconds(time) for time in instants}) == len(instants) else MICROSECONDS
     return {row["index"]: _line(row, digits) for row in rows}

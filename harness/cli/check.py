@@ -100,9 +100,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     from assay.checkers.engine import Engines
     from assay.checkers.verdict import Verdict
     from assay.harness.cli.estimate import estimating
+    from assay.harness.cli.no_pandas import spare_pandas
     from assay.harness.run.registry import Registry
     from assay.harness.stored.check_path import check
 
+    if not arguments.plugin and (arguments.model is None or arguments.model in MODELS):
+        spare_pandas()
     registry = reading(lambda: Registry.with_modules(arguments.plugin))
     engine = reading(lambda: parse_engine(arguments.engine, arguments.spark_master))
     with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rich.console import Console
-
-from assay.harness.run.progress import LIVE_INTERVAL, OnTerminal
-
 SETTLED: Final = 1.0
 """Seconds before the rest is estimated: work that has just begun has no speed yet."""
+
+INTERVAL: Final = 0.2
+"""Seconds from one line to the next, at least."""
 
 
 class Estimate:
@@ -31,7 +30,7 @@ class Estimate:
             self._begun = now
         if what == self._what and now < self._next:
             return
-        self._what, self._next = what, now + LIVE_INTERVAL
+        self._what, self._next = what, now + INTERVAL
         self._show(line(what, done, total, now - self._begun))
 
 
@@ -59,6 +58,10 @@ def estimating() -> Iterator[Estimate]:
     if not sys.stderr.isatty():
         yield Estimate(lambda text: None)
         return
+    from rich.console import Console
+
+    from assay.harness.run.progress import OnTerminal
+
     live = OnTerminal(Console(stderr=True))
     try:
         yield Estimate(live.note)

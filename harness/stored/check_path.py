@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
@@ -109,10 +110,8 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
-    import pyarrow.dataset as ds  # imports pandas
-
     judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
-    return _described(_with_reading(judgement, format, foreign), ds.dataset(foreign.ops), foreign.left_out)
+    return _described(_with_reading(judgement, format, foreign), foreign.ops, foreign.left_out)
 
 
 def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:
@@ -130,7 +129,7 @@ def _limits(request: Request) -> Limits:
     )
 
 
-def _described(judgement: Judgement, ops: ds.Dataset, *more: str) -> Checked:
+def _described(judgement: Judgement, ops: pa.Table | ds.Dataset, *more: str) -> Checked:
     text = describe(judgement, operations_of(ops, judgement), Ending())
     return Checked(judgement, "\n".join((text, *more)))
 
