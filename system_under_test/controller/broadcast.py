@@ -17,7 +17,6 @@ from assay.system_under_test.controller.leaders import LiveBroker
 from assay.system_under_test.controller.term import Replaced, Term
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import internal
-from assay.system_under_test.protocol.control import PartitionName
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.tasks import Background
@@ -179,7 +178,9 @@ class Broadcast:
         former = self._asked.get(broker_id)
         if former is not None and not former.done():
             return None
-        query = PartitionName(topic=partition[0], partition=partition[1])
+        topic, index = partition
+        czxid = self._cluster.topics[topic].czxid
+        query = internal.LogEndPartition(topic=topic, partition=index, topic_czxid=czxid)
         answer = self._send(broker_id, partial(internal.LogEndRequest, partitions=[query]))
         if answer is None:
             return None

@@ -225,6 +225,15 @@ class LogEndResponse:
     partitions: list[LogEndAnswer]
 
 
+@message
+class LogEndPartition:
+    """``topic_czxid``: of the topic that is meant, of all that had this name."""
+
+    topic: str
+    partition: Int32
+    topic_czxid: Int64
+
+
 @request(key=1006, versions=(0, 0))
 class LogEndRequest(Request[LogEndResponse]):
     """The controller asks a replica for its (last epoch, log end) when it must choose among unclean starters."""
@@ -232,7 +241,7 @@ class LogEndRequest(Request[LogEndResponse]):
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Int64
-    partitions: list[control.PartitionName]
+    partitions: list[LogEndPartition]
 
 
 @message

@@ -178,13 +178,16 @@ async def log_end(
         code, epoch, end = ErrorCode.NONE, -1, -1
         try:
             partition = manager.get(wanted.topic, wanted.partition)
+            known = partition.incarnation == wanted.topic_czxid
             if partition.log.damage is None:  # else (-1, -1): it may not lead
-                epoch, end = partition.epochs.latest(), partition.log.end_offset
+                # What it has of another topic of that name is set aside when it is given a role: it has nothing.
+                epoch, end = (partition.epochs.latest(), partition.log.end_offset) if known else (-1, 0)
             partition.events.emit(
                 "log-end-answered",
                 key=partition.key,
-                epoch=partition.leader_epoch,
+                epoch=partition.leader_epoch if known else -1,
                 controller_epoch=request.controller_epoch,
+                topic_zxid=wanted.topic_czxid,
                 position=end,
                 value=epoch,
             )

@@ -402,3 +402,30 @@ def test_where_unclean_election_is_allowed_a_damaged_last_member_makes_room() ->
             assert await read(cluster, 0, COUNT) == numbers()
 
     simulate(check)
+
+
+@pytest.mark.parametrize("note", [b"1\n", None], ids=["another topic's", "no one knows whose"])
+def test_after_all_have_failed_a_log_of_another_topic_of_that_name_is_not_the_longest(note: bytes | None) -> None:
+    """As it would be if its folder was to be deleted, and a loss of power brought it back."""
+
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            for node in setting.others:
+                await node.kill()
+            await setting.victim.kill()
+            path = f"{FOLDER}/{INCARNATION}"
+            await asyncio.sleep(3)  # their sessions end
+            await asyncio.gather(*(node.start() for node in setting.others))
+            if note is None:
+                setting.victim.disk.remove(path)
+            else:
+                setting.victim.disk.write(path, note)
+            await setting.victim.start()
+            await setting.made_whole()
+            assert await read(setting.cluster, 0, COUNT) == numbers()
+            (answered,) = setting.since("log-end-answered")
+            assert (answered["value"], answered["position"]) == (-1, 0)
+            (others,) = setting.cluster.events(setting.others[0], "log-end-answered")
+            assert (answered["topic_zxid"], others["position"]) == (others["topic_zxid"], COUNT)
+
+    simulate(check)
