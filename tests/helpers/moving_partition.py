@@ -164,6 +164,7 @@ async def load(test: Moving) -> AsyncIterator[None]:
         for writer in writers:
             writer.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
-    found = await test.read_all()
+    async with asyncio.timeout(60):  # for ever, where the last record is lost
+        found = await test.read_all()
     lost = {offset: value for offset, value in test.sent.items() if found.get(offset) != value}
     assert not lost, f"acknowledged, and lost: {lost}"
