@@ -50,7 +50,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
             from (
                 select key, value, 1 as weight from queue_adds
                 union all select key, value, -1 from queue_takes) as turns
-            group by key, value having sum(weight) > 0
+            group by key, value having cast(sum(weight) as bigint) > 0
             """,
         ),
         View(
