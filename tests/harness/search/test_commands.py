@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ import pytest
 
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
-from assay.harness.search import explore, shrunk
+from assay.harness.search import exploration, explore, shrunk
+from assay.harness.search.workers import search
 from assay.nemesis.schedule import Schedule, decode
 
 pytestmark = pytest.mark.slow
@@ -25,6 +27,8 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
 ) -> None:
     for of_a_rate in ("MOST_REPETITIONS", "RATE_RUNS"):
         monkeypatch.setattr(explore, of_a_rate, 2)  # the defect shows in every run
+    one = functools.partial(search, workers=1)  # a second one finds the same, and makes it small for nothing
+    monkeypatch.setattr(exploration, "search", lambda make, workers, note: one(make, note=note))
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=4", "--defect=forgetful", "--nemesis=kill")
     done.assert_outcomes(failed=1)
     told = done.stdout.str()
