@@ -29,8 +29,11 @@ _NEEDED_OPTIMIZERS: Final = (
 """Those without which a plan over few rows may become a large one. The others cost a sixth of a small judgement."""
 
 _CONFIG: Final = {"preserve_insertion_order": "false"}
-_shared: dict[int, Any] = {}
-"""By process, the database of small histories. To make one and let go of it costs as much as some thirty queries."""
+MOST_SESSIONS: Final = 4
+"""In one database: each leaves something behind, and after ten of them a judgement takes a fifth longer."""
+_shared: dict[int, tuple[Any, int]] = {}
+"""By process, the database of small histories, and how many more it takes. To make one and let go of it costs
+as much as some thirty queries."""
 
 _read: dict[str, Any] = {}
 """Statements by their texts. The checks ask each history the same, and to parse it takes a quarter of a judgement."""
@@ -180,15 +183,21 @@ class DuckDB:
 def _small() -> Any:
     """A connection, with temporary tables of its own, to the database that this process has for small histories."""
     process = os.getpid()  # a forked one must not use its parent's
-    if process not in _shared:
-        shared = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
-        known = [name for (name,) in shared.execute("select name from duckdb_optimizers()").fetchall()]
-        spared = ",".join(name for name in known if name not in _NEEDED_OPTIMIZERS)
-        shared.execute(f"set disabled_optimizers = '{spared}'")
-        # DuckDB makes the folder when it needs one, and removes it.
-        shared.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
-        _shared[process] = shared
-    return _shared[process].cursor()
+    shared, left = _shared.get(process, (None, 0))
+    if left == 0:
+        shared, left = _database(process), MOST_SESSIONS
+    _shared[process] = (shared, left - 1)
+    return shared.cursor()
+
+
+def _database(process: int) -> Any:
+    made = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
+    known = [name for (name,) in made.execute("select name from duckdb_optimizers()").fetchall()]
+    spared = ",".join(name for name in known if name not in _NEEDED_OPTIMIZERS)
+    made.execute(f"set disabled_optimizers = '{spared}'")
+    # DuckDB makes the folder when it needs one, and removes it.
+    made.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
+    return made
 
 
 def _error(error: Exception, sql: str) -> BaseException:
