@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -24,7 +24,7 @@ from assay.checkers.register.family import REGISTER, REGISTER_CAS
 
 from helpers.group_possible import possible
 from helpers.log_histories import Row
-from helpers.model_histories import accused, cut_at_random
+from helpers.model_histories import accused, accused_by_both, cut_at_random
 from helpers.object_models import GroupModel, Model, QueueModel, RegisterModel
 from helpers.object_oracle import bag_linearizable
 from helpers.register_oracle import linearizable
@@ -77,3 +77,14 @@ def test_what_is_impossible_is_accused_and_nothing_else(case: Case, each: int, s
     assert shown[None] == 0
     assert all(shown[bug] > each // 20 for bug in case.model.bugs), shown
     assert not missed, (missed, shown)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.model.__name__)
+def test_both_engines_accuse_the_same_histories_of_the_same(case: Case, tmp_path: Path, application: Any) -> None:
+    kinds = (None, *case.model.bugs)
+    models = [case.model(n, kinds[n % len(kinds)], random.Random(f"3/{n}")) for n in range(100 * len(kinds))]
+    sample = [model.history(case.steps) for model in models]
+    found = accused_by_both(tmp_path, sample, case.families, case.contract, application)
+    assert len(found) > len(sample) // 10

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from assay.checkers.check import Family, build
 from assay.checkers.contract import Contract
-from assay.checkers.source import register_contract
+from assay.checkers.engine import Engine
+from assay.checkers.source import register_contract, register_history
 
 from helpers.cut_short import seen_until
 from helpers.judging import opened
@@ -19,11 +23,11 @@ from helpers.log_histories import Row, write
 
 def accused(
     folder: Path, histories: Sequence[Sequence[Row]], families: Sequence[Family], contract: Contract, *,
-    ended: bool = True,
+    ended: bool = True, opens: Callable[[Path], AbstractContextManager[Engine]] = opened,
 ) -> dict[str, set[str]]:  # fmt: skip
     """The anomalies of each history, by its name ``m-NUMBER``, with which the names of its keys begin."""
     found: dict[str, set[str]] = defaultdict(set)
-    with opened(write(folder, [row for rows in histories for row in rows])) as engine:
+    with opens(write(folder, [row for rows in histories for row in rows])) as engine:
         register_contract(engine, contract)
         for family in families:
             build(engine, family.views)
@@ -37,6 +41,23 @@ def accused(
                     name = re.match(r"m-\d+", row["key"])
                     assert name is not None, row["key"]
                     found[name.group()].add(check.anomaly)
+    return found
+
+
+def accused_by_both(
+    folder: Path, histories: Sequence[Sequence[Row]], families: Sequence[Family], contract: Contract, application: Any
+) -> dict[str, set[str]]:
+    """The same, by each engine on its own."""
+
+    @contextmanager
+    def on_spark(written: Path) -> Iterator[Engine]:
+        with application.engine(effects=sum(map(len, histories))) as engine:
+            register_history(engine, written)
+            yield engine
+
+    by = partial(accused, histories=histories, families=families, contract=contract)
+    found = by(folder / "duckdb")
+    assert by(folder / "spark", opens=on_spark) == found
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from assay.checkers.log.family import LOG, STATEMENTS
 
 from helpers.log_model import BUGS, history
 from helpers.log_possible import possible
-from helpers.model_histories import accused, cut_at_random
+from helpers.model_histories import accused, accused_by_both, cut_at_random
 
 STEPS = 22
 KINDS = (None, *BUGS)
@@ -37,3 +38,10 @@ def test_what_is_impossible_is_accused_and_nothing_else(each: int, seed: int, tm
         cut = [cut_at_random(histories[number], number) for number in numbers if possible(histories[number])]
         assert accused(tmp_path / f"cut-{first}", cut, FAMILIES, PROMISED, ended=False) == {}
     assert all(shown[bug] > each // 20 for bug in BUGS), shown
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_both_engines_accuse_the_same_histories_of_the_same(tmp_path: Path, application: Any) -> None:
+    sample = [history(number, KINDS[number % len(KINDS)], 3, STEPS) for number in range(100 * len(KINDS))]
+    assert len(accused_by_both(tmp_path, sample, FAMILIES, PROMISED, application)) > len(sample) // 10
