@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The format that is written. In 2 each kind of effect names its object; 3 has more columns; in 4 each column of
 ``effects`` and ``looks`` has one meaning."""
 
