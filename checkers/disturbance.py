@@ -10,6 +10,8 @@ recovered in between.
   success: an operation called and returned in it.
 - A shorter one need not, if clients were at work in it. But it lasts until they succeed again: when the next begins
   before that, the two are one.
+- One that begins while all come back from a fault that may stall everything (``Contract.may_stall``), within the time
+  of a failover and before anything has succeeded again, goes on with what that has begun: nothing need succeed in it.
 - Something must have succeeded during at least one disturbance of the run.
 """
 
@@ -112,6 +114,13 @@ def silences(
     ``at_work`` all that were called, returned or waited for in it.
     """
     wanted = contract.minimum_during_fault
+    back = [fault.healed for fault in known if fault.name in contract.may_stall and fault.healed is not None]
+
+    def stalled(one: Disturbance) -> bool:
+        since = max((healed for healed in back if healed <= one.begin), default=None)
+        soon = since is not None and one.begin - since < contract.failing_over
+        return soon and not succeeded(since or 0, one.begin)
+
     reasons: list[str] = []
     quiet: list[Disturbance] = []
     unrecovered: Disturbance | None = None
@@ -123,6 +132,8 @@ def silences(
         unrecovered = None
         if during >= wanted:
             busy = True
+        elif stalled(one):
+            continue
         elif whole.end - whole.begin >= contract.failing_over:
             reasons.append(f"only {during} operations succeeded during {whole}, the contract asks for {wanted}")
         elif not at_work(one.begin, one.end):

@@ -70,6 +70,25 @@ def test_single_strikes_of_a_relay_need_none_but_all_of_it_does() -> None:
     assert all(f"fault {number} (kill" in reason for number in (1, 2, 3))
 
 
+@pytest.mark.parametrize(
+    ("begins", "successes", "known"),
+    [
+        (4_499, [], False),
+        (4_500, [], True),
+        (4_499, [(3_100, 3_200)], True),
+        (4_499, [(2_900, 3_100), (4_400, 4_600)], False),
+    ],
+    ids=["while all come back", "too late for that", "after a success", "successes that are not in between"],
+)
+def test_what_strikes_while_all_come_back_from_what_may_stall_goes_on_with_that(
+    begins: int, successes: Sequence[Span], known: bool
+) -> None:
+    contract = msgspec.structs.replace(CONTRACT, may_stall=("outage",))
+    known_faults = [fault(2_000, 3_000, name="outage"), *faults((begins, 9_000), ELSEWHERE)]
+    found = reasons(known_faults, [*successes, THERE], contract=contract)
+    assert ["only 0 operations succeeded during fault 1 (kill" in reason for reason in found] == [True][:known]
+
+
 def test_a_run_in_which_no_fault_has_a_success_is_unknown_though_none_needs_one() -> None:
     known = faults((2_000, 3_000), (8_000, 9_000))
     between = [(1_000, 1_100), (4_000, 4_100), (9_100, 9_200)]

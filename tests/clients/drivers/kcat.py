@@ -36,7 +36,9 @@ class Client:
 
     def _kcat(self, *argv: str, text: str | None = None) -> str:
         command = ["kcat", "-b", self._bootstrap, *argv]
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=WAIT).stdout
+        ended = subprocess.run(command, input=text, capture_output=True, text=True, timeout=WAIT)
+        assert ended.returncode == 0, f"{' '.join(command)} ended with {ended.returncode}: {ended.stderr}"
+        return ended.stdout
 
     def _metadata(self) -> dict[str, list[dict[str, object]]]:
         return json.loads(self._kcat("-L", "-J"))
