@@ -14,8 +14,8 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.network.connection import CallError, Connection
-from assay.system_under_test.protocol.control import ControlledShutdownRequest
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import ShutdownRequest
 from assay.system_under_test.replication.manager import ReplicaManager
 
 _log = logging.getLogger("assay.broker")
@@ -24,7 +24,7 @@ LOOK = 0.02
 """Seconds between two looks at what has to come by itself."""
 BACK_OFF = 0.2
 """Seconds before the controller is asked again."""
-VERSION = 1
+VERSION = 0
 
 
 @dataclass
@@ -91,10 +91,10 @@ class Departure:
     async def _ask(self) -> bool:
         """Has the controller moved all leads that it can move?"""
         patience = self.config.request_timeout_ms / 1000
-        controller = self.cache.controller()
-        if controller is None:
+        controller, life = self.cache.controller(), self.manager.broker_epoch
+        if controller is None or life < 0:
             return False
-        request = ControlledShutdownRequest(broker_id=self.config.broker_id)
+        request = ShutdownRequest(broker_id=self.config.broker_id, broker_epoch=life)
         try:
             connection = await Connection.open(controller.host, controller.port, patience)
             try:

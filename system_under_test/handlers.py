@@ -12,7 +12,7 @@ from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.damage import damaged_replicas
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
-from assay.system_under_test.controller.shutdown import controlled_shutdown
+from assay.system_under_test.controller.shutdown import controlled_shutdown, shutdown_of_a_life
 from assay.system_under_test.controller.topics import auto_create, offsets_topic, with_defaults
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.network.handler import Context, Handler
@@ -47,6 +47,7 @@ def handlers(
         internal.LogEndRequest: partial(offsets.log_end, manager),
         internal.RolesRequest: partial(roles.roles, manager),
         internal.DamagedReplicasRequest: partial(damaged_replicas, controller),
+        internal.ShutdownRequest: partial(shutdown_of_a_life, controller),
         ProduceRequest: partial(produce.produce, manager),
         FetchRequest: partial(fetch.fetch, manager, zookeeper),
         ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),

@@ -193,23 +193,16 @@ class Broadcast:
 
     def stop(self, broker_id: int, partitions: Sequence[PartitionId]) -> None:
         """Has a broker stop these replicas of its own for the rest of their leader epoch."""
-        stopped = [
-            internal.StopReplicaPartition(
-                topic=name, partition=index, leader_epoch=self._cluster.states[name, index].value.leader_epoch
-            )
-            for name, index in partitions
-        ]
+        stopped = [self._stopped(partition) for partition in partitions]
         if stopped:
             self._send(broker_id, partial(internal.StopReplicaRequest, delete=False, partitions=stopped))
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
         """Has these brokers delete their replicas of the topic. False when a line was closed before the answer."""
         partitions = [
-            internal.StopReplicaPartition(
-                topic=name, partition=index, leader_epoch=self._cluster.states[name, index].value.leader_epoch + 1
-            )
-            for name, index in self._cluster.all_partitions()
-            if name == topic and (name, index) in self._cluster.states
+            self._stopped(partition, later=1)
+            for partition in self._cluster.all_partitions()
+            if partition[0] == topic and partition in self._cluster.states
         ]
         deletion = partial(internal.StopReplicaRequest, delete=True, partitions=partitions)
         answers = [self._send(replica, deletion) for replica in replicas]
@@ -223,11 +216,7 @@ class Broadcast:
 
     async def delete_replica(self, partition: PartitionId, brokers: Iterable[int]) -> list[int]:
         """Which of these brokers have deleted theirs; the others' lines were closed before they answered."""
-        known = self._cluster.states[partition].value
-        named = internal.StopReplicaPartition(
-            topic=partition[0], partition=partition[1], leader_epoch=known.leader_epoch
-        )
-        deletion = partial(internal.StopReplicaRequest, delete=True, partitions=[named])
+        deletion = partial(internal.StopReplicaRequest, delete=True, partitions=[self._stopped(partition)])
         answers = {broker: self._send(broker, deletion) for broker in brokers}
         deleted = []
         for broker, answer in answers.items():
@@ -237,6 +226,12 @@ class Broadcast:
             if not answer.cancelled() and answer.result().partitions[0].error_code == ErrorCode.NONE:
                 deleted.append(broker)
         return deleted
+
+    def _stopped(self, partition: PartitionId, later: int = 0) -> internal.StopReplicaPartition:
+        """In the present leader epoch, or so many later."""
+        (topic, index), epoch = partition, self._cluster.states[partition].value.leader_epoch + later
+        czxid = self._cluster.topics[topic].czxid
+        return internal.StopReplicaPartition(topic=topic, partition=index, leader_epoch=epoch, topic_czxid=czxid)
 
     def _send(self, broker_id: int, make: Callable[..., Request[Any]]) -> asyncio.Future[Any] | None:
         """``make`` lacks the fields that all requests to brokers have."""

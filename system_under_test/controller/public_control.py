@@ -100,7 +100,7 @@ class PublicControl:
         results: dict[PartitionId, ErrorCode] = {}
         for named in request.partitions:
             try:
-                epoch = self._manager.get(named.topic, named.partition).leader_epoch
+                replica = self._manager.get(named.topic, named.partition)
                 async with asyncio.timeout(PATIENCE):
                     allowed = await self._may_stop((named.topic, named.partition), delete=request.delete_partitions)
             except PartitionError:
@@ -111,7 +111,12 @@ class PublicControl:
             results[named.topic, named.partition] = ErrorCode.STALE_CONTROLLER_EPOCH
             if allowed:
                 stopped.append(
-                    internal.StopReplicaPartition(topic=named.topic, partition=named.partition, leader_epoch=epoch)
+                    internal.StopReplicaPartition(
+                        topic=named.topic,
+                        partition=named.partition,
+                        leader_epoch=replica.leader_epoch,
+                        topic_czxid=replica.incarnation,
+                    )
                 )
         response = await self._manager.stop_replica(
             internal.StopReplicaRequest(

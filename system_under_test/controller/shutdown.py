@@ -13,6 +13,7 @@ from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import control
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.internal import ShutdownRequest
 
 PATIENCE = 30.0
 """Seconds; Kafka's ``controller.socket.timeout.ms``."""
@@ -21,10 +22,26 @@ PATIENCE = 30.0
 async def controlled_shutdown(
     controller: Controller, request: control.ControlledShutdownRequest, context: Context
 ) -> control.ControlledShutdownResponse:
-    """11 when this is not the controller, as in 0.10.2; 8 for a broker that is not alive; 7 when it goes on."""
+    """As in 0.10.2: of the life that the broker has when its turn comes."""
+    return await _answered(controller, request.broker_id, None)
+
+
+async def shutdown_of_a_life(
+    controller: Controller, request: ShutdownRequest, context: Context
+) -> control.ControlledShutdownResponse:
+    """Of no other life of the broker than the one that asks."""
+    return await _answered(controller, request.broker_id, request.broker_epoch)
+
+
+async def _answered(
+    controller: Controller, broker_id: int, broker_epoch: int | None
+) -> control.ControlledShutdownResponse:
+    """11 when this is not the controller, as in 0.10.2; 8 for a broker that is not alive, or in another life; 7 when it
+    goes on.
+    """
     try:
         async with asyncio.timeout(PATIENCE):
-            remaining = await controller.perform(lambda active: _move_away(active, request.broker_id))
+            remaining = await controller.perform(lambda active: _move_away(active, broker_id, broker_epoch))
     except TimeoutError:
         return control.ControlledShutdownResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, partitions_remaining=[])
     except TopicError as error:
@@ -33,12 +50,15 @@ async def controlled_shutdown(
     return control.ControlledShutdownResponse(error_code=ErrorCode.NONE, partitions_remaining=remaining)
 
 
-async def _move_away(active: ActiveTerm, broker_id: int) -> list[control.PartitionName]:
-    """The partitions that it still leads. One without other replicas is not worth waiting for, and not among them."""
-    cluster = active.cluster
-    if broker_id not in cluster.brokers:
-        raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive")
-    cluster.leaving[broker_id] = cluster.brokers[broker_id].czxid
+async def _move_away(active: ActiveTerm, broker_id: int, broker_epoch: int | None) -> list[control.PartitionName]:
+    """The partitions that it still leads. One without other replicas is not worth waiting for, and not among them.
+
+    A broker asks again while it gets no answer, and what it has asked may be found when its next life is there.
+    """
+    cluster, life = active.cluster, active.cluster.brokers.get(broker_id)
+    if life is None or broker_epoch not in (None, life.czxid):
+        raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive, or not in that life")
+    cluster.leaving[broker_id] = life.czxid
     replicated = [
         (name, index)
         for name, topic in cluster.topics.items()

@@ -76,9 +76,12 @@ class LeaderAndIsrRequest(Request[control.LeaderAndIsrResponse]):
 
 @message
 class StopReplicaPartition:
+    """``topic_czxid``: of the topic that is meant, of all that had this name."""
+
     topic: str
     partition: Int32
     leader_epoch: Int32
+    topic_czxid: Int64
 
 
 @request(key=1001, versions=(0, 0))
@@ -296,6 +299,14 @@ class DamagedReplicasRequest(Request[DamagedReplicasResponse]):
     partitions: list[DamagedReplica]
 
 
+@request(key=1009, versions=(0, 0))
+class ShutdownRequest(Request[control.ControlledShutdownResponse]):
+    """ControlledShutdown of one life of a broker, as in its version 2 (KIP-380)."""
+
+    broker_id: Int32
+    broker_epoch: Int64
+
+
 INTERNAL_APIS: Mapping[int, Api] = api_table(
     [
         LeaderAndIsrRequest,
@@ -307,6 +318,7 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         LogEndRequest,
         RolesRequest,
         DamagedReplicasRequest,
+        ShutdownRequest,
         changes.CreatePartitionsRequest,
         changes.AlterConfigsRequest,
         changes.DescribeConfigsRequest,

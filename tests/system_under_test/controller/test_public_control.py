@@ -24,7 +24,9 @@ from assay.system_under_test.protocol.control import (
 )
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from assay.system_under_test.protocol.internal import ShutdownRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataTopic
+from assay.system_under_test.zookeeper import paths
 
 from helpers.sim_brokers import Brokers, brokers, call, simulate, until, zookeeper_of
 
@@ -284,6 +286,38 @@ def test_a_broker_that_wants_to_stop_hands_its_lead_over_at_once() -> None:
                 return leaving.index in json.loads((await zookeeper.get(STATE))[0])["isr"]
 
             await until(back, "another life follows again")
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_what_a_former_life_has_asked_does_not_take_the_next_one_away() -> None:
+    """It asks again while the controller does not answer, gives up, and is back when the controller comes to it."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            zookeeper, controller, leader = (
+                await zookeeper_of(cluster),
+                await cluster.controller(),
+                await cluster.leader(),
+            )
+            node = next(node for node in cluster.nodes if node not in (controller, leader))
+            former = (await zookeeper.get(paths.broker(node.index)))[1].czxid
+            await node.terminate()
+            await until(lambda: node.exit_code is not None, "it stops")
+            await node.start()
+
+            async def back() -> bool:
+                return node.index in json.loads((await zookeeper.get(STATE))[0])["isr"]
+
+            await until(back, "it is back")
+            late = ShutdownRequest(broker_id=node.index, broker_epoch=former)
+            assert (await call(controller, late)).error_code == E.BROKER_NOT_AVAILABLE
+            assert await back()
+            now = (await zookeeper.get(paths.broker(node.index)))[1].czxid
+            own = ShutdownRequest(broker_id=node.index, broker_epoch=now)
+            assert (await call(controller, own)).error_code == E.NONE
+            assert not await back()
             await zookeeper.close()
 
     simulate(check)

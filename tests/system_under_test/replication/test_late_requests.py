@@ -9,7 +9,13 @@ import pytest
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.internal import LeaderAndIsrRequest, LiveBroker
+from assay.system_under_test.protocol.internal import (
+    LeaderAndIsrRequest,
+    LiveBroker,
+    StopReplicaPartition,
+    StopReplicaRequest,
+)
+from assay.system_under_test.zookeeper import paths
 
 from helpers.sim_brokers import Brokers, brokers, call, simulate, zookeeper_of
 
@@ -58,5 +64,31 @@ def test_a_follower_keeps_its_leader_when_a_late_copy_has_a_former_registration(
             assert await in_sync(cluster) == left
             changes = [event for node in cluster.nodes for event in cluster.events(node, "isr-change")]
             assert bool(changes) is (left < 3), "nor was it otherwise for a while"
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(("life", "left"), [(-1, 1), (0, 0)], ids=["of a former topic", "of this topic"])
+def test_the_deletion_of_a_topic_that_comes_late_spares_the_next_one_of_that_name(life: int, left: int) -> None:
+    """The broker did not answer in time; the topic was gone, and made again, before the second copy arrived."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"a")])
+            leader, zookeeper = await cluster.leader(), await zookeeper_of(cluster)
+            czxid = (await zookeeper.get(paths.topic("orders")))[1].czxid
+            broker_epoch = (await zookeeper.get(paths.broker(leader.index)))[1].czxid
+            await zookeeper.close()
+            named = StopReplicaPartition(topic="orders", partition=0, leader_epoch=1, topic_czxid=czxid + life)
+            request = StopReplicaRequest(
+                controller_id=(await cluster.controller()).index,
+                controller_epoch=1,
+                broker_epoch=broker_epoch,
+                delete=True,
+                partitions=[named],
+            )
+            answer = await call(leader, request)
+            assert [one.error_code for one in answer.partitions] == [ErrorCode.NONE]
+            assert any("/orders-0/" in path for path in leader.disk.files()) is bool(left)
 
     simulate(check)
