@@ -20,7 +20,6 @@ from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.news import News
 from assay.system_under_test.replication.partition import Partition
-from assay.system_under_test.replication.replica import UNKNOWN
 from assay.system_under_test.replication.replicas import Replicas, Upkeep
 from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.runtime import Runtime, ZooKeeper
@@ -184,8 +183,8 @@ class ReplicaManager:
             for stopped in request.partitions:
                 partition = self.replicas.find(stopped.topic, stopped.partition)
                 error = ErrorCode.NONE
-                if partition is None or partition.incarnation not in (UNKNOWN, stopped.topic_czxid):
-                    pass  # there is none, or one of another topic of that name, which a late copy does not mean
+                if partition is None or partition.incarnation > stopped.topic_czxid:
+                    pass  # there is none, or one of a later topic of that name, which a late copy does not mean
                 elif stopped.leader_epoch < partition.leader_epoch:
                     error = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
