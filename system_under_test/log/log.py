@@ -220,7 +220,10 @@ class Log:
 
         A log that will end after a gap could not say so if it were killed before its next ``flush``; what is noted of
         a gap holds for all below it, so that must be on the disk. Raises as ``truncate_to`` does, and ``OSError``.
+        Nothing is noted of a log that was closed, for its topic has gone, while others had the caller wait.
         """
+        if self.closed:
+            return
         gap = 0
         if self.start_offset <= offset < self.end_offset and self.row.damage is None:
             gap = self._cut_at(offset).gap

@@ -167,6 +167,19 @@ def test_a_cut_log_takes_no_append_before_it_is_flushed() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["closed", "deleted"])
+def test_nothing_is_noted_for_the_cut_of_a_log_that_was_closed(gone: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(compacted=True, segment_bytes=2 * ENTRY)
+        fill(log, 5)
+        await (log.delete() if gone else log.close())
+        left = bench.disk.snapshot()
+        await log.before_cut(3)
+        assert bench.disk.snapshot() == left
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("recent", [2, 256], ids=["by index", "by recent appends"])
 def test_every_offset_is_found_however_often_a_segment_was_cut_and_written_anew(recent: int) -> None:
     async def scenario(bench: Bench) -> None:
