@@ -9,6 +9,9 @@ A fresh group shows what the log holds, and nothing of the members that worked: 
 it. So they have to catch up afterwards. One of them leaves and comes back, so that the one that keeps a partition is
 set back to what was committed; when they have settled there is one more sentinel in every partition, for them alone,
 which they reach from where they stand. One that they never read is ``unseen``, although the rest was drained.
+
+A member that comes or goes has the group share out everything again. So what it must notice by itself, that its topic
+has grown, shows only while all stay: see :func:`grown`.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from assay.workloads.log_operations import POLL, SEND
 SETTLING_SECONDS: Final = 3.0
 """Twice what members have to join again."""
 MOST_ATTEMPTS: Final = 1_000_000
-"""More than a drain makes: the sentinels of the group that catches up have values below it, so none comes twice."""
+"""More than a drain makes: sentinels of different drains have different values."""
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -127,12 +130,28 @@ def bereaved(keys: Sequence[str], *, seconds: float, group: str, dying: int, mea
     """
     argument = {"group": group, "for_good": True}
     deaths = limit(dying, lambda context: Operation(DIE, argument=argument, phase=Phase.DRAIN))
-    sentinels = tuple(Partition(key, attempts=2 * MOST_ATTEMPTS) for key in keys)
     return phases(
         time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
         sequence(deaths, in_phase(Phase.DRAIN, meanwhile)),
-        GroupDrain(sentinels, group, seconds),
+        _sentinels(keys, 2, group, seconds),
     )
+
+
+def grown(keys: Sequence[str], late: Sequence[str], *, seconds: float, group: str, growth: Source) -> Generator:
+    """``growth`` adds the partitions ``late`` once ``group`` has read all others and settled. No one comes or goes from
+    then on, so nothing but a look at the topic gives them to members, who reach sentinels in them within ``seconds``.
+    """
+    return phases(
+        _sentinels(keys, 3, group, seconds),
+        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
+        growth,
+        _sentinels(late, 3, group, seconds),
+    )
+
+
+def _sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
+    """Those of the ``time``-th drain of these partitions in a run; no value comes twice."""
+    return GroupDrain(tuple(Partition(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
@@ -141,6 +160,4 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
     """
     leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
     settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group)))
-    return phases(
-        leave, settling, GroupDrain(tuple(Partition(key, attempts=MOST_ATTEMPTS) for key in keys), group, seconds)
-    )
+    return phases(leave, settling, _sentinels(keys, 1, group, seconds))

@@ -1,5 +1,6 @@
 """The mixes of the broker's workloads: ``--workload-mix`` chooses among them, docs/mixes.md says what each is for."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -16,6 +17,7 @@ from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 from assay.system_under_test.deployment import Broker, FirstTopic
 from assay.workloads import mixed_traffic, topic_changes
+from assay.workloads.group_drain import grown
 from assay.workloads.log_client import FETCH_BYTES, KEEPS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import end, glance, walk
@@ -41,6 +43,8 @@ STRICT: Final = FirstTopic("strict", 3)
 CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))
 CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
 NEW_PARTITIONS: Final = 2
+LATE_PARTITIONS: Final = 2
+"""More of them, for a group that has settled."""
 DRAIN_SECONDS: Final = 30.0
 DAY_MS: Final = 24 * 3600 * 1000
 LATELY: Final = 300
@@ -309,9 +313,15 @@ STRICTNESS: Final = WorkloadMix(
 )
 
 
-def _grown(system: System) -> tuple[str, ...]:
-    broker = _broker(system)
-    return tuple(f"{broker.topic}-{broker.partitions + more}" for more in range(NEW_PARTITIONS))
+def _beyond(broker: Broker, first: int, count: int) -> tuple[str, ...]:
+    """So many partitions of the workload's topic, from the ``first`` that it has not got in the beginning."""
+    return tuple(f"{broker.topic}-{broker.partitions + first + more}" for more in range(count))
+
+
+def _growing(broker: Broker, first: int, count: int) -> Growth:
+    """As many more, at the end of a run."""
+    have = broker.partitions + first
+    return Growth(broker.topic, have, have + count, closing=True, later=0)
 
 
 def _growth(system: System, settings: Settings) -> Shares:
@@ -321,8 +331,8 @@ def _growth(system: System, settings: Settings) -> Shares:
 
 def _all_grown(system: System, settings: Settings) -> Source:
     broker = _broker(system)
-    rest = Growth(broker.topic, broker.partitions, broker.partitions + NEW_PARTITIONS, closing=True, later=0)
-    return phases(rest, drain(_grown(system), seconds=DRAIN_SECONDS))
+    rest = _growing(broker, 0, NEW_PARTITIONS)
+    return phases(rest, drain(_beyond(broker, 0, NEW_PARTITIONS), seconds=DRAIN_SECONDS))
 
 
 GROWTH: Final = WorkloadMix(
@@ -332,6 +342,21 @@ GROWTH: Final = WorkloadMix(
     closes=_all_grown,
 )
 
+
+def growing_for(group: str) -> WorkloadMix:
+    """The same for a workload whose members of ``group`` poll: at last its topic grows when they have settled."""
+
+    def closes(system: System, settings: Settings) -> Source:
+        broker = _broker(system)
+        known = (*system.keys(), *_beyond(broker, 0, NEW_PARTITIONS))
+        late = _beyond(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        growth = _growing(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        settled = grown(known, late, seconds=DRAIN_SECONDS, group=group, growth=growth)
+        return phases(_all_grown(system, settings), settled)
+
+    return replace(GROWTH, closes=closes)
+
+
 LOG_MIXES: Final = (
     BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED, GROWTH,
     CLINGING, HABITUAL, BULK, WRITTEN_SELDOM,
@@ -339,3 +364,8 @@ LOG_MIXES: Final = (
 """For workloads whose clients do what is done to a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
 """A consumer of the old design does not say when its place was gone, and it began elsewhere."""
+
+
+def with_members(mixes: Sequence[WorkloadMix], group: str) -> tuple[WorkloadMix, ...]:
+    """The same mixes, of a workload with members of ``group``."""
+    return tuple(growing_for(group) if one is GROWTH else one for one in mixes)

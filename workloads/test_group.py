@@ -25,7 +25,7 @@ from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
 from assay.workloads.group_mixes import GROUP_MIXES
 from assay.workloads.group_operations import OPERATION_SECONDS, WORKERS, traffic
-from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.mixes import LOG_MIXES, with_members
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
@@ -51,7 +51,7 @@ CONTRACT = promised(
     contract=CONTRACT,
     client_nodes=True,
     operation_timeout=OPERATION_SECONDS,
-    mixes=(*LOG_MIXES, *GROUP_MIXES),
+    mixes=(*with_members(LOG_MIXES, WORKERS), *GROUP_MIXES),
 )
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""

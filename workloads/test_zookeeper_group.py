@@ -26,7 +26,7 @@ from assay.workloads.group_drain import drain
 from assay.workloads.group_mixes import ZOOKEEPER_MIXES
 from assay.workloads.group_operations import LEAVE, OPERATION_SECONDS, WORKERS, commit, poll
 from assay.workloads.log_operations import end, send
-from assay.workloads.mixes import OLD_GROUP_MIXES
+from assay.workloads.mixes import OLD_GROUP_MIXES, with_members
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0
@@ -63,7 +63,7 @@ CONTRACT = promised(
     contract=CONTRACT,
     client_nodes=True,
     operation_timeout=OPERATION_SECONDS,
-    mixes=(*OLD_GROUP_MIXES, *ZOOKEEPER_MIXES),
+    mixes=(*with_members(OLD_GROUP_MIXES, WORKERS), *ZOOKEEPER_MIXES),
 )
 def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner at a time, and no offset goes back."""

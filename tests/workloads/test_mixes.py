@@ -15,21 +15,25 @@ import pytest
 from assay.checkers.log.waits import SLACK_MS
 from assay.checkers.verdict import Verdict
 from assay.harness.core.history import HistoryReader
+from assay.harness.core.stamps import NANOSECONDS
 from assay.harness.run import command_line
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.system_under_test.client import coordinated
+from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.connection import NotSent
+from assay.system_under_test.client.membership import Generation, Membership
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.groups.group import Group
 from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
-from assay.workloads import test_group, test_log, test_migration, test_offsets
+from assay.workloads import test_group, test_log, test_migration, test_offsets, test_zookeeper_group
 from assay.workloads.brief_groups import RENEWED
 from assay.workloads.burst_client import LONGEST
+from assay.workloads.group_client import REBALANCE_SECONDS
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
-from assay.workloads.group_operations import WORKERS
+from assay.workloads.group_operations import SESSION_SECONDS, WORKERS
 from assay.workloads.mixed_traffic import BULKY, HASTY, STAMPED, TOGETHER, TOMBSTONES
-from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.mixes import LATE_PARTITIONS, LOG_MIXES
 from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
 
 from helpers.attempts import played
@@ -347,9 +351,37 @@ def test_partitions_that_come_in_the_middle_are_written_read_and_drained(tmp_pat
     asked = [(row["value"], row["outcome"]) for row in rows if row["kind"] == "partitions-add"]
     assert asked[:4] == [(5, "ok"), (4, "fail"), (6, "ok"), (5, "fail")]
     drained = {row["key"] for row in rows if row["kind"] == "drained"}
-    assert drained == {f"orders-{number}" for number in range(6)}
+    late = LATE_PARTITIONS if test is test_group.test_group else 0
+    assert drained == {f"orders-{number}" for number in range(6 + late)}
     if test is test_group.test_group:
-        assert "orders-4" in {row["key"] for row in rows if row["kind"] == "acquire" and row["group"] == "workers"}
+        assert "orders-4" in {row["key"] for row in rows if row["kind"] == "acquire" and row["group"] == WORKERS}
+
+
+def test_members_that_have_settled_take_up_partitions_that_come_though_none_of_them_goes(tmp_path: Path) -> None:
+    for test, group in ((test_group.test_group, WORKERS), (test_zookeeper_group.test_zookeeper_group, WORKERS)):
+        attempt = play(tmp_path / test.__name__, "growth", test, time_limit=8.0)
+        ops, rows = table(attempt, "ops"), table(attempt)
+        begin = max(row["ret"] for row in rows if row["kind"] == "partitions-add" and row["outcome"] == "ok")
+        last = {f"orders-{number}" for number in range(6, 6 + LATE_PARTITIONS)}
+        reached = [row for row in rows if row["kind"] == "drained" and row["key"] in last and row["group"] == group]
+        assert {row["key"] for row in reached} == last
+        end = max(row["ret"] for row in reached)
+        assert not [row for row in ops if row["f"] in ("leave", "die", "silence") and begin <= row["call"] <= end]
+        assert {row["outcome"] for row in ops if begin <= row["call"] <= end} <= {"ok", "fail"}, "no one is replaced"
+
+
+def test_the_time_to_take_up_partitions_is_longer_than_two_looks_of_a_leader_at_its_topics() -> None:
+    given = test_group.CONTRACT.within("group_deadline")
+    assert given > (2 * ConsumerConfig().metadata_age + SESSION_SECONDS + REBALANCE_SECONDS) * NANOSECONDS
+
+
+def test_a_leader_that_looks_at_its_topics_only_as_it_joins_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(self: Membership, generation: Generation) -> None: ...
+
+    monkeypatch.setattr(Membership, "_watch", never)
+    assert "unsettled-group" in accused(tmp_path, "growth", test_group.test_group)
 
 
 def test_offsets_that_are_kept_for_a_moment_go_and_those_of_members_stay(tmp_path: Path) -> None:
