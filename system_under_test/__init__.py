@@ -4,8 +4,8 @@ To read in this order: ``broker`` (puts the parts together), ``config`` (every s
 answers which request), then a produce request on its way down: ``network`` and ``protocol`` (from the socket to a
 request), ``replication`` (leaders, followers, what is acknowledged), ``log`` (segments on the disk), ``records`` (their
 bytes) and ``storage`` (files). ``controller`` elects leaders, ``groups`` coordinates consumers, ``zookeeper`` keeps the
-cluster's state, ``registrar`` makes a broker part of it, and ``departure`` ends that. ``client`` is what producers and
-consumers use.
+cluster's state, ``identity`` and ``registrar`` make a broker part of it, and ``departure`` ends that. ``client`` is
+what producers and consumers use.
 
 ``runtime`` is the seam to the world: ``process`` is a real machine, and a simulation has its own. ``tasks``, ``events``
 (the event log) and ``assignors`` serve all layers, ``defects`` names the historic defects that can be built in. For a

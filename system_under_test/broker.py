@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError, SessionExpiredError
+from kazoo.exceptions import KazooException
 
 from assay.system_under_test.config import BrokerConfig, ConfigError, parse
 from assay.system_under_test.controller.controller import Controller
@@ -24,13 +24,14 @@ from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.groups.traits import group_traits
 from assay.system_under_test.handlers import MetadataRequests, handlers
+from assay.system_under_test.identity import BACK_OFF, HICCUPS, BrokerError, with_id
 from assay.system_under_test.log.directory import DirectoryError
 from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS
 from assay.system_under_test.protocol.internal import INTERNAL_APIS
-from assay.system_under_test.registrar import BACK_OFF, BrokerError, Registrar
+from assay.system_under_test.registrar import Registrar
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.traits import replication_traits
 from assay.system_under_test.runtime import Runtime
@@ -161,14 +162,14 @@ class BrokerProcess:
         _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
 
     async def _in_spite_of_hiccups(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A step of the start that may be done twice, again until it gets through: recovery can outlast a session, and
-        ZooKeeper may go away at any time. A broker that runs waits for it as well, for as long as it takes.
+        """A step of the start that may be done twice, again until it gets through. A broker that runs waits for
+        ZooKeeper as well, for as long as it takes.
         """
         while True:
             try:
                 await step()
                 return
-            except (ConnectionLoss, SessionExpiredError, OperationTimeoutError) as error:
+            except HICCUPS as error:
                 _log.info("starting: %r; again", error)
                 await asyncio.sleep(BACK_OFF)
 
@@ -208,8 +209,8 @@ async def entry(runtime: Runtime, argv: Sequence[str]) -> int:
             data = runtime.read_file(options.config)
         except OSError as error:
             raise ConfigError(f"configuration {options.config}: {error.strerror or error}") from error
-        broker = BrokerProcess(parse(data, options.config), runtime)
-        await broker.run()
+        config = await with_id(parse(data, options.config), runtime)
+        await BrokerProcess(config, runtime).run()
     except (BrokerError, ConfigError) as error:
         print(f"broker: {error}", file=sys.stderr)
         return 1

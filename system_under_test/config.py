@@ -134,11 +134,14 @@ _LIMITS = {
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One broker's configuration file (JSON)."""
 
-    broker_id: int
     zookeeper: str
     """``host:port,host:port``."""
     host: str
     """The address that is registered, where peers and clients reach this broker."""
+    broker_id: int = -1
+    """-1: the one of the data directory, else one is generated."""
+    reserved_broker_max_id: int = 1000
+    """Generated ids are greater, configured ones are not."""
     port: int = 9092
     data_dir: str = "var/lib/assay/data"
     session_timeout_ms: int = 3_000
@@ -206,8 +209,13 @@ def parse(data: bytes, source: str) -> BrokerConfig:
         config = msgspec.json.decode(data, type=BrokerConfig)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"configuration {source}: {error}") from error
-    if config.broker_id < 0:
-        raise ConfigError(f"configuration {source}: broker_id is {config.broker_id}; it must be 0 or more")
+    if config.reserved_broker_max_id < 0:
+        raise ConfigError(f"configuration {source}: reserved_broker_max_id must not be negative")
+    if not -1 <= config.broker_id <= config.reserved_broker_max_id:
+        raise ConfigError(
+            f"configuration {source}: broker_id is {config.broker_id}; it must be between 0 and "
+            f"reserved_broker_max_id, {config.reserved_broker_max_id}, or -1 to have one generated"
+        )
     if not 0 < config.port < 65536:
         raise ConfigError(f"configuration {source}: port is {config.port}; it must be between 1 and 65535")
     if not config.zookeeper or not config.host:

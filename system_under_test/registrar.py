@@ -15,6 +15,7 @@ from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.registration import IdTaken, register
 from assay.system_under_test.controller.term import known_epoch
 from assay.system_under_test.events import EventLog
+from assay.system_under_test.identity import BACK_OFF, BrokerError
 from assay.system_under_test.log import directory
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.runtime import Runtime, ZooKeeper
@@ -23,13 +24,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.broker")
 
-BACK_OFF = 0.1
-"""Seconds between tries to register again."""
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-
-class BrokerError(Exception):
-    """The broker cannot start or go on; the message is one line for the user who started it."""
 
 
 @dataclass

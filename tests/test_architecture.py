@@ -41,6 +41,7 @@ TOP = (
     "at_rest",
     "broker",
     "handlers",
+    "identity",
     "registrar",
     "departure",
     "questions",

@@ -1,6 +1,8 @@
 """The znodes of the brokers, by path: the layout of Kafka 0.8 - 0.10."""
 
 BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+"""Each write to it makes a version, of which a broker id is generated."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"

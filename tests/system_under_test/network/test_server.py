@@ -539,8 +539,8 @@ def test_limits_that_could_never_be_met_are_a_mistake() -> None:
 
 def test_a_broker_may_be_configured_for_what_any_client_may_ask_of_it() -> None:
     config = BrokerConfig(
-        1, "zk:2181", "h", connections_max_idle_ms=1_500, max_connections_per_ip=7, socket_request_max_bytes=9
+        "zk:2181", "h", connections_max_idle_ms=1_500, max_connections_per_ip=7, socket_request_max_bytes=9
     )
     limits = Limits.configured(config)
     assert (limits.idle_timeout, limits.max_connections_per_ip, limits.max_request_bytes) == (1.5, 7, 9)
-    assert Limits.configured(BrokerConfig(1, "zk:2181", "h")) == Limits()
+    assert Limits.configured(BrokerConfig("zk:2181", "h")) == Limits()
