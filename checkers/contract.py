@@ -86,6 +86,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until others have taken over from a server that is gone, by the system's design: what disturbs it for
     less need not leave time for a success. None: what the system says of itself (``FailingOver``), else 0.
     """
+    patience: float = 0.0
+    """Seconds for which the clients wait for a server that is silent until they turn to another: a request that was
+    sent before others took over is waited for after that, too."""
     may_stall: tuple[str, ...] = ()
     """Names of faults under which the system, by its design, may serve no one until the heal; say why next to it."""
     minimum_after_heal: int = 1
@@ -137,6 +140,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
         if self.failover is not None and self.failover < 0:
             raise ValueError(f"failover is {self.failover} s; it cannot be negative")
+        if self.patience < 0:
+            raise ValueError(f"patience is {self.patience} s; it cannot be negative")
         for name in ("reading_deadline", "progress_deadline", *DEADLINES):
             seconds = getattr(self, name)
             if seconds is not None and seconds <= 0:
@@ -193,8 +198,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failing_over(self) -> int:
-        """``failover`` in nanoseconds."""
-        return int((self.failover or 0.0) * NANOSECONDS)
+        """What a failover takes as clients see it, ``failover`` and then ``patience``, in nanoseconds.
+
+        0 where it is not known how soon others take over.
+        """
+        return 0 if not self.failover else int((self.failover + self.patience) * NANOSECONDS)
 
     @property
     def rebalance(self) -> int:
@@ -228,6 +236,7 @@ def forbid(
     recovery_deadline: float = 30.0,
     rebalance_deadline: float | None = None,
     may_stall: Sequence[str] = (),
+    patience: float = 0.0,
 ) -> Contract:
     """A contract that forbids these anomalies, that a server ends by itself, and ``no-recovery`` within
     ``recovery_deadline`` seconds of each heal.
@@ -240,4 +249,5 @@ def forbid(
         recovery_deadline=recovery_deadline,
         rebalance_deadline=rebalance_deadline,
         may_stall=tuple(may_stall),
+        patience=patience,
     )

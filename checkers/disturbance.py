@@ -6,8 +6,9 @@ serves what a dead server has led until its session is over: nothing need succee
 asked is asked of a disturbance: faults that overlap, or follow each other so soon (``TOGETHER``) that no one could have
 recovered in between.
 
-- One that lasts as long as a failover (``Contract.failover``), from its first strike to its last heal, must hold a
-  success: an operation called and returned in it.
+- One that lasts as long as a failover does for clients, from its first strike to its last heal, must hold a success:
+  an operation called and returned in it. That is the time until others have taken over (``Contract.failover``), and
+  then that for which clients still wait for the one that is silent (``Contract.patience``).
 - A shorter one need not, if clients were at work in it. But it lasts until they succeed again: when the next begins
   before that, the two are one.
 - One that begins while all come back from a fault that may stall everything (``Contract.may_stall``), within the time

@@ -184,7 +184,10 @@ class Broker:
 
     @property
     def failover(self) -> float:
-        """Until the session of a server that is gone is over, for which ZooKeeper looks once in each tick."""
+        """Until the session of a server that is gone is over, for which ZooKeeper looks once in each tick.
+
+        A follower that is waited for may hold up sends for longer (``replica.lag.time.max.ms``); reads go on meanwhile.
+        """
         return (self.session_timeout_ms + ZOOKEEPER_TICK_MS) / 1000
 
     def with_topic(self, topic: FirstTopic) -> Broker:

@@ -17,6 +17,8 @@ Where all servers lose power no one serves until it is back. Where two of three 
 third, no record reaches two replicas that are in sync: the two cannot shrink an in-sync set, and the third is alone in
 those that it leads. Both are the purpose of these faults.
 """
+PATIENCE: Final = 2.2
+"""Seconds: a call of a client (``READ_SECONDS``, ``CALL_SECONDS``), and then a back-off and a look at who leads."""
 
 
 def promised(contract: Contract, outages: Sequence[str] = OUTAGES) -> Contract:
@@ -24,5 +26,10 @@ def promised(contract: Contract, outages: Sequence[str] = OUTAGES) -> Contract:
     forbidden = (*(contract.forbidden or ()), *INSPECTION.anomalies)
     may_stall = tuple(dict.fromkeys((*contract.may_stall, *outages)))
     return msgspec.structs.replace(
-        contract, forbidden=forbidden, linearizable_ends=True, dense_offsets=True, may_stall=may_stall
+        contract,
+        forbidden=forbidden,
+        linearizable_ends=True,
+        dense_offsets=True,
+        may_stall=may_stall,
+        patience=PATIENCE,
     )

@@ -20,7 +20,7 @@ from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import GROUPS_STALL
+from assay.workloads.broker_contract import GROUPS_STALL, PATIENCE
 from assay.workloads.group_mixes import OFFSETS_MIXES
 from assay.workloads.group_operations import OPERATION_SECONDS
 from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
@@ -38,6 +38,7 @@ CONTRACT = forbid(
     *EVENT_ANOMALIES,
     *LIVENESS_ANOMALIES,
     may_stall=GROUPS_STALL,
+    patience=PATIENCE,
 )
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 

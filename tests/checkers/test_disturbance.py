@@ -40,6 +40,8 @@ def reasons(
     )
 
 
+WAITING = msgspec.structs.replace(CONTRACT, patience=2.0)
+"""Clients that wait for two seconds for a server that is silent."""
 ELSEWHERE = (20_000, 22_000)
 """A fault during which something succeeds: a run of which the rest is judged one by one."""
 THERE = (20_500, 20_600)
@@ -51,8 +53,20 @@ def test_a_fault_needs_a_success_from_the_length_of_a_failover_on(lasting: int, 
     assert ["only 0 operations succeeded during fault 1 (kill" in reason for reason in found] == [True][:known]
 
 
+@pytest.mark.parametrize(("lasting", "known"), [(3_499, False), (3_500, True)])
+def test_what_clients_wait_for_a_silent_server_comes_on_top_of_that(lasting: int, known: bool) -> None:
+    found = reasons(faults((2_000, 2_000 + lasting), ELSEWHERE), [(2_000 + lasting, 6_000), THERE], contract=WAITING)
+    assert ["only 0 operations succeeded during fault 1 (kill" in reason for reason in found] == [True][:known]
+
+
+def test_clients_that_wait_need_something_to_succeed_under_some_fault_all_the_same() -> None:
+    short = faults((2_000, 5_000), (12_000, 15_000))
+    assert reasons(short, [(1_000, 1_500), (8_000, 8_500)], contract=WAITING)
+    assert not reasons(short, [(1_000, 1_500), (13_000, 14_500)], contract=WAITING)
+
+
 def test_a_system_that_says_nothing_of_failovers_must_show_a_success_in_each_fault() -> None:
-    silent = msgspec.structs.replace(CONTRACT, failover=None)
+    silent = msgspec.structs.replace(WAITING, failover=None)
     assert reasons(faults((2_000, 2_001), ELSEWHERE), [(3_000, 3_001), THERE], contract=silent)
 
 
