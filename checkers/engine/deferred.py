@@ -7,7 +7,7 @@ nothing of that kind, or because what reads them has no rows anyhow (``needs``).
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from assay.checkers.engine.needs import rowless, words
+from assay.checkers.engine.needs import Lacks, rowless, words
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Deferred:
         relation = self._relations.get(name)
         if relation is None:
             return False
-        if relation.lacks is None and relation.sql is not None and rowless(relation.sql)(self.known):
+        if relation.lacks is None and _made_of_none(relation, self.known):
             relation.lacks = True
         return relation.lacks is True
 
@@ -76,18 +76,21 @@ class Deferred:
         relation = self._relations.get(name)
         if relation is None:
             return False
-        if relation.lacks is None and relation.sql is not None:
-            if self.no_rows(relation.sql):
+        if relation.lacks is None:
+            if self._none(relation):
                 relation.lacks = True
             elif relation.kept:
                 self._ensure(relation)
         return relation.lacks is True
 
+    def _none(self, relation: Relation) -> bool:
+        return _made_of_none(relation, self.known) or _made_of_none(relation, self.lacks)
+
     def _ensure(self, relation: Relation) -> None:
         if relation.made or relation.sql is None:
             return
         if relation.kept and relation.lacks is None:
-            relation.lacks = self.no_rows(relation.sql) or None
+            relation.lacks = self._none(relation) or None
         for name in relation.reads:
             self._ensure(self._relations[name])
         rows = self._make(relation)
@@ -123,3 +126,10 @@ class Deferred:
             yield relation
             if not relation.kept:
                 yield from self._reading(reader)
+
+
+def _made_of_none(relation: Relation, lacks: Lacks) -> bool:
+    """Whether it has no rows for lack of those it reads. What was declared after it is none of them: when that changes,
+    this one would not be asked again.
+    """
+    return relation.sql is not None and rowless(relation.sql)(lambda name: name in relation.reads and lacks(name))

@@ -19,17 +19,23 @@ Rowless = Callable[[Lacks], bool]
 
 KEPT_TEXTS: Final = 2_000
 
-_TOKEN: Final = re.compile(r"'[^']*'|[\w.\"]+|\S")
+_TOKEN: Final = re.compile(r"'[^']*'|(?:[\w.]|\"\w+\")+|\S")
 _WORD: Final = re.compile(r"'[^']*'|(\w+)")
 """Texts are passed over."""
 _ANY: Final = re.compile(r"\w+")
-_COMMENT: Final = re.compile(r"--|/\*")
+_ESCAPE: Final = re.compile(r"--|/\*|\\")
+_APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
+"""Where an apostrophe may begin no text."""
+_ODD: Final = frozenset("\"'$:;[{")
+"""As tokens: names that are no words, other texts than those in apostrophes, names before what they name, lists."""
 
 _ENDS: Final = ("where", "group", "having", "order", "limit", "window", "qualify", "offset")
+_AFTER_ROWS: Final = ("order", "window", "qualify")
+"""Where there may be aggregates besides the columns and ``having``."""
 _JOINS: Final = (",", "join", "cross", "inner", "left")
 _UNKNOWN: Final = {
     "right", "full", "natural", "asof", "semi", "anti", "positional", "lateral", "except", "intersect",
-    "rollup", "cube", "grouping",
+    "rollup", "cube", "grouping", "pivot", "unpivot",
 }  # fmt: skip
 _NO_CALLS: Final = {
     "and", "as", "between", "by", "else", "end", "exists", "in", "is", "not", "or", "over", "then", "when",
@@ -52,15 +58,15 @@ def _always(lacks: Lacks) -> bool:
 def words(sql: str) -> tuple[str, ...]:
     """In lower case, all that may be the name of a relation in there."""
     text = sql.lower()
-    commented = _COMMENT.search(text)  # a comment may hold a single apostrophe
-    return tuple(dict.fromkeys(filter(None, (_ANY if commented else _WORD).findall(text))))
+    return tuple(dict.fromkeys(filter(None, (_ANY if _APOSTROPHE.search(text) else _WORD).findall(text))))
 
 
 @lru_cache(KEPT_TEXTS)
 def rowless(sql: str) -> Rowless:
     """When ``sql`` has no rows, as far as its text says it."""
     text = sql.lower()
-    return _never if _COMMENT.search(text) else _query(_nested(iter(_TOKEN.findall(text))), {})
+    tokens = _TOKEN.findall(text)
+    return _never if _ESCAPE.search(text) or not _ODD.isdisjoint(tokens) else _query(_nested(iter(tokens)), {})
 
 
 def _nested(tokens: Iterator[str]) -> list[Any]:
@@ -92,9 +98,9 @@ def _with(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
     """What stands behind ``with``: ``name as (query), ...`` and the query that reads them."""
     match tokens:
         case [str(name), "as", list(inner), ",", *rest]:
-            return _with(rest, {**named, name: _query(inner, named)})
+            return _with(rest, {**named, _plain(name): _query(inner, named)})
         case [str(name), "as", list(inner), *rest]:
-            return _query(rest, {**named, name: _query(inner, named)})
+            return _query(rest, {**named, _plain(name): _query(inner, named)})
     return _never
 
 
@@ -105,9 +111,12 @@ def _select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
         return _never
     start = next((at for at, one in enumerate(tokens) if one == "from" and tokens[at - 1] != "distinct"), None)
     if start is None:
-        return _always if tokens[-4:] == ["where", "1", "=", "0"] else _never
+        return _always if tokens[-4:] == ["where", "1", "=", "0"] and not _aggregates(tokens[1:-4]) else _never
     stop = next((at for at in range(start, len(tokens)) if tokens[at] in _ENDS), len(tokens))
-    if not _grouped(tokens[stop:]) and ("having" in tokens[stop:] or _aggregates(tokens[1:start])):
+    rest = tokens[stop:]
+    late = next((at for at, one in enumerate(rest) if one in _AFTER_ROWS), len(rest))
+    whole = "group" in rest or "having" in rest or _aggregates(tokens[1:start]) or _aggregates(rest[late:])
+    if whole and not _grouped(rest):
         return _never
     needed = list(_needed(tokens[start + 1 : stop], named))
     return lambda lacks: any(one(lacks) for one in needed)
@@ -115,16 +124,16 @@ def _select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
 
 def _grouped(tokens: list[Any]) -> bool:
     """Whether there are groups of columns, so that no row makes no group."""
-    if "group" not in tokens:
-        return False
-    first = tokens[tokens.index("group") + 2]
-    return isinstance(first, str) and first != "all"
+    for at, token in enumerate(tokens[:-2]):
+        if token == "group" and tokens[at + 1] == "by":
+            return isinstance(tokens[at + 2], str) and tokens[at + 2] != "all"
+    return False
 
 
 def _aggregates(tokens: list[Any]) -> bool:
-    """Whether one of the columns may be an aggregate; a window is none."""
+    """Whether there may be an aggregate; a window is none. One in a subquery may be about the rows out here."""
     for at, token in enumerate(tokens):
-        if not isinstance(token, list) or token[:1] == ["select"]:
+        if not isinstance(token, list):
             continue
         before, after = tokens[at - 1] if at else ",", tokens[at + 1] if at + 1 < len(tokens) else ","
         called = isinstance(before, str) and before[-1] not in _SIGNS and before not in _NO_CALLS
@@ -142,10 +151,13 @@ def _needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless
             if isinstance(item, list):
                 yield _query(item, named)
             elif not isinstance(after, list):  # else it is a function
-                yield _relation(item.strip('"'), named)
+                yield _relation(_plain(item), named)
         at += 1
+        behind = at
         while at < len(tokens) and not _joins(tokens, at):
             at += 1
+        if optional and "on" not in tokens[behind:at] and "using" not in tokens[behind:at]:
+            return  # what is joined next is within what may be missing
         optional = at < len(tokens) and tokens[at] == "left"
         while at < len(tokens) and tokens[at] in (*_JOINS, "outer"):
             at += 1
@@ -153,7 +165,12 @@ def _needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless
 
 def _joins(tokens: list[Any], at: int) -> bool:
     """Whether another relation is joined here; ``left`` may be a function, too."""
-    return tokens[at] in _JOINS and not (tokens[at] == "left" and isinstance(tokens[at + 1], list))
+    called = at + 1 < len(tokens) and isinstance(tokens[at + 1], list)
+    return tokens[at] in _JOINS and not (tokens[at] == "left" and called)
+
+
+def _plain(name: str) -> str:
+    return name.strip('"')
 
 
 def _relation(name: str, named: Mapping[str, Rowless]) -> Rowless:

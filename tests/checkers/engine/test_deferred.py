@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, EngineError
+from assay.checkers.engine import DuckDB, EngineError, deferred, needs
+from assay.checkers.engine.needs import Lacks, Rowless
 from assay.checkers.judge import judge
 from assay.checkers.source import open_history
+from assay.checkers.verdict import Judgement
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import generate
 from assay.harness.synthetic.plan import LEAST_TO_PLANT, Plan
 
 ONE = pa.table({"x": [1]})
+FIXTURES = sorted(Path(__file__).parents[2].glob("fixtures/format_*/*/history"))
+
+
+def stored(number: int, path: Path) -> Any:
+    marks = [pytest.mark.long] if number % 15 else []
+    return pytest.param(path, id="/".join(path.parts[-3:-1]), marks=marks)
 
 
 def made(engine: DuckDB) -> set[str]:
@@ -91,21 +101,88 @@ def test_two_sessions_have_nothing_in_common() -> None:
         assert first.rows("select x from here") == [{"x": 1}]
 
 
+def test_a_view_lacks_nothing_that_was_declared_after_it(engine: DuckDB) -> None:
+    """It is not among those that are asked again when that becomes another."""
+    engine.view("seen", "select x from few")
+    engine.table("few", "select x from here where x > 1")
+    assert not engine.lacks("seen")
+    engine.table("few", "select x from here")
+    with pytest.raises(EngineError, match="few"):
+        engine.rows("select x from seen")
+
+
+class Said:
+    """Runs each text of which it is said, from the text alone, that it has no rows."""
+
+    def __init__(self, engine: DuckDB) -> None:
+        self._engine = engine
+        self.texts: Counter[str] = Counter()
+
+    def rowless(self, sql: str) -> Rowless:
+        says = needs.rowless(sql)
+
+        def checked(lacks: Lacks) -> bool:
+            if not says(lacks):
+                return False
+            self._engine._deferred.ensure(sql)
+            rows = self._engine._connection.execute(f"select 1 from ({sql}) as told limit 1").fetchall()
+            assert rows == [], f"it has rows: {sql}"
+            self.texts[sql] += 1
+            return True
+
+        return checked
+
+
+def test_each_text_that_is_spared_is_checked(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said(engine)
+    monkeypatch.setattr(deferred, "rowless", said.rowless)
+    engine.load("few", pa.table({"x": pa.array([], pa.int64())}))
+    assert engine.rows("select x from few") == []
+    assert said.texts.keys() == {"select x from few"}
+    monkeypatch.setattr(needs, "rowless", lambda sql: lambda lacks: True)
+    with pytest.raises(AssertionError, match="it has rows: select x from here"):
+        engine.rows("select x from here")
+
+
+def judged(history: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Judgement, int]:
+    """With all that is said checked; how many texts that were."""
+    with DuckDB(small=True) as engine, monkeypatch.context() as patch:
+        said = Said(engine)
+        patch.setattr(deferred, "rowless", said.rowless)
+        judgement = judge(open_history(history), Contract(), engine)
+        nothing_by_lack_of_one(engine)
+        return judgement, len(said.texts)
+
+
+def nothing_by_lack_of_one(engine: DuckDB) -> None:
+    """Each text that has been declared has no rows as soon as one that it needs has none, whatever the others have."""
+    for relation in list(engine._deferred._relations.values()):
+        if relation.sql is None or not relation.current:
+            continue
+        engine._deferred.ensure(relation.sql)
+        for name in relation.reads:
+            if not needs.rowless(relation.sql)(lambda one, name=name: one == name):
+                continue
+            some = "select made.* from (select 1) as one left join temp.{0} as made on true"
+            made = [f"{name} as (select * from temp.{name} limit 0)"]
+            made += [f"{other} as ({some.format(other)})" for other in relation.reads if other != name]
+            sql = f"with {', '.join(made)} select 1 from ({relation.sql}) as told limit 1"
+            assert engine._connection.execute(sql).fetchall() == [], f"without rows in {name}: {relation.sql}"
+
+
 @pytest.mark.parametrize("model", CATALOGUE)
-def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, model: str) -> None:
-    """Of every relation that judging a history with many anomalies declares, by running its text after all."""
+def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
+    """Of every text that judging a history with many anomalies declares or asks, by running it after all."""
     plant = CATALOGUE[model].anomalies[:6]
     generate(
         model, Plan(operations=LEAST_TO_PLANT * len(plant), clients=6, keys=40, seed=5, plant=plant), tmp_path / "made"
     )
-    with DuckDB(small=True) as engine:
-        judgement = judge(open_history(tmp_path / "made" / "history"), Contract(), engine)
-        assert len(judgement.anomalies) >= len(plant) // 2
-        said = 0
-        for relation in list(engine._deferred._relations.values()):
-            if relation.sql is None or not relation.current or not engine._deferred.known(relation.name):
-                continue
-            engine._deferred.ensure(relation.sql)
-            assert engine._connection.execute(f"select 1 from ({relation.sql}) as told limit 1").fetchall() == []
-            said += 1
-        assert said > 3
+    judgement, texts = judged(tmp_path / "made" / "history", monkeypatch)
+    assert len(judgement.anomalies) >= len(plant) // 2
+    assert texts > 3
+
+
+@pytest.mark.parametrize("history", [stored(number, path) for number, path in enumerate(FIXTURES)])
+def test_of_a_stored_history_too(monkeypatch: pytest.MonkeyPatch, history: Path) -> None:
+    _, texts = judged(history, monkeypatch)
+    assert texts > 3
