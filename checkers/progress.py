@@ -2,7 +2,8 @@
 
 How a workload records itself in ``effects``: ``tried``, besides the rows that say what was asked for. ``key``: what of;
 ``client``: which of its worker's clients asked (one that goes on, or one that has just come); ``outcome``: was it done?
-Only of requests that nothing but faults can keep from success: none that may rightly be refused.
+Only of requests that nothing but faults can keep from success: none that may rightly be refused, or where an answer is
+all that is asked for (a ``large-request``).
 
 A client (of its worker, at a key) is *stuck* while no try succeeds. That counts from when others certainly could: from
 the return of another client's try of the same key that was called after the latest of the first failure, the end of the

@@ -168,6 +168,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Further ones from the same address are rejected."""
     socket_request_max_bytes: int = 100 * 1024 * 1024
     """A connection that announces a larger request is closed."""
+    queued_max_request_bytes: int = MAX_BUFFERED_REQUEST_BYTES
+    """Of large requests being received or handled, over all connections (KIP-72); one that is larger than all of it is
+    too large."""
     auto_leader_rebalance_enable: bool = True
     """Does the controller give the lead back, at intervals, to the replicas that are first in the assignment?"""
     leader_imbalance_per_broker_percentage: int = 10
@@ -199,6 +202,7 @@ _POSITIVE = {
     "max_connections": 2**31 - 1,
     "max_connections_per_ip": 2**31 - 1,
     "socket_request_max_bytes": MAX_BUFFERED_REQUEST_BYTES,
+    "queued_max_request_bytes": 2**63 - 1,
 }
 """Up to which value each may go."""
 

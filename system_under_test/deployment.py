@@ -16,6 +16,7 @@ import msgspec
 from assay.system_under_test import at_rest, disks, questions
 from assay.system_under_test.broker import entry
 from assay.system_under_test.config import (
+    MAX_BUFFERED_REQUEST_BYTES,
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_PARTITIONS,
     BrokerConfig,
@@ -54,6 +55,7 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
         "offsets.retention.ms": "offsets_retention_ms",
         "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
         "max.connections": "max_connections",
+        "queued.max.request.bytes": "queued_max_request_bytes",
         "controlled.shutdown.max.ms": "controlled_shutdown_max_ms",
         "log.retention.check.interval.ms": "retention_check_interval_ms",
         "log.cleaner.backoff.ms": "cleaner_backoff_ms",
@@ -110,6 +112,7 @@ class Broker:
     offsets_retention_ms: int = 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
     max_connections: int = 2_000
+    queued_max_request_bytes: int = MAX_BUFFERED_REQUEST_BYTES
     retention_check_interval_ms: int = 60_000
     cleaner_backoff_ms: int = 1_000
     controlled_shutdown_max_ms: int = 5_000

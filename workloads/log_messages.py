@@ -10,7 +10,7 @@ The argument is a list of values, whose messages are the client's own business, 
 ``codec``       by which the set is compressed: 1 gzip, 2 snappy, 3 lz4
 ``format``      0: messages without timestamps
 ``acks``        1: acknowledged by the leader alone, which promises nothing: its fate stays unknown
-``client``      ``regular``: the one that goes on, or ``newcomer``: another, for this alone; a try that is never refused
+``client``      ``regular``: the one that goes on, ``newcomer``: another, for this alone; a try that is never refused
 ``lives``       the keys of this life of the topic, and of those that may follow: one of unknown fate may be in any
 ``adrift``      true: sent while the topic was being deleted, or created again: its fate is unknown in any case
 ==============  ===============================================================================================
@@ -29,6 +29,7 @@ Packing = tuple[int, int]
 """Codec and format."""
 REGULAR: Final = "regular"
 NEWCOMER: Final = "newcomer"
+LARGE_REQUESTS: Final = "large-request"
 PLAIN: Final[Packing] = (0, 1)
 ALL: Final = -1
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from assay.harness.core.generator import Context, Generator, as_generator, mix, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.workloads.burst_client import BURST
-from assay.workloads.log_messages import NEWCOMER, REGULAR
+from assay.workloads.log_messages import LARGE_REQUESTS, NEWCOMER, REGULAR
 from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
 from assay.workloads.sweeps import LIST, SWEEP, WAIT, WAIT_MS
 from assay.workloads.wide_requests import WIDE
@@ -37,7 +37,8 @@ RANGE: Final = 100_000_000
     STRICTLY,
     BULKY,
     GUSTY,
-) = (RANGE * number for number in range(1, 20))
+    BROKEN,
+) = (RANGE * number for number in range(1, 21))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -52,6 +53,11 @@ CODECS: Final = (0, 1, 2, 3)
 HASTY_CODECS: Final = (0, 0, 0, 1)
 LARGE: Final = 30_000
 """Bytes of a value: with three of them a request is larger than what a broker reads at once."""
+LARGE_MESSAGES: Final = 3
+RESERVED: Final = 10
+"""Values for a large request, of which it has a few."""
+BROKEN_AT: Final = (300, 500, 500, 500, 800, 800, 1000)
+"""Thousandths of a large request that are sent."""
 JAVA_HASHES: Final = {
     "a": 584102524, "ab": 316155434, "abc": 479470107, "abcd": 823834100, "order": 1818166172, "orders": 1117641372,
     "1234567": 1542273222, "customer": 1227902208, "customers": 1783848922,
@@ -230,6 +236,40 @@ def wide(keys: Sequence[str]) -> Generator:
         return Operation(WIDE, parts[0]["key"], argument), following
 
     return unfold(step, WIDELY)
+
+
+def broken_off(keys: Sequence[str], first: int) -> Generator:
+    """Large requests of fresh values from ``first`` on that their clients break off, one partition after the other, for
+    ever. Of some all bytes are sent.
+    """
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = LARGE_MESSAGES + context.below(LARGE_MESSAGES, salt=91)
+        how = {"broken_off": context.choose(BROKEN_AT, salt=92), "silent": not context.below(3, salt=93)}
+        key = keys[following // RESERVED % len(keys)]
+        return _alone(key, list(range(following, following + count)), **how), following + RESERVED
+
+    return unfold(step, first)
+
+
+def bulky_tries(keys: Sequence[str], first: int) -> Generator:
+    """Each client sends large requests to a partition of its own; newcomers send small messages to any. For ever."""
+
+    def bulky(number: int, context: Context) -> tuple[Operation, int]:
+        fresh = list(range(number, number + LARGE_MESSAGES))
+        return _alone(keys[context.pick() % len(keys)], fresh, client=LARGE_REQUESTS), number + RESERVED
+
+    def newcomer(number: int, context: Context) -> tuple[Operation, int]:
+        return Operation(SEND, context.choose(keys, salt=94), {"values": [number], "client": NEWCOMER}), number + 1
+
+    return mix(unfold(bulky, first), unfold(newcomer, first + RANGE // 4))
+
+
+def _alone(key: str, fresh: Sequence[int], **more: Any) -> Operation:
+    """A large request about one partition."""
+    parts = [{"key": key, "values": fresh, "padding": LARGE}]
+    argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
+    return Operation(WIDE, key, argument | more)
 
 
 def sweeps(keys: Sequence[str]) -> Generator:

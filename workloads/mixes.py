@@ -10,7 +10,7 @@ import msgspec
 from assay.checkers.contract import Contract
 from assay.checkers.progress import PROGRESS
 from assay.cluster.system import System
-from assay.harness.core.generator import Source, mix, phases, stagger, time_limit
+from assay.harness.core.generator import Source, limit, mix, phases, stagger, time_limit
 from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.workload_mix import Shares, WorkloadMix
@@ -21,6 +21,7 @@ from assay.workloads.group_drain import grown
 from assay.workloads.log_client import FETCH_BYTES, KEEPS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import end, glance, walk
+from assay.workloads.mixed_traffic import BROKEN, RANGE
 from assay.workloads.send_habits import HABITS
 from assay.workloads.topic_admin import CREATE
 from assay.workloads.topic_growth import Growth
@@ -57,6 +58,12 @@ SELDOM: Final = FirstTopic("seldom", 20)
 GUST_SECONDS: Final = 0.25
 """Between two volleys, on average."""
 BULK_PADDINGS: Final = (0, 60, 200)
+QUEUED_BYTES: Final = 1_200_000
+"""Memory of a broker for large requests: some twelve of those sent here."""
+BREAKING_SECONDS: Final = 2.0
+"""Between two requests that are broken off, on average: their clients are other ones from then on."""
+BROKEN_EACH: Final = 14
+TRY_SECONDS: Final = 0.15
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
 """Longer than the contract's ``progress_deadline``, with what the changes take."""
@@ -204,7 +211,8 @@ def _pursuit(system: System, settings: Settings) -> Source:
 
 def progressing(contract: Contract, system: System) -> Contract:
     """Clients that live on get what others get."""
-    return msgspec.structs.replace(contract, forbidden=(*(contract.forbidden or ()), *PROGRESS.anomalies))
+    forbidden = dict.fromkeys((*(contract.forbidden or ()), *PROGRESS.anomalies))
+    return msgspec.structs.replace(contract, forbidden=tuple(forbidden))
 
 
 CLINGING: Final = WorkloadMix(
@@ -254,14 +262,29 @@ HABITUAL: Final = WorkloadMix(
 
 
 def _bulk(system: System, settings: Settings) -> Shares:
-    return [(12, mixed_traffic.bulky(system.keys(), BULK_PADDINGS)), (40, end(system.keys()))]
+    keys = system.keys()
+    return [
+        (12, mixed_traffic.bulky(keys, BULK_PADDINGS)),
+        (40, end(keys)),
+        (EAGER, stagger(BREAKING_SECONDS, mixed_traffic.broken_off(keys, BROKEN))),
+    ]
+
+
+def _largest(system: System, settings: Settings) -> Source:
+    """So many requests are broken off that their brokers could read no more, did they keep memory for one of them."""
+    keys = system.keys()
+    broken = limit(BROKEN_EACH * len(keys), mixed_traffic.broken_off(keys, BROKEN + RANGE // 4))
+    tries = stagger(TRY_SECONDS, mixed_traffic.bulky_tries(keys, BROKEN + RANGE // 2))
+    return phases(broken, time_limit(PURSUIT_SECONDS, tries))
 
 
 BULK: Final = WorkloadMix(
     "bulk",
-    "sets many times as large as what a follower fetches at once, and many looks at where partitions end",
+    "sets many times as large as a follower's fetch, looks at where partitions end, large requests that are broken off",
     adds=_bulk,
-    settings={"replica.fetch.max.bytes": ("512", "2048")},
+    closes=_largest,
+    settings={"replica.fetch.max.bytes": ("512", "2048"), "queued.max.request.bytes": (str(QUEUED_BYTES),)},
+    contract=progressing,
 )
 
 

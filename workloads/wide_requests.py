@@ -6,9 +6,15 @@ outcome of its own, whatever becomes of its neighbours.
 for the first of them where ``astray`` says so, which the broker must reject. ``damaged``: a byte of the set is not what
 its checksum says. ``strange``: between them are partitions that do not exist, and the topic of the groups' offsets, to
 which no one may send. The result is ``{"parts": [{"outcome", "offset", "node", "error"}, ...]}``.
+
+With a ``client`` it is a try, which succeeds with any answer: a broker may reject records, but not leave the request
+unread. With ``broken_off`` so many thousandths of the request go out, on a connection of its own. Then the client
+closes it, with ``silent`` a moment later, and waits for no answer: the fate of the records is unknown, unless there was
+no connection.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -18,18 +24,23 @@ from assay.system_under_test.client import errors
 from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.metadata import Metadata
-from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.pool import Address, Pool
 from assay.system_under_test.client.producer import pack
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.log_messages import records, size, values
+from assay.system_under_test.protocol.header import encode_request
+from assay.workloads.log_messages import client_of, records, size, values
 from assay.workloads.log_names import described, error_name, node_name, split
 from assay.workloads.send_habits import SHORT_SECONDS
 
 WIDE: Final = "wide"
+NAME: Final = "assay-wide"
 ANSWER_SECONDS: Final = 1.2
 """Within ``SHORT_SECONDS``, with a look for the leader before."""
 BROKER_MILLISECONDS: Final = 1000
+SILENT_SECONDS: Final = 0.5
+WHOLE: Final = 1000
+"""Thousandths."""
 STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
 FROM_THE_END: Final = 3
 """Where a damaged byte is: in the value of the last message."""
@@ -42,7 +53,7 @@ class WideRequests:
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
         self._runtime = runtime
-        self._pool = Pool("assay-wide")
+        self._pool = Pool(NAME)
         self._metadata = Metadata(list(endpoint.all), self._pool, runtime.random)
 
     async def close(self) -> None:
@@ -54,8 +65,10 @@ class WideRequests:
         deadline = loop.time() + SHORT_SECONDS
         try:
             leader = await self._metadata.leader(*split(key), loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
-            connection = await self._pool.get(leader.address, deadline - loop.time())
             sent = self._sent(parts, leader.id, argument["astray"])
+            if "broken_off" in argument:
+                return await self._break_off(leader.address, argument, self._request(argument, sent))
+            connection = await self._pool.get(leader.address, deadline - loop.time())
             left = min(ANSWER_SECONDS, deadline - loop.time())
             response = await connection.call(self._request(argument, sent), argument["version"], left)
         except ReadFailed as error:
@@ -75,6 +88,29 @@ class WideRequests:
         whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
         problem = next((one["error"] for one in known if one["error"]), None)
         return Completion(whole, {"parts": known}, error=None if whole is Outcome.OK else problem)
+
+    @staticmethod
+    async def _break_off(address: Address, argument: Mapping[str, Any], request: messages.ProduceRequest) -> Completion:
+        frame = encode_request(request, argument["version"], 1, NAME)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+        except (TimeoutError, OSError) as error:
+            return Completion(Outcome.FAIL, error=f"no connection to {address}: {error}")
+        try:
+            writer.write(frame[: len(frame) * argument["broken_off"] // WHOLE])
+            with contextlib.suppress(TimeoutError, OSError):
+                async with asyncio.timeout(ANSWER_SECONDS - SILENT_SECONDS):
+                    await writer.drain()
+            if argument["silent"]:
+                await asyncio.sleep(SILENT_SECONDS)
+            writer.close()
+            with contextlib.suppress(TimeoutError, OSError):  # what the broker has not taken yet is still to go out
+                async with asyncio.timeout(SILENT_SECONDS):
+                    await writer.wait_closed()
+        finally:
+            writer.transport.abort()
+        return Completion(Outcome.INFO, error="broken-off")
 
     def _sent(self, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
         """Those that this broker leads, and at most one that it does not lead."""
@@ -145,4 +181,8 @@ def effects(completed: Completed) -> Sequence[Effect]:
                     error=one["error"],
                 )
             )
+    client, key = client_of(argument), completed.operation.key
+    if client is not None and key is not None:
+        answered = Outcome.OK if completion.result is not None else None
+        rows.append(Effect("tried", key, client=client, outcome=answered))
     return rows

@@ -37,11 +37,12 @@ class Limits:
 
     @classmethod
     def configured(cls, config: BrokerConfig) -> Limits:
-        """What may be set: ``socket.request.max.bytes``, ``max.connections`` (KIP-402), ``max.connections.per.ip``,
-        ``connections.max.idle.ms``.
+        """What may be set: ``socket.request.max.bytes``, ``queued.max.request.bytes``, ``max.connections`` (KIP-402),
+        ``max.connections.per.ip``, ``connections.max.idle.ms``.
         """
         return cls(
-            max_request_bytes=config.socket_request_max_bytes,
+            max_request_bytes=min(config.socket_request_max_bytes, config.queued_max_request_bytes),
+            max_buffered_bytes=config.queued_max_request_bytes,
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             idle_timeout=config.connections_max_idle_ms / 1000,

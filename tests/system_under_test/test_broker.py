@@ -51,6 +51,7 @@ GOOD: dict[str, Any] = {"broker_id": 1, "zookeeper": "127.0.0.1:1", "host": "127
         (json.dumps(GOOD | {"port": 70000}), "port is 70000"),
         (json.dumps(GOOD | {"max_connections_per_ip": 0}), "max_connections_per_ip is 0"),
         (json.dumps(GOOD | {"socket_request_max_bytes": 2**31}), "socket_request_max_bytes is 2147483648"),
+        (json.dumps(GOOD | {"queued_max_request_bytes": 0}), "queued_max_request_bytes is 0"),
         (json.dumps(GOOD | {"connections_max_idle_ms": -1}), "connections_max_idle_ms is -1"),
         (json.dumps(GOOD | {"defects": ["ack-before-lunch"]}), "ack-before-lunch"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ from assay.system_under_test.client.membership import Generation, Membership
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.groups.group import Group
 from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
+from assay.system_under_test.network.accepted import AcceptedConnection
+from assay.system_under_test.network.limits import FREE_REQUEST_BYTES
 from assay.workloads import test_group, test_log, test_migration, test_offsets, test_zookeeper_group
 from assay.workloads.brief_groups import RENEWED
 from assay.workloads.burst_client import LONGEST
@@ -33,8 +36,9 @@ from assay.workloads.group_client import REBALANCE_SECONDS
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
 from assay.workloads.group_operations import SESSION_SECONDS, WORKERS
 from assay.workloads.mixed_traffic import BULKY, HASTY, STAMPED, TOGETHER, TOMBSTONES
-from assay.workloads.mixes import LATE_PARTITIONS, LOG_MIXES
+from assay.workloads.mixes import BROKEN_EACH, LATE_PARTITIONS, LOG_MIXES
 from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
+from assay.workloads.wide_requests import WHOLE
 
 from helpers.attempts import played
 
@@ -159,6 +163,35 @@ def test_bulk_is_fetched_in_many_parts_by_followers(tmp_path: Path) -> None:
         sizes[row["request"]] += row["size"]
     assert max(sizes.values()) > 3_000
     assert sum(row["kind"] == "end" and row["outcome"] == "ok" for row in table(attempt)) > 50
+
+
+def test_the_fate_of_a_request_that_is_broken_off_is_unknown_and_only_a_whole_one_is_done(tmp_path: Path) -> None:
+    attempt = play(tmp_path, "bulk", time_limit=8.0)
+    rows, ops = table(attempt), table(attempt, "ops")
+    broken = {row["index"]: json.loads(row["argument"]) for row in ops if "broken_off" in (row["argument"] or "")}
+    assert len(broken) > 4 * BROKEN_EACH
+    assert {row["outcome"] for row in ops if row["index"] in broken} == {"info"}
+    assert {one["silent"] for one in broken.values()} == {True, False}
+    sent = [row for row in rows if row["op"] in broken]
+    assert {(row["kind"], row["outcome"], row["position"]) for row in sent} == {("append", "info", None)}
+    shown = {row["value"] for row in rows if row["kind"] == "observe"}
+    done = {broken[row["op"]]["broken_off"] for row in sent if row["value"] in shown}
+    assert done == {WHOLE}, "the fate of some is to be appended"
+    assert both_kinds(attempt) >= {("large-request", "ok"), ("newcomer", "ok")}
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_broker_that_keeps_the_memory_of_requests_that_are_broken_off_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    async def keeping(self: AcceptedConnection, size: int) -> None:
+        self.waiting_since = math.inf
+        await self._budget.reserve(size)
+        await self._handle(await self._rest(await self._reader.exactly(FREE_REQUEST_BYTES), size))
+        self._budget.release(size)
+
+    monkeypatch.setattr(AcceptedConnection, "_handle_large", keeping)
+    assert accused(tmp_path, "bulk", test_log.test_log, seed=seed) == {"stuck-client"}
 
 
 def test_what_is_written_to_seldom_is_left_alone_after_a_gust(tmp_path: Path) -> None:
