@@ -10,6 +10,9 @@ each acknowledged operation and each line of the nodes' event logs. It acts as s
 ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still until then
 (:mod:`assay.nemesis.ambush`). One that waits in vain is reported as failed.
 
+A fault that strikes only what passes by, such as a packet, is not healed before something has, for ``LINGER_SECONDS``
+at most: it may have met nothing, since another fault kept its target silent.
+
 In every case :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
 it is cancelled and on errors, and it may be called again."""
 
@@ -18,7 +21,7 @@ import enum
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -38,6 +41,10 @@ from assay.nemesis.target import Chosen, clients, servers
 from assay.nemesis.trigger import Fired
 from assay.nemesis.waiting import Waiting
 
+LINGER_SECONDS: Final = 3.0
+"""By so much a fault that has struck nothing may outlast its duration."""
+LOOK_EVERY: Final = 0.2
+"""Seconds from one look at what it has struck to the next."""
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -86,6 +93,8 @@ class Conductor:
         self._waiting = Waiting(schedule, ambush, self._in_force, self._reporter, self._wake.set)
         self._heals: dict[int, float] = {}
         """When each fault in force is to be healed, in seconds of the run."""
+        self._latest: dict[int, float] = {}
+        """The same of those that were to be healed and have struck nothing: by then they are."""
         self._acting = asyncio.Lock()
         self._halted = False
 
@@ -160,7 +169,8 @@ class Conductor:
             if not await self._time_has_come(at):
                 continue  # a trigger was fulfilled, or the run is halted
             if turn is _Turn.HEAL:
-                await self._heal(number)
+                if not await self._lingers(number, at):
+                    await self._heal(number)
             elif turn is _Turn.FIRED:
                 await self._inject(number, self._waiting.pop(number))
             elif turn is _Turn.GIVE_UP:
@@ -234,6 +244,22 @@ class Conductor:
 
         trouble = await attempt(ACTION_SECONDS, choose())
         return chosen[0] if trouble is None else trouble
+
+    async def _lingers(self, number: int, at: float) -> bool:
+        """Is it to stay in force beyond ``at``, as it has struck nothing so far? If so, its heal gets a later time."""
+        injection = self._in_force.get(number)
+        fault = None if injection is None else self._faults[injection.step.fault]
+        if injection is None or fault is None or not getattr(fault, "lingers", False):
+            return False
+        latest = self._latest.setdefault(number, at + LINGER_SECONDS)
+        if self._reporter.elapsed() >= latest:
+            return False
+        async with self._acting:
+            trouble = await attempt(ACTION_SECONDS, fault.observe(injection))
+        if trouble is not None or fault.proof(injection).took_effect or self._halted:
+            return False
+        self._heals[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
+        return True
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
         """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""

@@ -24,6 +24,7 @@ class Cutting:
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
     manner = Manner.DROP
+    lingers = True
     everywhere = False
     """Does it take any number of nodes, so that another of its scope may find none that is free?"""
     capabilities: Sequence[type] = ()

@@ -33,6 +33,8 @@ class ZooKeeperExpire(Partition):
 
     scope = Scope.NODE
     """Of a process that is dead or paused there is no session to expire, or it expires for that reason."""
+    lingers = False
+    """To look at it is to wait for the sessions' end."""
 
     def __init__(self) -> None:
         super().__init__(Shape.FROM_ZOOKEEPER)

@@ -40,6 +40,7 @@ class Hold(ServerFault):
     capabilities: Sequence[type] = (Holdable,)
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
     """With ``restart`` the process ends before it comes to the event."""
+    lingers = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """The event is chosen at the injection, when the system is known."""

@@ -37,6 +37,7 @@ class SlowFsync(ServerFault):
     name = "slow-fsync"
     description = "each fsync of the server takes up to 0.8 s longer"
     scope = Scope.DISK
+    lingers = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)

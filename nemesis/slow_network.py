@@ -25,6 +25,7 @@ class SlowNetwork(ServerFault):
     name = "slow-network"
     description = "what the server sends arrives up to 0.2 s later, in order"
     scope = Scope.CONNECTION
+    lingers = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
