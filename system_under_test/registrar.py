@@ -97,10 +97,22 @@ class Registrar:
         self._registered_in = self.zookeeper.session_id
         if self._clean_since is None:
             self._clean_since = self.manager.broker_epoch
-        self.manager.controller_epoch = max(self.manager.controller_epoch, await known_epoch(self.zookeeper))
+        self.manager.controller_epoch = max(self.manager.controller_epoch, await self._known_epoch())
         self.events.emit(
             "registered", zxid=self.manager.broker_epoch, value=self.config.broker_id, clean_since=clean_since
         )
+
+    async def _known_epoch(self) -> int:
+        """Waits until it makes sense: without it this broker might obey a controller that was replaced."""
+        said = ""
+        while True:
+            try:
+                return await known_epoch(self.zookeeper)
+            except znodes.ZnodeError as error:
+                if str(error) != said:
+                    said = str(error)
+                    _log.error("%s", said)
+            await asyncio.sleep(BACK_OFF)
 
     def follow_sessions(self) -> None:
         """From now on this broker registers again whenever its session was replaced."""
@@ -134,5 +146,6 @@ class Registrar:
                 _log.info("registering again: %r", error)
                 await asyncio.sleep(BACK_OFF)
                 continue
-            self.on_registered()
+            if self.zookeeper.session_id == session:  # else it is registered again in the next one
+                self.on_registered()
             return

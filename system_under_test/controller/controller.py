@@ -27,6 +27,7 @@ from assay.system_under_test.controller.term import (
     Term,
     claim,
     holder,
+    known_epoch,
     remove_false_claim,
 )
 from assay.system_under_test.controller.topic_actions import TopicActions
@@ -39,6 +40,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import BACK_OFF, Background
 from assay.system_under_test.zookeeper import paths
+from assay.system_under_test.zookeeper.znodes import ZnodeError
 
 _log = logging.getLogger("assay.controller")
 
@@ -159,9 +161,23 @@ class Controller:
                 return
             self._resign("the claim is gone")
             self._cache.controller_id = NO_CONTROLLER
-            term = await claim(self._zookeeper, self._config.broker_id, str(int(self._wall_clock() * 1000)))
+            try:
+                term = await claim(self._zookeeper, self._config.broker_id, str(int(self._wall_clock() * 1000)))
+            except ZnodeError:
+                if await self._epoch_makes_sense():
+                    continue
+                return
             if term is not None:
                 await self._begin(term)
+
+    async def _epoch_makes_sense(self) -> bool:
+        """If not, the next change of it is a trigger."""
+        try:
+            await known_epoch(self._zookeeper, self._queue.watch(Trigger.CLAIM))
+        except ZnodeError as error:
+            _log.error("%s", error)
+            return False
+        return True
 
     async def _give_up_claim(self, version: int) -> None:
         try:

@@ -41,7 +41,7 @@ class PublicControl:
             try:
                 async with asyncio.timeout(PATIENCE):
                     epoch = await known_epoch(self._zookeeper)
-            except (KazooException, TimeoutError):
+            except (KazooException, TimeoutError, znodes.ZnodeError):
                 return ErrorCode.UNKNOWN
             self._manager.controller_epoch = max(epoch, self._manager.controller_epoch)
         if controller_epoch == self._manager.controller_epoch:

@@ -7,6 +7,7 @@ write nothing any more (KAFKA-6082).
 
 import contextlib
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,21 +48,32 @@ async def holder(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | N
     return znodes.controller_id(data), stat.ephemeralOwner, stat.version
 
 
-async def known_epoch(zookeeper: ZooKeeper) -> int:
-    """The highest controller epoch there ever was; 0 before the first."""
-    try:
-        data, _ = await zookeeper.get(paths.CONTROLLER_EPOCH)
-    except exceptions.NoNodeError:
-        return 0
+async def known_epoch(zookeeper: ZooKeeper, watch: Watch | None = None) -> int:
+    """The highest controller epoch there ever was; 0 before the first. Raises ``ZnodeError``."""
+    found = await watched(zookeeper, paths.CONTROLLER_EPOCH, watch)
+    return 0 if found is None else _epoch(found[0])
+
+
+def _epoch(data: bytes) -> int:
+    """Raises ``ZnodeError``. What makes no sense is never guessed: a controller with an epoch that there was before
+    would be taken for one that was replaced, or the other way round.
+    """
+    if re.fullmatch(rb"\d{1,10}", data) is None or int(data) >= znodes.MAX_ID:
+        raise znodes.ZnodeError(
+            f"znode {paths.CONTROLLER_EPOCH} holds {data[:120]!r}, not a number from 0 to {znodes.MAX_ID - 1}; until "
+            "it does, no controller is elected and no broker joins. "
+            f"Run set {paths.CONTROLLER_EPOCH} N in zkCli.sh, with an N that is not below any controller epoch before: "
+            "the controller_epoch in the states of all partitions, and in the event logs of all brokers"
+        )
     return int(data)
 
 
-async def _present_epoch(zookeeper: ZooKeeper) -> tuple[int, int]:
-    """The controller epoch and its znode's version; the znode is there from now on."""
+async def _present_epoch(zookeeper: ZooKeeper) -> tuple[bytes, int]:
+    """The controller epoch, as it is written, and its znode's version; the znode is there from now on."""
     with contextlib.suppress(exceptions.NodeExistsError):
         await zookeeper.create(paths.CONTROLLER_EPOCH, b"0", makepath=True)
     data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
-    return int(data), stat.version
+    return data, stat.version
 
 
 async def remove_false_claim(zookeeper: ZooKeeper) -> None:
@@ -93,9 +105,9 @@ async def remove_false_claim(zookeeper: ZooKeeper) -> None:
 
 
 async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | None:
-    """Tries to become controller; None when another was faster, which is normal."""
+    """Tries to become controller; None when another was faster, which is normal. Raises ``ZnodeError``."""
     known, version = await _present_epoch(zookeeper)
-    epoch = known + 1
+    epoch = _epoch(known) + 1
     session = zookeeper.session_id
     operations = [
         znodes.create(paths.CONTROLLER, znodes.encode(znodes.ControllerClaim(broker_id, timestamp)), ephemeral=True),
@@ -117,7 +129,7 @@ async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> 
     except exceptions.NoNodeError:
         return None
     data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
-    if claim_stat.ephemeralOwner == session == zookeeper.session_id and int(data) == epoch:
+    if claim_stat.ephemeralOwner == session == zookeeper.session_id and data == str(epoch).encode():
         return Term(epoch, stat.version, session)
     return None
 
