@@ -1,6 +1,7 @@
 """Did enough happen to call a run good, and did the system come back after each fault?
 
-A run passes only if every fault that was meant to happen was injected and took effect, enough operations succeeded
+A run passes only if every fault that was meant to happen was injected and took effect (or yielded to another one, which
+kept it from being injected, as the mix allows some to), enough operations succeeded
 under faults (:mod:`assay.checkers.disturbance`) and after the last heal, every check had data, and the drain reached
 the sentinel in every partition.
 Each of these that is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key
@@ -112,8 +113,11 @@ def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
 
 def _fault_reasons(known: list[FaultTimes]) -> list[str]:
     reasons = []
+    struck = any(fault.took_effect for fault in known)
     for fault in known:
         name = f"fault {fault.id} ({fault.name})"
+        if fault.injected is None and fault.hindered and struck:
+            continue
         if fault.injected is None:
             reasons.append(f"{name} was intended but never injected")
         elif fault.healed is None:

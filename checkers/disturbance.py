@@ -35,7 +35,8 @@ The strikes of a relay (``assay.nemesis.relay``) are closer to each other; episo
 class FaultTimes:
     """One fault's life; times in nanoseconds since the run began, None for what did not happen.
 
-    ``failed``: in a part that did not succeed later either; a heal is tried again until it does.
+    ``failed``: in a part that did not succeed later either; a heal is tried again until it does. ``hindered``: other
+    faults kept it from being injected, in a schedule that allows for that.
     """
 
     id: int
@@ -44,6 +45,7 @@ class FaultTimes:
     healed: int | None
     failed: bool
     took_effect: bool
+    hindered: bool = False
 
     def overlaps(self, start: int, end: int) -> bool:
         """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
@@ -57,11 +59,20 @@ def faults(engine: Engine) -> list[FaultTimes]:
         "max(case when phase = 'healed' then time end) as healed, "
         "max(case when phase = 'healed' and took_effect then 1 else 0 end) as took_effect, "
         "max(case when phase = 'failed' then 1 else 0 end) as failed, "
-        "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise "
+        "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise, "
+        "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered "
         "from faults group by id order by id nulls first"
     )
     return [
-        FaultTimes(row["id"], row["fault"], row["injected"], row["healed"], _failed(row), bool(row["took_effect"]))
+        FaultTimes(
+            row["id"],
+            row["fault"],
+            row["injected"],
+            row["healed"],
+            failed=_failed(row),
+            took_effect=bool(row["took_effect"]),
+            hindered=bool(row["hindered"]),
+        )
         for row in rows
     ]
 

@@ -229,11 +229,19 @@ class Conductor:
         self._in_force.add(injection)
         trouble = await attempt(ACTION_SECONDS, self._faults[step.fault].inject(injection))
         if trouble is not None:
-            self._reporter.failed(number, injection.names, Stage.INJECT, trouble)
+            self._not_injected(injection, trouble)
             return trouble
         self._heals[number] = step.until if fired is None else began + step.duration
         self._reporter.injected(injection)
         return None
+
+    def _not_injected(self, injection: Injection, trouble: str) -> None:
+        others = [f"fault {other.id} ({other.step.fault})" for other in self._in_force if other is not injection]
+        if injection.step.yields and others:
+            trouble = f"{trouble}; in force were {', '.join(others)}"
+            self._reporter.failed(injection.id, injection.names, Stage.HINDERED, trouble)
+        else:
+            self._reporter.failed(injection.id, injection.names, Stage.INJECT, trouble)
 
     async def _choose(self, number: int, step: Step, fired: Fired | None) -> Chosen | str:
         """The targets, or why there are none."""

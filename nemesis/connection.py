@@ -125,7 +125,7 @@ class Connection(Cutting):
         await self._cut_one(injection, pairs)
 
     async def _cut_one(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
-        """The first pair that is heard; one alone, or where half of the time is over, need not be."""
+        """The first pair that is heard; where none is, or half of the time is over, the one that was asked for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + injection.step.duration / 2
         silent: list[str] = []
@@ -133,13 +133,13 @@ class Connection(Cutting):
             injection.targets = (opener,)
             injection.evidence["ends"] = [node.name for node in ends]
             await super().inject(injection)
-            if len(pairs) == 1 or await self._heard(injection) or loop.time() >= deadline:
+            if len(pairs) == 1 or await self._heard(injection):
                 break
             silent.append(f"{opener.name} to {', '.join(node.name for node in ends)}")
             await injection.context.cuts.remove(injection.id)
-        else:
-            # the one that was asked for, after all
-            await self._cut_one(injection, pairs[:1])
+            if len(silent) == len(pairs) or loop.time() >= deadline:
+                await self._cut_one(injection, pairs[:1])
+                break
         if silent:
             injection.evidence["silent"] = silent
 

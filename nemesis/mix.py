@@ -249,7 +249,9 @@ class _Episode:
             target = named(self.victim)
         if LINKS in parameters:
             target, parameters = spared(self.rng, self.census, str(parameters[LINKS]))
-        return Step(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
+        step = Step(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
+        # A controller that is slow, or cut off, may take no order meanwhile.
+        return msgspec.structs.replace(step, yields=name == MOVE)
 
     def _together(self, first: str, second: str) -> bool:
         one, two = self.catalogue[first], self.catalogue[second]

@@ -11,6 +11,7 @@ that move replicas too may undo it in the next moment; where none says so, the s
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -25,7 +26,8 @@ from assay.nemesis.target import Kind, Target, TargetError, servers
 T = TypeVar("T")
 SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Kind.NAMED)
 ASK_SECONDS = 5.0
-"""How long the system may be unable to say where the replicas are, or to take the order."""
+"""How long the system may be unable to say where the replicas are, and to take the order; no longer than the fault is
+to last, since other faults wait meanwhile."""
 HEAL_SECONDS = 12.0
 """For each of the moves that the heal waits for."""
 ASK_EVERY = 0.2
@@ -61,7 +63,8 @@ class MoveReplicas(ServerFault):
         cluster, system = injection.context.cluster, _movable(injection)
         rng = random.Random(injection.seed)
         key = injection.step.target.key or rng.choice(list(injection.context.system.keys()))
-        before = await _known(lambda: system.replicas_of(cluster, key), ASK_SECONDS)
+        deadline = asyncio.get_running_loop().time() + min(ASK_SECONDS, injection.step.duration)
+        before = await _known(lambda: system.replicas_of(cluster, key), deadline)
         if before is None:
             raise TargetError(f"the system does not say where the replicas of {key} are, or they already move")
         nodes = {node.name: node for node in servers(cluster, injection.context.system)}
@@ -77,7 +80,7 @@ class MoveReplicas(ServerFault):
                     injection.evidence.setdefault("after", after)
 
         injection.context.listeners[injection.id] = listen
-        await _order(injection, key, [nodes[name] for name in meant], ASK_SECONDS)
+        await _order(injection, key, [nodes[name] for name in meant], deadline)
 
     async def observe(self, injection: Injection) -> None:
         return None
@@ -93,7 +96,8 @@ class MoveReplicas(ServerFault):
         injection.context.listeners.pop(injection.id, None)
         if len(evidence["after"]) < len(before):
             nodes = {node.name: node for node in servers(injection.context.cluster, injection.context.system)}
-            await _order(injection, key, [nodes[name] for name in before], ASK_SECONDS)
+            deadline = asyncio.get_running_loop().time() + ASK_SECONDS
+            await _order(injection, key, [nodes[name] for name in before], deadline)
             evidence["back"] = await _ended(injection, key)
 
     def proof(self, injection: Injection) -> Proof:
@@ -129,12 +133,17 @@ def _movable(injection: Injection) -> Movable:
     return system
 
 
-async def _order(injection: Injection, key: str, nodes: Sequence[Node], seconds: float) -> None:
-    """Until it is accepted; the same order twice is harmless."""
+async def _order(injection: Injection, key: str, nodes: Sequence[Node], deadline: float) -> None:
+    """Until it is accepted; the same order twice is harmless. Raises ``NodeError`` at the deadline, by the loop."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while (trouble := await _movable(injection).move(injection.context.cluster, key, nodes)) is not None:
-        if loop.time() > deadline:
+    while True:
+        trouble: str | None = "no answer in time"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                trouble = await _movable(injection).move(injection.context.cluster, key, nodes)
+        if trouble is None:
+            return
+        if loop.time() >= deadline:
             raise NodeError(f"moving {key} to {', '.join(node.name for node in nodes)}: {trouble}")
         await asyncio.sleep(ASK_EVERY)
 
@@ -142,17 +151,21 @@ async def _order(injection: Injection, key: str, nodes: Sequence[Node], seconds:
 async def _ended(injection: Injection, key: str) -> list[str]:
     """Where the replicas are. Raises ``NodeError`` while they move."""
     system = _movable(injection)
-    found = await _known(lambda: system.replicas_of(injection.context.cluster, key), HEAL_SECONDS)
+    deadline = asyncio.get_running_loop().time() + HEAL_SECONDS
+    found = await _known(lambda: system.replicas_of(injection.context.cluster, key), deadline)
     if found is None:
         raise NodeError(f"the move of {key} has not ended within {HEAL_SECONDS:g} s; the dead are waited for")
     return [node.name for node in found]
 
 
-async def _known(ask: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
+async def _known(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
+    """None when there is no answer until then, by the loop."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
     while True:
-        found = await ask()
+        found = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                found = await ask()
         if found is not None or loop.time() >= deadline:
             return found
         await asyncio.sleep(ASK_EVERY)

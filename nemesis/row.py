@@ -21,12 +21,13 @@ class FaultPhase(enum.StrEnum):
 
 class Stage(enum.StrEnum):
     """Where a fault failed: waiting for its trigger, finding its targets, doing it, looking at it, proving its effect,
-    undoing it, or afterwards.
+    undoing it, or afterwards. ``hindered``: it could not be done while others were in force, and its step yields.
     """
 
     TRIGGER = "trigger"
     TARGET = "target"
     INJECT = "inject"
+    HINDERED = "hindered"
     OBSERVE = "observe"
     EFFECT = "effect"
     HEAL = "heal"

@@ -36,6 +36,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     ``parameters`` are the fault's own (a partition's shape). ``seed`` feeds the choices left open until injection,
     such as which node is ``one``; None takes them from the run's generator. ``keep_majority``: when others are in
     force already, hit one of their nodes rather than leave less than a majority of the servers in peace.
+    ``yields``: where other faults in force keep it from being injected, that is recorded and no more.
     ``trigger``: what it waits for from ``at`` on; it is then healed ``duration`` seconds after it was injected.
     """
 
@@ -46,6 +47,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     seed: int | None = None
     keep_majority: bool = False
+    yields: bool = False
     trigger: Trigger | None = None
 
     @property

@@ -215,6 +215,25 @@ def test_faults_that_prove_nothing_make_it_unknown(tmp_path: Path, faults: list[
     assert any(reason in one for one in judged.unknown), judged.unknown
 
 
+@pytest.mark.parametrize(("stage", "judged"), [("hindered", Verdict.PASS), ("inject", Verdict.UNKNOWN)])
+def test_a_fault_that_others_have_hindered_is_not_held_against_the_run(
+    tmp_path: Path, stage: str, judged: Verdict
+) -> None:
+    """As the conductor reports it: injected never, healed without effect."""
+    second = [
+        fault("intended", 1_990, id=2),
+        fault("failed", 2_500, id=2, stage=stage),
+        fault("healed", 2_501, id=2, took_effect=False),
+        fault("failed", 2_501, id=2, stage="effect"),
+    ]
+    assert covered(tmp_path, run(), faults=[*partition(), *second]).verdict is judged
+
+
+def test_a_run_of_which_all_faults_were_hindered_is_unknown(tmp_path: Path) -> None:
+    alone = [fault("intended", 1_990), fault("failed", 2_500, stage="hindered")]
+    assert covered(tmp_path, run(), faults=alone).verdict is Verdict.UNKNOWN
+
+
 def test_a_heal_that_succeeded_when_it_was_tried_again_is_one(tmp_path: Path) -> None:
     unhealed = fault("failed", 2_500, stage="heal")
     assert covered(tmp_path / "a", run(), faults=[*partition(), unhealed]).verdict is Verdict.PASS

@@ -11,9 +11,9 @@ from helpers.nemesis_fakes import FakeCluster, Play
 SERVERS = ("n1", "n2", "n3")
 
 
-def play(target: str, silent: set[tuple[str, str]]) -> Play:
+def play(target: str, silent: set[tuple[str, str]], duration: float = 5.0) -> Play:
     """``silent``: which server is told nothing by whom. n1 leads orders-0."""
-    step = Step(2.0, "connection-fetch", parse(target), 5.0, {"way": "answers", "key": "orders-0"})
+    step = Step(2.0, "connection-fetch", parse(target), duration, {"way": "answers", "key": "orders-0"})
     made = Play(Schedule(1, (step,)), FakeCluster(3))
     for name in SERVERS:
         made.cluster.node(name).silent = {peer for node, peer in silent if node == name}
@@ -52,6 +52,14 @@ def test_where_no_one_tells_the_follower_anything_another_server_is_cut() -> Non
     row = done.row(1, FaultPhase.HEALED)
     assert row.took_effect is True
     assert row.targets == tuple(done.record.resolved[0].targets) == (cut(done)[0][:2],)
+
+
+def test_where_half_of_the_time_is_over_it_is_the_one_that_was_asked_for() -> None:
+    """It may be silent for the moment; that another one that speaks to no one speaks later is less likely."""
+    silent = to_each("n2") | to_each("n1") | to_each("n3")
+    done = play("n2", silent, duration=1.0)
+    assert cut(done) == ["n2<-n1:9092"]
+    assert done.row(1, FaultPhase.INJECTED).detail["evidence"]["silent"] == ["n2 to n1"]
 
 
 def test_a_server_that_was_named_stays_the_one() -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.catalogue import FaultNameError
+from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
-from assay.nemesis.mix import ABSENT, CONTROLLER, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
+from assay.nemesis.mix import ABSENT, CONTROLLER, MOVE, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind
 
@@ -39,6 +40,13 @@ def test_what_loses_data_hits_one_and_the_same_server(seed: int) -> None:
     lossy = [step.target for step in mix(seed, 200.0).steps if FAULTS[step.fault].impact.loses_data]
     assert len(set(lossy)) <= 1
     assert all(target.kind is Kind.NAMED and len(target.names) == 1 for target in lossy)
+
+
+@given(SEEDS)
+def test_moves_alone_yield_to_others_and_not_where_they_were_asked_for(seed: int) -> None:
+    assert all(step.yields is (step.fault == MOVE) for step in mix(seed, 200.0).steps)
+    asked = draw(seed, [MOVE, "kill"], catalogue=FAULTS, census=CENSUS, interval=10.0, time_limit=60.0)
+    assert not any(step.yields for step in asked.steps)
 
 
 @given(SEEDS)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.fault import Census
 from assay.nemesis.move import MoveReplicas, elsewhere
-from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind, Target, TargetError, parse
 
@@ -120,3 +122,56 @@ def test_an_order_that_nobody_takes_is_a_failed_fault() -> None:
     failed = done.row(1, FaultPhase.FAILED)
     assert failed.detail["stage"] == Stage.INJECT
     assert "not now" in failed.detail["reason"]
+
+
+SLOW = Step(1.0, "slow-network", parse("n1"), 9.0, {"seconds": 0.2})
+LATER = Step(6.0, "kill", parse("n3"), 2.0)
+
+
+def hindered(other: Step | None, *, yields: bool = True) -> Play:
+    """No one takes the order of the second step, which comes while this other one is in force; a third comes later."""
+    move = Step(2.0, "move-replicas", parse("n2"), 2.0, yields=yields)
+    made = Play(Schedule(1, tuple(step for step in (other, move, LATER) if step is not None)), FakeCluster(5))
+    made.system.refusals = ["not now"] * 1000
+    made.play()
+    return made
+
+
+def missed(play: Play) -> FaultRow:
+    (row,) = [row for row in play.rows if row.fault == "move-replicas" and row.stage in (Stage.INJECT, Stage.HINDERED)]
+    return row
+
+
+def test_an_order_that_no_one_takes_while_another_fault_is_in_force_is_recorded_as_hindered_by_that() -> None:
+    row = missed(hindered(SLOW))
+    assert row.stage is Stage.HINDERED
+    assert "not now" in row.detail["reason"]
+    assert "fault 1 (slow-network)" in row.detail["reason"]
+
+
+@pytest.mark.parametrize(
+    ("other", "yields"),
+    [(SLOW, False), (None, True), (msgspec.structs.replace(SLOW, duration=0.9), True)],
+    ids=["asked for", "nothing else in force", "no longer in force"],
+)
+def test_no_other_order_is_hindered(other: Step | None, yields: bool) -> None:
+    row = missed(hindered(other, yields=yields))
+    assert row.stage is Stage.INJECT
+    assert "in force" not in row.detail["reason"]
+
+
+@pytest.mark.parametrize("what", ["replicas_of", "move"])
+def test_a_controller_that_does_not_answer_delays_other_faults_no_longer_than_the_move_was_to_last(what: str) -> None:
+    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 2.0), LATER)), FakeCluster(5))
+    answer = getattr(made.system, what)
+
+    async def slowly(*arguments: Any) -> Any:
+        await asyncio.sleep(3.0)
+        return await answer(*arguments)
+
+    setattr(made.system, what, slowly)
+    made.play()
+    assert made.phases(1)[:2] == ["intended", "failed"]
+    failed = next(row for row in made.rows if row.stage is Stage.INJECT)
+    assert made.at(2, FaultPhase.INJECTED) == pytest.approx(LATER.at, abs=3.1 if what == "move" else 0.1)
+    assert failed.detail["stage"] == Stage.INJECT
