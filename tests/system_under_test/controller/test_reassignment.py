@@ -352,6 +352,34 @@ def test_a_leader_that_is_to_go_leads_no_more_although_it_cannot_be_deleted_yet(
     simulate(check)
 
 
+@pytest.mark.parametrize(
+    ("late", "target", "assigned"), [(4, [1, 4], [1, 2, 3, 4]), (2, [1, 2], [1, 2, 3])], ids=["new", "old"]
+)
+def test_no_replica_goes_before_all_that_stay_are_in_sync_although_the_leader_stays(
+    late: int, target: list[int], assigned: list[int]
+) -> None:
+    """Else what is acknowledged would be on the leader alone."""
+
+    async def check() -> None:
+        async with moving() as test:
+            await test.held_back(late)
+
+            async def in_sync() -> bool:
+                return {*(await test.state())["isr"]} == {1, 2, 3} - {late}
+
+            await until(in_sync, "only the late one is not in sync", 40)
+            assert (await test.state())["leader"] == 1
+            await test.ask(target)
+            await asyncio.sleep(5)
+            assert await test.assignment() == assigned
+            assert await in_sync()
+            assert not await test.gone()
+            await test.cluster.heal()
+            await test.moved(target)
+
+    simulate(check)
+
+
 def test_a_move_that_only_adds_has_not_ended_before_the_new_replica_is_in_sync() -> None:
     async def check() -> None:
         async with moving() as test:
