@@ -49,7 +49,7 @@ def judged(reader: HistoryReader, model: str, engines: Engines, limits: Limits) 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("model", ["kv", "set"])
+@pytest.mark.parametrize("model", ["kv", pytest.param("set", marks=pytest.mark.long)])
 def test_executors_read_a_stored_history_themselves(
     model: str, application: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -935,6 +935,7 @@ def test_by_hand(told: dict[str, list[Finding]], case: Case) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_both_engines_say_the_same_of_all_cases_with_the_usual_contract_and_of_what_may_go_with_the_power_of_all(
     tmp_path: Path, application: Any
 ) -> None:
