@@ -13,7 +13,8 @@ recovered in between.
   before that, the two are one.
 - One that begins while all come back from a fault that may stall everything (``Contract.may_stall``), within the time
   of a failover and before anything has succeeded again, goes on with what that has begun: nothing need succeed in it.
-- Something must have succeeded during at least one disturbance of the run.
+- Something must have succeeded during at least one disturbance of the run, or during a fault that may stall everything
+  and did not.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -136,7 +137,13 @@ def silences(
     reasons: list[str] = []
     quiet: list[Disturbance] = []
     unrecovered: Disturbance | None = None
-    busy = False
+    busy = any(
+        fault.name in contract.may_stall
+        and fault.injected is not None
+        and fault.healed is not None
+        and succeeded(fault.injected, fault.healed) >= wanted
+        for fault in known
+    )
     found = disturbances(known, contract.may_stall)
     for place, one in enumerate(found):
         during = succeeded(one.begin, one.end)

@@ -110,6 +110,23 @@ def test_a_run_in_which_no_fault_has_a_success_is_unknown_though_none_needs_one(
     assert not reasons(known, [*between, (8_500, 8_600)])
 
 
+@pytest.mark.parametrize(
+    ("success", "known"),
+    [((8_000, 9_000), False), ((7_999, 9_000), True), ((8_000, 9_001), True), ((4_000, 4_100), True)],
+)
+def test_a_success_under_what_may_stall_everything_is_one_under_a_fault(success: Span, known: bool) -> None:
+    contract = msgspec.structs.replace(CONTRACT, may_stall=("power-loss",))
+    both = [fault(2_000, 3_000), fault(8_000, 9_000, number=2, name="power-loss")]
+    assert len(reasons(both, [success], contract=contract)) == known
+    assert len(reasons(both[:1], [success], contract=contract)) == 1
+
+
+def test_a_success_under_what_may_stall_does_not_stand_for_one_in_a_long_fault() -> None:
+    contract = msgspec.structs.replace(CONTRACT, may_stall=("power-loss",))
+    both = [fault(2_000, 6_000), fault(8_000, 9_000, number=2, name="power-loss")]
+    assert reasons(both, [(8_100, 8_200)], contract=contract)
+
+
 def test_a_short_fault_in_which_no_client_is_at_work_is_unknown() -> None:
     known, successes = faults((2_000, 3_000), ELSEWHERE), [(3_100, 3_200), THERE]
     assert reasons(known, successes, tries=[(1_000, 1_999), (3_001, 3_100)])
