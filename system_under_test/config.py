@@ -33,6 +33,12 @@ DELETE, COMPACT = "delete", "compact"
 POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}", f"{DELETE},{COMPACT}")
 """What ``cleanup.policy`` may be."""
 
+PRODUCER = "producer"
+CODECS: Final[Mapping[str, int | None]] = {PRODUCER: None, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3}
+"""What ``compression.type`` may be, and its number in a message's attributes."""
+_MAGICS = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9.0": 0, "0.10.0": 1, "0.10.1": 1, "0.10.2": 1}
+"""The format of messages of each version; what follows, as in ``0.10.0-IV1`` or ``0.9.0.1``, makes no difference."""
+
 MAXIMUM = 2**63 - 1
 """Of every number."""
 
@@ -63,6 +69,10 @@ class TopicConfig(msgspec.Struct, frozen=True):
     flush_messages: int = 10_000
     flush_ms: int = 1_000
     """How long what was appended may wait for its fsync; 0: it does not wait."""
+    compression_type: str = PRODUCER
+    """The codec of what is stored; ``producer``: that which each producer has chosen."""
+    message_format_version: str = "0.10.2"
+    """Below 0.10, messages are stored in format 0, which has no timestamps."""
     message_timestamp_type: TimestampType = TimestampType.CREATE
     message_timestamp_difference_max_ms: int = MAXIMUM
     """How far the time that a producer gives may lie from the leader's."""
@@ -74,6 +84,25 @@ class TopicConfig(msgspec.Struct, frozen=True):
     """A message stays at least this long, even if a later one has its key."""
     delete_retention_ms: int = 24 * 3600 * 1000
     """How much time compaction leaves readers to see a key's null value once it has taken the values before it."""
+
+    @property
+    def magic(self) -> int:
+        """The format of the messages that are stored."""
+        return _MAGICS[self._format]
+
+    @property
+    def codec(self) -> int | None:
+        """The number of the codec of what is stored; None: the producer's."""
+        return CODECS[self.compression_type]
+
+    @property
+    def _format(self) -> str:
+        return ".".join(self.message_format_version.split("-")[0].split(".")[:3])
+
+    @property
+    def append_time(self) -> bool:
+        """Does the log give messages their time?"""
+        return self.message_timestamp_type is TimestampType.APPEND and self.magic > 0
 
     @property
     def deletes(self) -> bool:
@@ -103,6 +132,11 @@ class TopicConfig(msgspec.Struct, frozen=True):
             raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
         if config.cleanup_policy not in POLICIES:
             raise ConfigError(f"topic settings {dict(settings)}: cleanup.policy is one of {' '.join(POLICIES)}")
+        if config.compression_type not in CODECS:
+            raise ConfigError(f"topic settings {dict(settings)}: compression.type is one of {' '.join(CODECS)}")
+        if config._format not in _MAGICS:
+            known_formats = " ".join(_MAGICS)
+            raise ConfigError(f"topic settings {dict(settings)}: message.format.version is one of {known_formats}")
         if not 0 <= config.min_cleanable_dirty_ratio <= 1:
             raise ConfigError(f"topic settings {dict(settings)}: min.cleanable.dirty.ratio is from 0 to 1")
         for name, (least, most) in _LIMITS.items():

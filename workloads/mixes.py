@@ -90,6 +90,8 @@ BACKLOGS: Final = WorkloadMix(
         "segment.bytes": ("512", "2048"),
         "index.interval.bytes": ("128", "1024"),
         "max.message.bytes": (str(MOST_BYTES),),
+        "compression.type": ("producer", "producer", "uncompressed", "gzip", "snappy", "lz4"),
+        "message.format.version": ("0.10.2", "0.10.2", "0.9.0"),
         "message.timestamp.type": ("CreateTime", "CreateTime", "LogAppendTime"),
     },
     client={FETCH_BYTES: (100, 700, 1 << 20)},

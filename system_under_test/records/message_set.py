@@ -5,6 +5,7 @@ partial last entry instead of failing. Functions take any buffer and walk it wit
 and values that a caller asked for are copied.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
@@ -18,6 +19,7 @@ from assay.system_under_test.records.message import (
     ENTRY_PREFIX,
     HEADER_SIZE,
     INT64,
+    LAST_CODEC,
     MINIMUM_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_POSITION,
@@ -43,7 +45,10 @@ class Summary:
     count: int
     """Of messages as readers see them: those within a compressed message count, that message does not."""
     size: int
-    minimum_magic: int
+    magics: frozenset[int]
+    """Formats of the entries."""
+    codecs: frozenset[int]
+    """Of the entries; 0 for a message as it is."""
     maximum_timestamp: int
     """Milliseconds; -1 when no message has one."""
     regular: bool
@@ -171,7 +176,7 @@ def validate(data: Buffer, max_message_bytes: int) -> Summary:
     unpack = ENTRY_PREFIX.unpack_from
     view = memoryview(data)
     count = valid = 0
-    minimum_magic = 1
+    shapes = 0
     newest, oldest = NO_TIMESTAMP, None
     regular = keyed = True
     for position, size, offset in scan(data):
@@ -202,11 +207,21 @@ def validate(data: Buffer, max_message_bytes: int) -> Summary:
         newest = max(newest, timestamp)
         if magic:
             oldest = earliest if oldest is None else min(oldest, earliest)
-        minimum_magic = min(minimum_magic, magic)
+        shapes |= 1 << (magic * _CODECS + (attributes & CODEC_MASK))
         count, valid = count + number, end
-    if not count:
-        minimum_magic = 0
-    return Summary(count, valid, minimum_magic, newest, regular, oldest, keyed)
+    magics, codecs = _SHAPES[shapes]
+    return Summary(count, valid, magics, codecs, newest, regular, oldest, keyed)
+
+
+_CODECS = LAST_CODEC + 1
+_SHAPES = [
+    (
+        frozenset(bit // _CODECS for bit in range(2 * _CODECS) if shapes >> bit & 1),
+        frozenset(bit % _CODECS for bit in range(2 * _CODECS) if shapes >> bit & 1),
+    )
+    for shapes in range(1 << 2 * _CODECS)
+]
+"""The formats and codecs in a set, by its entries' bits: one message is looked at in a microsecond or two."""
 
 
 def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tuple[bytes, int]:
@@ -214,17 +229,20 @@ def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tup
 
     With ``append_time``, in milliseconds, that is the time of all; the set must be of format 1 then. ``data`` must be
     whole entries (:class:`CorruptMessage`), and regular, as :func:`validate` says: a compressed message's offset is
-    the number of messages before the last within it.
+    the number of messages before the last within it. In format 0 each message within one is numbered, so that such
+    sets are packed again.
     """
     stamped = bytearray(data)
     prefix, pack, length = ENTRY_PREFIX.unpack_from, INT64.pack_into, len(stamped)
     position = count = 0
     while length - position >= ENTRY_PREFIX.size:
-        offset, size, _, _, attributes = prefix(stamped, position)
+        offset, size, _, magic, attributes = prefix(stamped, position)
         end = position + HEADER_SIZE + size
         if size < MINIMUM_SIZE or end > length:
             break
         if attributes & CODEC_MASK:
+            if not magic:
+                return _packed_again(data, base_offset)
             count += offset
         pack(stamped, position, base_offset + count)
         if append_time is not None:
@@ -236,6 +254,17 @@ def stamp(data: Buffer, base_offset: int, append_time: int | None = None) -> tup
     if position != length:
         raise CorruptMessage(f"no whole message at byte {position} of {length}")
     return bytes(stamped), count
+
+
+def _packed_again(data: Buffer, base_offset: int) -> tuple[bytes, int]:
+    """As :func:`stamp`, of a set in format 0."""
+    parts, offset = [], base_offset
+    for entry in _shallow(data):
+        inner = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
+        numbered = [message._replace(offset=offset + index) for index, message in enumerate(inner)]
+        parts.append(_encode(numbered, entry.attributes & CODEC_MASK))
+        offset += len(inner)
+    return b"".join(parts), offset - base_offset
 
 
 def first_offset(data: Buffer) -> int:
@@ -271,9 +300,17 @@ def convert(data: Buffer, magic: int) -> bytes:
     return b"".join(_encode(_converted(entry, magic), entry.attributes & CODEC_MASK) for entry in entries)
 
 
-def rebuild(data: Buffer, magic: int) -> bytes:
-    """A producer's set, rebuilt in this format and :class:`regular <Summary>`, with any offsets that it had."""
+def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
+    """A producer's set, rebuilt in this format and :class:`regular <Summary>`, with any offsets that it had.
+
+    ``codec_number``: all of it is one entry of that codec, or with 0 as many as there are messages; None: each entry
+    keeps its own.
+    """
     parts = []
+    if codec_number is not None:
+        entries = [_converted(entry, magic) for entry in _shallow(data)]
+        found = [m._replace(offset=index) for index, m in enumerate(itertools.chain.from_iterable(entries))]
+        return wrap(found, codec_number) if codec_number else b"".join(codec.encode(message) for message in found)
     for entry in _shallow(data):
         found = [m._replace(offset=index) for index, m in enumerate(_converted(entry, magic))]
         parts.append(_encode(found, entry.attributes & CODEC_MASK))

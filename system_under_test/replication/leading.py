@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from assay.system_under_test.config import TimestampType
 from assay.system_under_test.log.errors import DamagedLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
@@ -80,7 +79,7 @@ class LeaderTerm:
         replica, log = self.replica, self.replica.log
         if wait_for_all and not self.enough_in_sync():
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        time = log.now_ms() if replica.config.message_timestamp_type is TimestampType.APPEND else None
+        time = log.now_ms() if replica.config.append_time else None
         try:
             first, last = log.append(records, count, append_time=time)
         except DamagedLog as damage:  # found this moment, see ``handover``

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from assay.system_under_test.config import INTERNAL_TOPICS, TimestampType, TopicConfig
+from assay.system_under_test.config import INTERNAL_TOPICS, TopicConfig
 from assay.system_under_test.network.handler import CloseConnection, Context
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -14,12 +14,11 @@ from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.purgatory import expire, time_limit
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-STORED_MAGIC = 1
 MAX_SET_BYTES = 4 * 1024 * 1024
 """Of one partition's set, or one message if that may be larger: each message in it is looked at while no one else is
 served, some microseconds per 26 bytes at worst. (0.10.2 takes a segment's size; later versions one message's.)"""
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""The same where each message must be decoded and encoded again."""
+"""The same where each message must be decoded and encoded again, for another format or codec."""
 LONG = 64 * 1024
 """After a set of more bytes other tasks run."""
 
@@ -105,12 +104,15 @@ def _checked(records: bytes, config: TopicConfig, now_ms: int) -> tuple[bytes, i
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
     if config.compacts and not summary.keyed:
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
-    if config.message_timestamp_type is TimestampType.CREATE and summary.minimum_timestamp is not None:
+    if config.magic and not config.append_time and summary.minimum_timestamp is not None:
         furthest = max(now_ms - summary.minimum_timestamp, summary.maximum_timestamp - now_ms)
         if furthest > config.message_timestamp_difference_max_ms:
             raise PartitionError(ErrorCode.INVALID_TIMESTAMP)
-    if summary.minimum_magic < STORED_MAGIC or not summary.regular:
+    fits = summary.magics == {config.magic} and (config.codec is None or summary.codecs == {config.codec})
+    if not fits or not summary.regular:
         if len(records) > max(MAX_CONVERTED_BYTES, max_message_bytes):
             raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-        records = message_set.rebuild(records, STORED_MAGIC)
+        records = message_set.rebuild(records, config.magic, config.codec)
+        if any(size > max_message_bytes for _, size, _ in message_set.scan(records)):
+            raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE)
     return records, summary.count

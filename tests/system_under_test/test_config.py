@@ -27,6 +27,9 @@ def test_a_policy_is_to_delete_to_compact_or_both(policy: str, deletes: bool, co
         ("flush.ms", "-1", "flush.ms may be 0 to"),
         ("flush.ms", "9223372036854775808", "flush.ms"),
         ("message.timestamp.difference.max.ms", "soon", "message.timestamp.difference.max.ms"),
+        ("compression.type", "zstd", "is one of producer uncompressed gzip snappy lz4"),
+        ("message.format.version", "0.11.0", "is one of 0.8.0 0.8.1 0.8.2 0.9.0 0.10.0 0.10.1 0.10.2"),
+        ("message.format.version", "", "is one of 0.8.0"),
         ("log.cleaner", "1", "unknown topic setting 'log.cleaner'"),
     ],
 )

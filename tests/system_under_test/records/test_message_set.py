@@ -97,8 +97,9 @@ def test_validate_summarises() -> None:
     mixed = message_set.build([(None, b"a", 40), (None, b"b", 7)], 1) + message_set.build([(None, b"c", None)], 0)
     summary = message_set.validate(mixed, 1000)
     assert (summary.count, summary.size, summary.maximum_timestamp) == (3, len(mixed), 40)
-    assert summary.minimum_magic == 0
-    assert message_set.validate(b"", 1000).count == 0
+    assert (summary.magics, summary.codecs) == ({0, 1}, {0})
+    empty = message_set.validate(b"", 1000)
+    assert (empty.count, empty.magics, empty.codecs) == (0, set(), set())
 
 
 def test_validate_refuses_what_a_leader_must_refuse() -> None:

@@ -64,14 +64,15 @@ def test_a_leader_counts_what_lies_within(parts: list[tuple[list[Record], int]],
     assert (summary.count, summary.size) == (len(flat(parts)), len(data))
     assert summary.maximum_timestamp == max(times)
     assert summary.regular
+    assert (summary.magics, summary.codecs) == ({magic}, {codec for _, codec in parts})
 
 
-@given(SETS, BASES)
-def test_stamped_sets_are_dense_and_checked(parts: list[tuple[list[Record], int]], base: int) -> None:
-    stamped, count = message_set.stamp(produced(parts, 1), base)
+@given(SETS, BASES, MAGICS)
+def test_stamped_sets_are_dense_and_checked(parts: list[tuple[list[Record], int]], base: int, magic: int) -> None:
+    stamped, count = message_set.stamp(produced(parts, magic), base)
     assert count == len(flat(parts))
     assert [m.offset for m in message_set.decode(stamped)] == list(range(base, base + count))
-    assert contents(stamped) == flat(parts)
+    assert contents(stamped) == [(key, value, time if magic else None) for key, value, time in flat(parts)]
     found = message_set.check(stamped, base)
     assert (found.count, found.size, found.next_offset, found.problem) == (count, len(stamped), base + count, None)
     assert message_set.first_offset(stamped) == base
@@ -98,6 +99,19 @@ def test_whatever_numbers_a_producer_gave_a_rebuilt_set_is_regular(
     stamped, count = message_set.stamp(rebuilt, base)
     assert [m.offset for m in message_set.decode(stamped)] == list(range(base, base + count))
     assert [record[:2] for record in contents(stamped)] == [record[:2] for record in flat(parts)]
+
+
+@given(SETS, MAGICS, MAGICS, MAYBE_CODECS, BASES)
+def test_a_log_may_have_a_format_and_a_codec_of_its_own(
+    parts: list[tuple[list[Record], int]], sent: int, stored: int, codec: int, base: int
+) -> None:
+    rebuilt = message_set.rebuild(produced(parts, sent), stored, codec)
+    summary = message_set.validate(rebuilt, 10_000)
+    assert (summary.magics, summary.codecs, summary.regular) == ({stored}, {codec}, True)
+    assert len(list(message_set.scan(rebuilt))) == (1 if codec else len(flat(parts)))
+    stamped, count = message_set.stamp(rebuilt, base)
+    assert message_set.check(stamped, base).next_offset == base + count
+    assert contents(stamped) == [(k, v, time if sent and stored else None) for k, v, time in flat(parts)]
 
 
 @given(RECORDS, CODECS)

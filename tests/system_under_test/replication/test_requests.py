@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
 
+from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection, Unknown
@@ -25,7 +27,7 @@ from assay.system_under_test.protocol.produce import ProducePartition, ProduceRe
 from assay.system_under_test.protocol.schema import records_bytes
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
-from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT
+from assay.system_under_test.records.message import CODEC_MASK, ENTRY_PREFIX, TIMESTAMP_TYPE_BIT
 from assay.system_under_test.records.wrapper import wrap
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
@@ -115,6 +117,78 @@ def test_a_topic_can_have_the_time_of_the_append() -> None:
             assert [m.value for m in messages] == [b"a", b"b", b"c"]
             assert all(m.attributes & TIMESTAMP_TYPE_BIT and m.timestamp != 1_700_000_000_000 for m in messages)
             assert messages[1].timestamp == messages[2].timestamp == time
+            await connection.close()
+
+    simulate(check)
+
+
+def entries(cluster: Brokers, node: SimNode) -> list[tuple[int, int]]:
+    """Format and codec of each entry in a node's log."""
+    found = []
+    for path in sorted(node.disk.files()):
+        if path.endswith(".log") and "/orders-0/" in path:
+            data = node.disk.read(path)
+            for position, _, _ in message_set.scan(data):
+                magic, attributes = ENTRY_PREFIX.unpack_from(data, position)[3:]
+                found.append((magic, attributes & CODEC_MASK))
+    return found
+
+
+@pytest.mark.parametrize("codec", ["producer", "uncompressed", "gzip", "snappy", "lz4"])
+@pytest.mark.parametrize(("version", "magic"), [("0.9.0.1", 0), ("0.10.0-IV1", 1)])
+def test_a_topic_can_have_a_codec_and_a_format_of_its_own(codec: str, version: str, magic: int) -> None:
+    """Whatever each producer sends. After a kill, what is in the log is believed as it was written."""
+
+    async def check() -> None:
+        system = Broker().with_setting("compression.type", codec).with_setting("message.format.version", version)
+        async with brokers(system.with_setting("message.timestamp.type", "LogAppendTime")) as cluster:
+            connection = await leader_connection(cluster)
+            sent = {1: built(b"a", b"b"), 0: built(b"a", b"b", magic=0)}
+            packed = {number: wrap(message_set.decode(data), SNAPPY) for number, data in sent.items()}
+            for number, records in ((1, sent[1]), (0, sent[0]), (1, packed[1]), (0, packed[0])):
+                response = await connection.call(produce(records), 2 if number else 1, 5.0)
+                answer = response.topics[0].partitions[0]
+                assert answer.error_code == ErrorCode.NONE
+                assert number == 0 or (answer.log_append_time > 0) is bool(magic)
+            own = {"uncompressed": 0, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4}.get(codec)
+            expected = [0, 0, 0, 0, SNAPPY, SNAPPY] if own is None else [own] * (4 if own else 8)
+            for _ in range(2):
+                for node in cluster.nodes:
+                    assert entries(cluster, node) == [(magic, one) for one in expected]
+                    assert cluster.stored(node, "orders-0") == list(enumerate([b"a", b"b"] * 4))
+                for fetch_version in (1, 3):
+                    response = await connection.call(fetch(0), fetch_version, 5.0)
+                    found = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+                    assert [(m.offset, m.value) for m in found] == list(enumerate([b"a", b"b"] * 4))
+                    assert {m.magic for m in found} == {min(magic, 1 if fetch_version > 1 else 0)}
+                    assert all((m.timestamp is None) is (m.magic == 0) for m in found)
+                await connection.close()
+                for node in cluster.nodes:
+                    await node.kill()
+                for node in cluster.nodes:
+                    await node.start()
+                await until(lambda: all(cluster.events(node, "registered")[1:] for node in cluster.nodes), "all back")
+                await asyncio.sleep(5)
+                connection = await leader_connection(cluster)
+            assert all(event["value"] == 0 for node in cluster.nodes for event in cluster.events(node, "recovered"))
+            await connection.close()
+
+    simulate(check)
+
+
+def test_what_only_becomes_too_large_when_it_is_packed_is_too_large() -> None:
+    """Kafka looks at sizes once more after it has packed a set into one message."""
+
+    async def check() -> None:
+        system = Broker().with_setting("compression.type", "gzip").with_setting("max.message.bytes", "2000")
+        async with brokers(system) as cluster:
+            connection = await leader_connection(cluster)
+            noise = Random(1).randbytes(3000)
+            one, three = built(noise[:1000]), built(noise[:1000], noise[1000:2000], noise[2000:])
+            assert await error_of(connection, produce(one)) == ErrorCode.NONE
+            assert await error_of(connection, produce(three)) == ErrorCode.MESSAGE_TOO_LARGE
+            assert await error_of(connection, produce(built(*[b"x" * 1000] * 3))) == ErrorCode.NONE
+            assert len(cluster.stored(await cluster.leader(), "orders-0")) == 4
             await connection.close()
 
     simulate(check)
