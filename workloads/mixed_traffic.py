@@ -7,7 +7,7 @@ once in a run.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from assay.harness.core.generator import Context, Generator, as_generator, mix, stagger, unfold
+from assay.harness.core.generator import Context, Generator, as_generator, mix, reserve, stagger, unfold
 from assay.harness.core.operation import Operation
 from assay.workloads.burst_client import BURST
 from assay.workloads.log_messages import LARGE_REQUESTS, NEWCOMER, REGULAR
@@ -54,10 +54,14 @@ HASTY_CODECS: Final = (0, 0, 0, 1)
 LARGE: Final = 30_000
 """Bytes of a value: with three of them a request is larger than what a broker reads at once."""
 LARGE_MESSAGES: Final = 3
+LARGER_MESSAGES: Final = 6
+"""With half of them a request is larger than that, too."""
 RESERVED: Final = 10
 """Values for a large request, of which it has a few."""
 BROKEN_AT: Final = (300, 500, 500, 500, 800, 800, 1000)
 """Thousandths of a large request that are sent."""
+TRY_SECONDS: Final = 0.15
+"""Between two small ones, on average."""
 JAVA_HASHES: Final = {
     "a": 584102524, "ab": 316155434, "abc": 479470107, "abcd": 823834100, "order": 1818166172, "orders": 1117641372,
     "1234567": 1542273222, "customer": 1227902208, "customers": 1783848922,
@@ -244,7 +248,7 @@ def broken_off(keys: Sequence[str], first: int) -> Generator:
     """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
-        count = LARGE_MESSAGES + context.below(LARGE_MESSAGES, salt=91)
+        count = LARGER_MESSAGES + context.below(LARGE_MESSAGES, salt=91)
         how = {"broken_off": context.choose(BROKEN_AT, salt=92), "silent": not context.below(3, salt=93)}
         key = keys[following // RESERVED % len(keys)]
         return _alone(key, list(range(following, following + count)), **how), following + RESERVED
@@ -253,7 +257,10 @@ def broken_off(keys: Sequence[str], first: int) -> Generator:
 
 
 def bulky_tries(keys: Sequence[str], first: int) -> Generator:
-    """Each client sends large requests to a partition of its own; newcomers send small messages to any. For ever."""
+    """A worker for each partition sends large requests to it; newcomers send small messages to any. For ever.
+
+    More workers would have too few tries each to accuse a broker.
+    """
 
     def bulky(number: int, context: Context) -> tuple[Operation, int]:
         fresh = list(range(number, number + LARGE_MESSAGES))
@@ -262,7 +269,8 @@ def bulky_tries(keys: Sequence[str], first: int) -> Generator:
     def newcomer(number: int, context: Context) -> tuple[Operation, int]:
         return Operation(SEND, context.choose(keys, salt=94), {"values": [number], "client": NEWCOMER}), number + 1
 
-    return mix(unfold(bulky, first), unfold(newcomer, first + RANGE // 4))
+    large, small = stagger(2 * TRY_SECONDS, unfold(bulky, first)), unfold(newcomer, first + RANGE // 4)
+    return reserve((len(keys), large), default=stagger(TRY_SECONDS, small))
 
 
 def _alone(key: str, fresh: Sequence[int], **more: Any) -> Operation:

@@ -58,12 +58,11 @@ SELDOM: Final = FirstTopic("seldom", 20)
 GUST_SECONDS: Final = 0.25
 """Between two volleys, on average."""
 BULK_PADDINGS: Final = (0, 60, 200)
-QUEUED_BYTES: Final = 1_200_000
-"""Memory of a broker for large requests: some twelve of those sent here."""
+QUEUED_BYTES: Final = 1_500_000
+"""Memory of a broker for large requests: some six of those that are broken off, sixteen of the others."""
 BREAKING_SECONDS: Final = 2.0
 """Between two requests that are broken off, on average: their clients are other ones from then on."""
 BROKEN_EACH: Final = 14
-TRY_SECONDS: Final = 0.15
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
 """Longer than the contract's ``progress_deadline``, with what the changes take."""
@@ -276,7 +275,7 @@ def _largest(system: System, settings: Settings) -> Source:
     """So many requests are broken off that their brokers could read no more, did they keep memory for one of them."""
     keys = system.keys()
     broken = limit(BROKEN_EACH * len(keys), mixed_traffic.broken_off(keys, BROKEN + RANGE // 4))
-    tries = stagger(TRY_SECONDS, mixed_traffic.bulky_tries(keys, BROKEN + RANGE // 2))
+    tries = mixed_traffic.bulky_tries(keys, BROKEN + RANGE // 2)
     return phases(broken, time_limit(PURSUIT_SECONDS, tries))
 
 

@@ -180,9 +180,9 @@ def test_the_fate_of_a_request_that_is_broken_off_is_unknown_and_only_a_whole_on
     assert both_kinds(attempt) >= {("large-request", "ok"), ("newcomer", "ok")}
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("concurrency", [6, 18])
 def test_a_broker_that_keeps_the_memory_of_requests_that_are_broken_off_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
     async def keeping(self: AcceptedConnection, size: int) -> None:
         self.waiting_since = math.inf
@@ -191,7 +191,7 @@ def test_a_broker_that_keeps_the_memory_of_requests_that_are_broken_off_is_found
         self._budget.release(size)
 
     monkeypatch.setattr(AcceptedConnection, "_handle_large", keeping)
-    assert accused(tmp_path, "bulk", test_log.test_log, seed=seed) == {"stuck-client"}
+    assert accused(tmp_path, "bulk", test_log.test_log, concurrency=concurrency) == {"stuck-client"}
 
 
 def test_what_is_written_to_seldom_is_left_alone_after_a_gust(tmp_path: Path) -> None:
