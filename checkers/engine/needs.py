@@ -26,7 +26,7 @@ _ANY: Final = re.compile(r"\w+")
 _ESCAPE: Final = re.compile(r"--|/\*|\\")
 _APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
 """Where an apostrophe may begin no text."""
-_ODD: Final = frozenset("\"'$:;[{")
+_ODD: Final = frozenset("\"'$:;[")
 """As tokens: names that are no words, other texts than those in apostrophes, names before what they name, lists."""
 
 _ENDS: Final = ("where", "group", "having", "order", "limit", "window", "qualify", "offset")

@@ -92,6 +92,14 @@ def test_a_table_is_of_what_its_names_stood_for_and_a_view_of_what_they_stand_fo
     assert engine.rows("select x from seen") == [{"x": 8}]
 
 
+def test_a_view_that_was_read_reads_what_its_names_stand_for_later(engine: DuckDB) -> None:
+    engine.table("few", "select x from here")
+    engine.view("seen", "select * from few")
+    assert engine.rows("select * from seen") == [{"x": 1}]
+    engine.table("few", "select x + 1 as x, 3 as y from here")
+    assert engine.rows("select * from seen") == [{"x": 2, "y": 3}]
+
+
 def test_two_sessions_have_nothing_in_common() -> None:
     with DuckDB(small=True) as first, DuckDB(small=True) as second:
         first.load("here", ONE)

@@ -29,6 +29,8 @@ NEEDS = [
     ("select coalesce(cast(x as int), 0) - (y) as z, least(x, (select x from b limit 1)) as w from a", "a"),
     ('select "from".x as y from "a" as "from"', "a"),
     ("select x from A", "a"),
+    ("select a.x from a left join b using (x) join c using (x)", "a c"),
+    ("select a.x from a join b on left(a.x, 1) = 'y' join c on c.x = a.x", "a b c"),
 ]
 NOTHING = [
     "select count(*) as many from a",
@@ -48,6 +50,22 @@ NOTHING = [
     "select x from range(3) as named (x)",
     "select x from (a left join b on a.x = b.x)",
     "select x from a -- it's a comment",
+    "select x from a natural join b",
+    "select a.x from a asof join b on a.x >= b.x",
+    "select a.x from a cross join lateral (select 1 as y) d",
+    "select a.x from a positional join b",
+    "select a.x from a semi join b on a.x = b.x",
+    "select a.x from a anti join b on a.x = b.x",
+    "select x from a intersect select x from b",
+    "select x, count(*) from a group by x, cube (y)",
+    "select x, count(*) from a group by x, grouping sets ((y))",
+    "select * from a pivot (count(*) for x in (1, 2))",
+    "select * from a unpivot (value for name in (x, y))",
+    "select x[1] from a",
+    "select {'x': x} from a",
+    "select x from a where y = $1",
+    "select x from a where y::text = ''",
+    "select x from a where y = 'unended",
     "values (1)",
     "select x from a; select 1 as x",
     "select x from a group by",
@@ -71,6 +89,11 @@ MADE_OF_NONE = [
     "select count(*) as x from a group by cube (x)",
     'with "a" as (select 1 as x) select x from a',
     'with a as (select 1 as x) select x from "a"',
+    'with "a" as (select 1 as x), c as (select x from a) select x from c',
+    "select 1 as x -- from a",
+    "select 1 as x /* from a */",
+    r"select e'\'' as x, ' from a where ' as y, e'\'' as z from b",
+    "select 1 as x from a having 1 = 1",
     "with a as materialized (select 1 as x) select x from a",
     "with a (x) as (select 1) select x from a",
     "with recursive a as (select 1 as x union all select x + 1 from a where x < 3) select x from a",
@@ -187,3 +210,8 @@ def test_the_names_in_a_text_are_in_order_and_no_texts() -> None:
         "select", "few", "x", "from", "where", "kind", "or", "other", "1"
     )  # fmt: skip
     assert "b" in words("select x from a -- don't\njoin b on x = 'y'")
+
+
+@pytest.mark.parametrize("apostrophe", ['"it\'s"', "$$it's$$", r"e'\''"])
+def test_an_apostrophe_that_begins_no_text_hides_no_name(apostrophe: str) -> None:
+    assert "b" in words(f"select {apostrophe} as x from b where 'x' = 'x'")
