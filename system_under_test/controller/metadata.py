@@ -13,7 +13,9 @@ from assay.system_under_test.zookeeper.znodes import NO_LEADER
 class MetadataCache:
     """``controller_id`` is kept by the one that watches /controller; -1 when none is known.
 
-    A late copy of one of the controller's requests changes nothing (``replication.news``).
+    A late copy of one of the controller's requests changes nothing (``replication.news``). Until the controller has
+    sent all of it, which it does once this broker is registered, no topic is said to be unknown: clients take that for
+    final, and one that is to be tried again is what a broker that has just been started can say.
     """
 
     def __init__(self) -> None:
@@ -22,13 +24,14 @@ class MetadataCache:
         self._brokers: dict[int, internal.LiveBroker] = {}
         self._topics: dict[str, dict[int, internal.PartitionStateUpdate]] = {}
         self._news = News()
+        self._whole = False
 
     def update(self, request: internal.UpdateMetadataRequest) -> None:
         if not self._news.admit(request):
             return
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
-            self._topics = {}
+            self._topics, self._whole = {}, True
         for topic in request.deleted:  # first: there may be another of that name by now
             self._topics.pop(topic, None)
         for partition in request.partitions:
@@ -76,7 +79,8 @@ class MetadataCache:
     def _topic(self, name: str) -> metadata.MetadataTopic:
         partitions = self._topics.get(name)
         if partitions is None:
-            return metadata.MetadataTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name, partitions=[])
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self._whole else ErrorCode.LEADER_NOT_AVAILABLE
+            return metadata.MetadataTopic(error_code=error, topic=name, partitions=[])
         states = [self._partition(partitions[index]) for index in sorted(partitions)]
         own = name in INTERNAL_TOPICS
         return metadata.MetadataTopic(error_code=ErrorCode.NONE, topic=name, is_internal=own, partitions=states)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.network.handler import Context
+from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
     LiveBroker,
@@ -100,3 +101,17 @@ def test_the_next_controller_counts_from_the_beginning_and_who_does_not_count_is
     assert leaders(cache) == [3]
     cache.update(replace(update(state(0, leader=1)), serial=9))
     assert leaders(cache) == [3], "the former controller"
+
+
+def test_no_topic_is_unknown_before_the_controller_has_sent_all() -> None:
+    def error(cache: MetadataCache, topic: str) -> int:
+        context = Context(3, 2, 1, "client", "peer")
+        return cache.answer(MetadataRequest(topics=[topic]), context).topics[0].error_code
+
+    cache = MetadataCache()
+    cache.update(replace(update(state(0, leader=1)), serial=1))
+    assert error(cache, "t") == ErrorCode.NONE
+    assert error(cache, "other") == ErrorCode.LEADER_NOT_AVAILABLE
+    cache.update(replace(update(state(0, leader=1)), full=True, serial=2))
+    assert error(cache, "t") == ErrorCode.NONE
+    assert error(cache, "other") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
