@@ -93,11 +93,13 @@ def test_a_table_is_of_what_its_names_stood_for_and_a_view_of_what_they_stand_fo
 
 
 def test_a_view_that_was_read_reads_what_its_names_stand_for_later(engine: DuckDB) -> None:
+    """Also for a query that has rows in any case, of which nothing is asked before."""
     engine.table("few", "select x from here")
-    engine.view("seen", "select * from few")
-    assert engine.rows("select * from seen") == [{"x": 1}]
-    engine.table("few", "select x + 1 as x, 3 as y from here")
-    assert engine.rows("select * from seen") == [{"x": 2, "y": 3}]
+    engine.view("seen", "select x from few")
+    greatest = "select max(x) as greatest from seen"
+    assert engine.rows(greatest) == [{"greatest": 1}]
+    engine.table("few", "select x + 1 as x from here")
+    assert engine.rows(greatest) == [{"greatest": 2}]
 
 
 def test_two_sessions_have_nothing_in_common() -> None:
