@@ -57,6 +57,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
     unclean_leader_election_enable: bool = False
     segment_bytes: int = 64 * 1024 * 1024
     segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
+    """By up to so much earlier a segment is rolled, each by its own share, so that not all logs roll at once."""
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
@@ -150,6 +152,7 @@ _LIMITS = {
     "min_insync_replicas": (1, _INT),
     "segment_bytes": (14, _INT),
     "segment_ms": (1, _LONG),
+    "segment_jitter_ms": (0, _LONG),
     "segment_index_bytes": (8, _INT),
     "index_interval_bytes": (1, _INT),
     "retention_ms": (-1, _LONG),

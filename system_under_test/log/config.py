@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Self
+from zlib import crc32
 
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log.traits import CORRECT, LogTraits
@@ -19,6 +20,8 @@ class LogConfig:
     """
     segment_ms: int = 7 * 24 * 3600 * 1000
     """A segment that was begun this long ago is rolled at the next append, by the node's wall clock."""
+    segment_jitter_ms: int = 0
+    """By up to so much earlier, each segment by its own share, so that not all logs roll at once."""
     index_interval_bytes: int = 4096
     index_max_bytes: int = 10 << 20
     compacted: bool = False
@@ -32,11 +35,17 @@ class LogConfig:
         return cls(
             segment_bytes=topic.segment_bytes,
             segment_ms=topic.segment_ms,
+            segment_jitter_ms=topic.segment_jitter_ms,
             index_interval_bytes=topic.index_interval_bytes,
             index_max_bytes=topic.segment_index_bytes,
             compacted=topic.compacts,
             traits=traits,
         )
+
+    def lifetime_ms(self, path: str) -> int:
+        """When the segment at this path is rolled, counted from its beginning. Replicas of a partition agree."""
+        jitter = min(self.segment_jitter_ms, self.segment_ms)
+        return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 
     def check(self, data: Buffer, next_offset: int) -> Checked:
         """How far ``data`` from a disk, which should begin at ``next_offset``, is good."""

@@ -126,7 +126,7 @@ class SegmentRow:
         segment, config = self.active, self.config
         if segment.size and (
             segment.is_full(len(data), last, config.segment_bytes, config.index_max_bytes)
-            or now - segment.times.opened_ms >= config.segment_ms
+            or now - segment.times.opened_ms >= config.lifetime_ms(segment.path)
         ):
             segment = self.roll()
         segment.append(data, first, last, now)

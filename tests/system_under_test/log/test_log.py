@@ -10,6 +10,8 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log import segment
@@ -121,6 +123,33 @@ def test_a_compacted_log_takes_gaps_and_finds_its_way_over_them_after_a_restart(
             log = await bench.open(compacted=True, segment_bytes=100, index_interval_bytes=40)
             assert log.end_offset == end
         assert [m.offset for m in stored(log, 0, 6)] == [3]
+
+    run(scenario)
+
+
+@given(
+    st.integers(1, 10_000), st.integers(0, 20_000), st.lists(st.text(max_size=9), min_size=20, max_size=20, unique=True)
+)
+def test_jitter_shortens_the_life_of_each_segment_by_its_own_share(age: int, jitter: int, paths: list[str]) -> None:
+    config = LogConfig(segment_ms=age, segment_jitter_ms=jitter)
+    lives = [config.lifetime_ms(path) for path in paths]
+    assert lives == [config.lifetime_ms(path) for path in paths]
+    assert all(max(1, age - jitter) <= life <= age for life in lives)
+    assert min(age, jitter) < 1000 or len(set(lives)) > 1
+
+
+def test_a_segment_is_rolled_when_its_own_life_is_over() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_ms=60_000, segment_jitter_ms=50_000)
+        life = log.config.lifetime_ms(log.row.active.path)
+        assert 10_000 < life < 60_000
+        fill(log, 1)
+        bench.now += life / 1000 - 0.001
+        fill(log, 1)
+        assert log.segment_offsets == (0,)
+        bench.now += 0.002
+        fill(log, 1)
+        assert log.segment_offsets == (0, 2)
 
     run(scenario)
 
