@@ -97,6 +97,7 @@ class WideRequests:
                 _, writer = await asyncio.open_connection(address.host, address.port)
         except (TimeoutError, OSError) as error:
             return Completion(Outcome.FAIL, error=f"no connection to {address}: {error}")
+        closed = False
         try:
             writer.write(frame[: len(frame) * argument["broken_off"] // WHOLE])
             with contextlib.suppress(TimeoutError, OSError):
@@ -108,8 +109,10 @@ class WideRequests:
             with contextlib.suppress(TimeoutError, OSError):  # what the broker has not taken yet is still to go out
                 async with asyncio.timeout(SILENT_SECONDS):
                     await writer.wait_closed()
+                closed = True
         finally:
-            writer.transport.abort()
+            if not closed:  # Python 3.11 fails on a socket that is closed with something written late
+                writer.transport.abort()
         return Completion(Outcome.INFO, error="broken-off")
 
     def _sent(self, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
