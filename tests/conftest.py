@@ -6,6 +6,7 @@ background ignore Ctrl-C; tests that send it to their own process need it.
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import sys
@@ -18,11 +19,14 @@ from hypothesis import settings
 
 from assay.checkers.engine import Engines, EngineUnavailable
 
+from helpers.examples import ALL
+
 pytest_plugins = ("pytester",)
 
-settings.register_profile("assay", deadline=None)
+settings.register_profile("night", deadline=None, max_examples=ALL)
+settings.register_profile("day", deadline=None, max_examples=40)
 settings.register_profile("fast", deadline=None, max_examples=25)
-settings.load_profile("assay")
+settings.load_profile("day")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """``make check`` tries a quarter of the examples that ``make test`` does, where a test does not say how many."""
+    """``make check`` tries a quarter of the examples that the night's run does."""
     if config.getoption("--fast"):
         settings.load_profile("fast")
 
@@ -75,6 +79,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--fast"):
         items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in NOT_FAST)]
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What there is by now stays. Tests that run pytest in this process have it look for garbage five times each."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """The interpreter's end is to find it."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -60,7 +60,7 @@ SHARED = {"fetch-append-race": "truncate-to-hw"}
 @pytest.mark.parametrize(
     ("defect", "test", "nodes", "rate", "first"),
     [
-        ("truncate-to-hw", "test_log", 5, 200.0, 5),
+        pytest.param(*("truncate-to-hw", "test_log", 5, 200.0, 5), marks=pytest.mark.long),
         pytest.param(*("divergent-tail", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
         pytest.param(*("no-crc-recovery", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
         ("index-trusted", "test_storage", 3, 100.0, 2),

@@ -20,6 +20,8 @@ SMALL = {
     "sendfile": "--megabytes=2 --rounds=1 --sizes=64",
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
+DEAR = {"simulation", "groups", "rolling_restart", "checks"}
+"""The nightly run's."""
 ELSEWHERE = {"figures", "broker", "linearizability"}
 """What the others share, and those that have tests of their own below."""
 
@@ -46,7 +48,7 @@ def test_every_benchmark_is_run_here() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name in DEAR else ()) for name in SMALL])
 def test_a_small_form_prints_its_figures_as_json(name: str) -> None:
     found = numbers(figures(name, *SMALL[name].split()))
     assert found

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from assay.cluster import journal, owner, undo
 from assay.cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
 
+from helpers.examples import some_of
+
 DEAD = dataclasses.replace(owner.current(), started=1)
 
 
@@ -42,7 +44,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=some_of(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=st.lists(actions, max_size=8), undone=st.sets(st.integers(1, 8)), lost=st.integers(0, 400))
 def test_a_journal_cut_anywhere_still_undoes_every_deed_that_was_begun(
     tmp_path: Path, deeds: list[journal.Action], undone: set[int], lost: int

@@ -16,6 +16,7 @@ from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import parse
 
+from helpers.examples import some_of
 from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, Play, draw, run
 
 CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",))
@@ -131,7 +132,7 @@ def test_an_injection_that_hangs_fails_and_is_undone() -> None:
 
 
 @example(1, ["clock", "freeze", "partition-bridge"], {("n1", "accept_all"): 1, ("n3", "thaw"): 2})
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.lists(st.sampled_from(sorted(FAULTS)), min_size=1, max_size=3, unique=True),
@@ -351,7 +352,7 @@ def played(schedule: Schedule) -> tuple[list[Any], Any]:
     return [(row.id, row.fault, row.phase, row.targets, row.took_effect) for row in rows], play.record
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some_of(40), deadline=None)
 @example(0, ["zookeeper-kill", "zookeeper-pause"])
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(FAKED)), min_size=1, max_size=3, unique=True))
 def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:

@@ -15,6 +15,7 @@ from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import Kind, Target, parse
 
+from helpers.examples import some_of
 from helpers.nemesis_fakes import DURABLE, FakeCluster, Play, run
 
 PATHS = [f"/data/orders-{index}/0{index}.log" for index in range(4)]
@@ -30,7 +31,7 @@ def damaged(way: str, whom: str, seed: int, region: str = "unflushed") -> Play:
     return play
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some_of(60), deadline=None)
 @given(st.sampled_from(WAYS), st.sampled_from(["n2", "n2+n4"]), st.integers(0, 2**32))
 def test_no_durable_byte_changes_and_no_file_is_damaged_twice(way: str, whom: str, seed: int) -> None:
     play = damaged(way, whom, seed)

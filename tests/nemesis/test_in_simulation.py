@@ -70,7 +70,7 @@ async def follow(node: Node, conductor: Conductor) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.long), 1])
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_each_fault_takes_effect_heals_and_is_recovered_from(name: str, seed: int) -> None:
     rows, _ = play([name], seed, {"zookeeper": 3, "broker": 5, "client": 1} if seed else COUNTS | {"broker": 4})

@@ -16,6 +16,7 @@ from assay.harness.core.operation import Outcome
 from assay.reports.recording import Recording
 from assay.reports.series import LEAST_WIDTH, MOST_POINTS, complaints, interval, series, verbs
 
+from helpers.examples import some_of
 from helpers.run_folders import SECOND, completed, ordinary, write_history
 
 
@@ -28,7 +29,7 @@ def test_an_interval_is_the_least_round_width_that_gives_few_enough_points(span:
     assert width == LEAST_WIDTH or span > smaller * most
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some_of(20), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 900 * SECOND), st.sampled_from(list(Outcome)), st.integers(0, 9 * SECOND)),

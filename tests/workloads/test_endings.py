@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,16 +145,20 @@ def keeps_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "retain", retain)
 
 
+by_night = partial(pytest.param, marks=pytest.mark.long)
+"""What is named by another clause of a check that others find; the clauses have tests of their own."""
+
+
 @pytest.mark.parametrize(
     ("breaks", "anomaly", "words", "given"),
     [
         (keeps_the_request, "unfinished-move", "was under way", {"operations": MOVED}),
-        (keeps_the_files, "unfinished-move", "had files of orders-0", {"operations": MOVED}),
-        (keeps_the_files, "undeleted-topic", "had files of other-0", {"operations": [MADE, DELETED]}),
-        (promises_moves_alone, "unfinished-move", "was promised at", {"operations": MOVED}),
+        by_night(keeps_the_files, "unfinished-move", "had files of orders-0", {"operations": MOVED}),
+        by_night(keeps_the_files, "undeleted-topic", "had files of other-0", {"operations": [MADE, DELETED]}),
+        by_night(promises_moves_alone, "unfinished-move", "was promised at", {"operations": MOVED}),
         (promises_deletions_alone, "undeleted-topic", "was acknowledged at", {"operations": [MADE, DELETED]}),
-        (forgets_to_delete, "undeleted-topic", "Other was to be deleted", {"operations": [MADE, DELETED]}),
-        (knows_topics_for_ever, "undeleted-topic", "still knew other", {"operations": [MADE, DELETED]}),
+        by_night(forgets_to_delete, "undeleted-topic", "Other was to be deleted", {"operations": [MADE, DELETED]}),
+        by_night(knows_topics_for_ever, "undeleted-topic", "still knew other", {"operations": [MADE, DELETED]}),
         (lets_no_one_in_again, "no-rejoin", "did not get back", {"nemesis": ("kill",)}),
         (is_deaf_to_the_controller, "disobeyed-state", "is still in epoch", {"nemesis": ("kill",)}),
         (misses_settings, "disobeyed-settings", "did not go by the settings that orders", {"operations": [CHANGED]}),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(root: Path, **chosen: object) -> Attempt:
-    settings = Settings(**({"seed": 1, "time_limit": 30.0, "rate": 100.0, "store": root} | chosen))  # type: ignore[arg-type]
+    settings = Settings(**({"seed": 1, "time_limit": 15.0, "rate": 100.0, "store": root} | chosen))  # type: ignore[arg-type]
     return played(test_group.test_group, settings)
 
 
@@ -81,7 +81,7 @@ def test_a_member_that_reads_no_more_is_caught(defect: str | None, tmp_path: Pat
     """What it was to read last is ``unseen``, its reader is stuck, and the group has not read its partitions to their
     ends; nothing else is wrong, and without the defect not even that.
     """
-    found = run(tmp_path, nemesis=("partition",), time_limit=20.0, defect=defect).judgement
+    found = run(tmp_path, nemesis=("partition",), time_limit=12.0, defect=defect).judgement
     assert found is not None
     assert found.verdict is (Verdict.FAIL if defect else Verdict.PASS), found
     assert set(found.anomalies) == ({"unseen", "unsettled-group", "stuck-reader"} if defect else set())

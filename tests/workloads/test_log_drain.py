@@ -13,6 +13,7 @@ from assay.harness.core.stamps import NANOSECONDS
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import effects
 
+from helpers.examples import some_of
 from helpers.imagined_run import ImaginedRun
 
 KEYS = ("orders-0", "orders-1", "orders-2")
@@ -63,7 +64,7 @@ def test_every_partition_is_read_from_its_beginning_past_its_sentinel(seed: int,
         assert seen >= set(range(sentinels[0] + 1))  # type: ignore[operator]
 
 
-@settings(max_examples=30)
+@settings(max_examples=some_of(30))
 @given(st.integers(0, 1_000))
 def test_values_of_sentinels_are_unique_per_key_and_never_those_of_the_main_phase(seed: int) -> None:
     log = ImaginedLog(random.Random(seed), 0.7)

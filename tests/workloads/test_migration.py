@@ -22,11 +22,13 @@ def run(settings: Settings) -> Attempt:
     return played(test_migration.test_migration, settings)
 
 
-@pytest.mark.parametrize(("nemesis", "steps"), [((), 5), (("restart-rolling",), 1)])
+@pytest.mark.parametrize(
+    ("nemesis", "steps"), [((), 5), pytest.param(*(("restart-rolling",), 1), marks=pytest.mark.long)]
+)
 def test_a_group_goes_there_and_back_and_every_step_waits_for_the_one_before(
     nemesis: tuple[str, ...], steps: int, tmp_path: Path
 ) -> None:
-    attempt = run(Settings(2, nemesis=nemesis, time_limit=25.0, rate=100.0, store=tmp_path))
+    attempt = run(Settings(2, nemesis=nemesis, time_limit=14.0, rate=100.0, store=tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.anomalies == {}
     (examined,) = [one for one in attempt.judgement.examined if one.check == "offset-regression"]
@@ -46,6 +48,6 @@ def test_a_group_that_writes_one_store_alone_on_its_way_is_caught(
     """As 0.10.2 on the way back: what is in the offsets topic alone is lost when ZooKeeper is read again."""
     monkeypatch.setattr(DualOffsets, "commit", lambda self, offsets: self._topic.commit(offsets))
     monkeypatch.setattr(DualOffsets, "take_over", DualOffsets.fetch)
-    found = run(Settings(2, time_limit=25.0, rate=100.0, store=tmp_path)).judgement
+    found = run(Settings(2, time_limit=14.0, rate=100.0, store=tmp_path)).judgement
     assert found is not None
     assert "offset-regression" in found.anomalies

@@ -226,7 +226,9 @@ def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) ->
     assert {f"{key}-1" for key in lives} <= led
 
 
-@pytest.mark.parametrize("test", [test_log.test_log, test_migration.test_migration])
+@pytest.mark.parametrize(
+    "test", [test_log.test_log, pytest.param(test_migration.test_migration, marks=pytest.mark.long)]
+)
 def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path, test: object) -> None:
     rows = table(play(tmp_path, "crowd", test))
     drained = {row["key"] for row in rows if row["kind"] == "drained"}
@@ -378,7 +380,7 @@ def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> 
     assert not refused & {row["value"] for row in table(attempt) if row["kind"] == "fetched"}
 
 
-@pytest.mark.parametrize("test", [test_log.test_log, test_group.test_group])
+@pytest.mark.parametrize("test", [pytest.param(test_log.test_log, marks=pytest.mark.long), test_group.test_group])
 def test_partitions_that_come_in_the_middle_are_written_read_and_drained(tmp_path: Path, test: object) -> None:
     rows = table(play(tmp_path, "growth", test, time_limit=8.0))
     asked = [(row["value"], row["outcome"]) for row in rows if row["kind"] == "partitions-add"]

@@ -26,7 +26,7 @@ def run(settings: Settings, reports: Reports = Reports.NEVER) -> Attempt:
 
 
 def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
-    attempt = run(Settings(1, nemesis=("restart-rolling",), time_limit=30.0, rate=100.0, store=tmp_path))
+    attempt = run(Settings(1, nemesis=("restart-rolling",), time_limit=15.0, rate=100.0, store=tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     history = HistoryReader(attempt.folder.history)
@@ -41,7 +41,16 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     assert len(generations) > 10
 
 
-@pytest.mark.parametrize("nemesis", ["cut-consumer", "kill-consumer", "stop-consumer", "consumer-from-coordinator"])
+@pytest.mark.parametrize(
+    "nemesis",
+    [
+        "cut-consumer",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("kill-consumer", "stop-consumer", "consumer-from-coordinator")
+        ),
+    ],
+)
 def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path) -> None:
     drawn = nemesis == "cut-consumer"
     settings = Settings(1, nemesis=(nemesis,), time_limit=20.0, rate=60.0, store=tmp_path)
@@ -121,7 +130,7 @@ CALM = Path(__file__).parent.parent.parent / "schedules" / "offsets-expire-activ
 @pytest.mark.parametrize("defect", [None, "offsets-expire-active"])
 def test_offsets_of_an_active_group_expire_with_the_defect_alone(defect: str | None, tmp_path: Path) -> None:
     settings = Settings(
-        1, defect=defect, replay=CALM, time_limit=30.0, rate=100.0, configuration=RETENTION, store=tmp_path
+        1, defect=defect, replay=CALM, time_limit=14.0, rate=100.0, configuration=RETENTION, store=tmp_path
     )
     attempt = run(settings)
     assert attempt.judgement is not None
@@ -141,7 +150,7 @@ def test_offsets_of_an_active_group_expire_with_the_defect_alone(defect: str | N
     [pytest.param(*("zombie-commit", ()), marks=pytest.mark.long), ("coordinator-amnesia", ("restart-rolling",))],
 )
 def test_a_defect_is_caught(defect: str, nemesis: tuple[str, ...], tmp_path: Path) -> None:
-    settings = Settings(1, defect=defect, nemesis=nemesis, time_limit=30.0, rate=100.0, store=tmp_path)
+    settings = Settings(1, defect=defect, nemesis=nemesis, time_limit=12.0, rate=100.0, store=tmp_path)
     judgement = run(settings).judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL

@@ -38,7 +38,7 @@ print(*judged.unknown)
 """
 
 
-@pytest.mark.parametrize("name", ["fifo-queue", "set", "text"])
+@pytest.mark.parametrize("name", ["fifo-queue", pytest.param("set", marks=pytest.mark.long), "text"])
 def test_a_search_that_explodes_ends_unknown_before_the_process_is_larger_than_the_limit(name: str) -> None:
     path = os.pathsep.join(sys.path)
     done = subprocess.run(

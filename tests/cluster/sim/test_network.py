@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import Process
 
+from helpers.examples import some_of
+
 PORT = 9092
 
 
@@ -112,7 +114,7 @@ def test_what_is_written_to_a_closed_connection_is_dropped_as_by_a_real_transpor
     simulate(test)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some_of(30), deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=20), st.floats(0, 0.002)), max_size=30), st.integers(0, 99))
 def test_bytes_arrive_once_and_in_order(writes: list[tuple[bytes, float]], seed: int) -> None:
     async def test(world: World) -> None:
@@ -129,7 +131,7 @@ def test_bytes_arrive_once_and_in_order(writes: list[tuple[bytes, float]], seed:
     simulate(test, seed)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some_of(30), deadline=None)
 @given(st.integers(0, 10_000), st.lists(st.tuples(st.floats(0, 4), st.floats(0.01, 3), st.integers(0, 2)), max_size=4))
 def test_bytes_survive_any_cuts_that_heal(seed: int, cuts: list[tuple[float, float, int]]) -> None:
     """Cuts of at most 3 s each, forth, back or both, under traffic both ways: nothing lost, doubled or swapped."""
@@ -446,7 +448,7 @@ def test_a_cancelled_attempt_leaves_no_connection() -> None:
 
 
 @given(lag=st.sampled_from([0.005, 0.1, 0.8]), count=st.integers(1, 20))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some_of(20), deadline=None)
 def test_what_a_slow_host_sends_is_late_in_order_and_all_there(lag: float, count: int) -> None:
     async def main(world: World) -> None:
         _, writer = await world.connect()

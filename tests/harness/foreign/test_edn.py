@@ -16,6 +16,7 @@ from assay.harness.foreign.edn import Character, Keyword, Map, Reader, Set, Symb
 from assay.harness.foreign.malformed import MalformedError
 from assay.harness.foreign.plain import to_json
 
+from helpers.examples import some_of
 from helpers.foreign_histories import ATOMS, VALUES, edn
 
 PATH = Path("h.edn")
@@ -29,7 +30,7 @@ def values(text: str, size: int = 1 << 20) -> list[Any]:
     return [value for _, value in Reader(PATH, cut(text, size)).values()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=3), st.integers(0, 2**32), st.integers(1, 40), st.booleans())
 def test_what_is_printed_is_read_again_in_whichever_pieces(
     those: list[Any], seed: int, size: int, vector: bool
@@ -42,7 +43,7 @@ def test_what_is_printed_is_read_again_in_whichever_pieces(
     assert [repr(value) for value in read] == [repr(value) for value in those]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(VALUES, VALUES)
 def test_json_tells_values_apart(one: Any, other: Any) -> None:
     """Sets and vectors excepted, of which only the elements count."""
@@ -135,7 +136,7 @@ def test_what_is_no_edn(text: str, line: int, column: int, reason: str, size: in
     assert str(caught.value).startswith(f"h.edn: line {line}, column {column}: ")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some_of(200), deadline=None)
 @given(st.text(st.sampled_from('[](){}#_"\\:;, \nabnil01.-+eN/^@u\x00é'), max_size=30), st.integers(1, 5))
 def test_any_text_is_read_or_refused_the_same_in_whichever_pieces(text: str, size: int) -> None:
     def outcome(size: int) -> str:

@@ -16,6 +16,7 @@ from assay.harness.core.history import OPS
 from assay.harness.foreign import Format, Keys, MalformedError, Order, read, recognise
 from assay.harness.foreign.pairing import STEP
 
+from helpers.examples import some_of
 from helpers.foreign_histories import MODEL, Told, as_edn, as_log, histories
 
 
@@ -55,7 +56,7 @@ def keys(told: Told) -> Keys:
     return Keys.TUPLES if told.keyed else Keys.NONE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some_of(60), deadline=None)
 @given(
     told=histories(),
     vector=st.booleans(),
@@ -74,7 +75,7 @@ def test_a_history_in_edn_is_its_operations(
     assert recognise(path) is Format.EDN
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some_of(60), deadline=None)
 @given(told=histories(), noise=st.booleans())
 def test_a_log_and_edn_give_equal_tables(folder: Path, told: Told, noise: bool) -> None:
     path = written(folder, as_log(told, noise))
@@ -86,14 +87,14 @@ def test_a_log_and_edn_give_equal_tables(folder: Path, told: Told, noise: bool) 
     assert recognise(path) is Format.JEPSEN_LOG
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some_of(40), deadline=None)
 @given(told=histories())
 def test_keys_are_found_out_or_asked_for(folder: Path, told: Told) -> None:
     path = written(folder, as_edn(told, vector=True))
     assert read(path, Format.EDN, MODEL).ops.equals(read(path, Format.EDN, MODEL, keys=keys(told)).ops)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(told=histories(most=8), data=st.data(), log=st.booleans(), vector=st.booleans())
 def test_what_is_cut_or_bent_is_read_or_refused(
     folder: Path, told: Told, data: st.DataObject, log: bool, vector: bool
@@ -121,7 +122,7 @@ def test_what_is_cut_or_bent_is_read_or_refused(
             read(path, Format.EDN, MODEL)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some_of(60), deadline=None)
 @given(told=histories(most=8), data=st.data(), log=st.booleans())
 def test_a_file_that_is_cut_and_read_holds_what_was_written(
     folder: Path, told: Told, data: st.DataObject, log: bool
@@ -275,7 +276,7 @@ def test_what_is_wrong_with_a_log_is_said_with_its_place(
     assert reason in str(caught.value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some_of(60), deadline=None)
 @given(told=histories(), data=st.data(), between=st.sampled_from(["", " ", "\t"]))
 def test_a_lost_line_end_never_loses_an_operation(folder: Path, told: Told, data: st.DataObject, between: str) -> None:
     """Where two loggers write one file, or its lines are wrapped: of two operations on a line one would be left out."""

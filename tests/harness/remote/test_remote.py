@@ -24,6 +24,7 @@ from assay.harness.remote import PORT, RemoteClient, RemoteError, server
 from assay.harness.remote.messages import Raised, Request, encode, receive
 from assay.harness.run.client_nodes import WithClientNodes
 
+from helpers.examples import some_of
 from helpers.interpret import interpret
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some_of(30), deadline=None)
 @given(st.lists(PLAIN, max_size=5))
 def test_arguments_and_results_arrive_as_they_are(values: list[Any]) -> None:
     async def main() -> list[Completion]:

@@ -26,6 +26,8 @@ from assay.nemesis.trigger import OnEvent
 from assay.system_under_test.deployment import Broker
 from assay.workloads.offsets_client import OffsetsClient
 
+from helpers.examples import some_of
+
 BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
 EVENTS = ("became-leader", "isr-change", "truncated")
 FAULTS = Catalogue.standard()
@@ -36,7 +38,7 @@ fresh = examples(TERRAIN, ())
 corpora = st.lists(fresh, max_size=3).flatmap(lambda corpus: examples(TERRAIN, tuple(corpus)))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(fresh, corpora))
 def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, example: Example) -> None:
     steps = example.schedule.steps
@@ -56,7 +58,7 @@ CONSUMERS = replace(terrain(STAFFED, BASE, FAULTS), events=EVENTS)
 consumed = st.lists(examples(CONSUMERS, ()), max_size=2).flatmap(lambda corpus: examples(CONSUMERS, tuple(corpus)))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(consumed)
 def test_faults_of_consumers_are_drawn_for_consumers_alone(
     tmp_path_factory: pytest.TempPathFactory, example: Example
@@ -78,13 +80,13 @@ def test_consumers_are_among_the_choices_where_clients_live_on_nodes() -> None:
     assert TERRAIN.census(5, 1).clients == 0
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(fresh)
 def test_something_happens_before_anything_is_waited_for(example: Example) -> None:
     assert any(step.trigger is None for step in example.schedule.steps)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(fresh, corpora))
 def test_what_waits_has_time_to_see_a_session_expire(example: Example) -> None:
     for step in example.schedule.steps:
@@ -92,7 +94,7 @@ def test_what_waits_has_time_to_see_a_session_expire(example: Example) -> None:
             assert step.trigger.within >= min(1.5, (example.time_limit - step.at) / 2)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(fresh, corpora))
 def test_what_loses_data_hits_one_server_all_through_a_run(example: Example) -> None:
     hit = {step.target for step in example.schedule.steps if step.fault in LOSSY}

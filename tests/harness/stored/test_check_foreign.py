@@ -29,6 +29,8 @@ from assay.harness.stored import request
 from assay.harness.stored.by_model import doubts, rejudge, stored_operations
 from assay.harness.stored.effects_from_ops import store_register
 
+from helpers.examples import some_of
+
 
 def register(reads: dict[int, int], writes: int = 12) -> str:
     """Writes of 0, 1, 2, ..., each read right after; ``reads``: what was read instead after which write."""
@@ -380,7 +382,7 @@ def parquet(folder: Path) -> Path:
     return folder
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some_of(30), deadline=None)
 @given(data=st.data())
 def test_a_part_that_was_cut_or_bent_is_never_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -402,8 +404,22 @@ TYPES = [pa.int8(), pa.uint64(), pa.float64(), pa.bool_(), pa.binary(), pa.large
          pa.list_(pa.int64()), pa.decimal128(10), pa.dictionary(pa.int8(), pa.string()), pa.null(), None]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=str)
-@pytest.mark.parametrize("column", ["index", "key", "argument", "call", "outcome"])
+OF_OPS = ("index", "key", "argument", "call", "outcome")
+
+
+def by_day(column: int, kind: int) -> tuple[pytest.MarkDecorator, ...]:
+    """Every kind once, and every column with some; the nightly run tries all pairs."""
+    return () if kind % len(OF_OPS) == column else (pytest.mark.long,)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        pytest.param(column, kind, id=f"{column}-{kind}", marks=by_day(at, number))
+        for at, column in enumerate(OF_OPS)
+        for number, kind in enumerate(TYPES)
+    ],
+)
 def test_columns_of_other_types_are_read_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, kind: pa.DataType | None
 ) -> None:

@@ -25,6 +25,8 @@ from assay.system_under_test.controller.leaders import (
 from assay.system_under_test.replication.insync import Members
 from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
+from helpers.examples import some_of
+
 ASSIGNMENT = (1, 2, 3)
 EVERYBODY = (1, 2, 3, 4)
 POLICY = Policy(min_insync=2, unclean_election=False)
@@ -329,7 +331,7 @@ steps = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=some_of(800), deadline=None)
 @given(st.lists(steps, max_size=40))
 @example([("work", 1, {2}), ("stop", 1, 0), ("kill", 2, 0), ("start", 2, 0), ("stop", 2, 0), ("start", 2, 0)])
 def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
@@ -356,7 +358,7 @@ def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[st
             model.lead_preferred()
 
 
-@settings(max_examples=300)
+@settings(max_examples=some_of(300))
 @given(st.lists(members, min_size=1, unique=True), st.lists(members, unique=True))
 def test_leaving_and_joining_keep_the_set_and_its_epochs_consistent(isr: list[int], leaving: list[int]) -> None:
     start = Members(tuple(isr), {m: m * 10 for m in isr})

@@ -23,6 +23,8 @@ from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.zookeeper.znodes import Versioned
 
+from helpers.examples import some_of
+
 SESSION = 3.0
 
 
@@ -157,7 +159,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some_of(60), deadline=None)
 @given(steps)
 def test_whoever_comes_goes_and_sleeps_the_group_comes_to_rest(plan: list[tuple[str, int, float]]) -> None:
     async def check() -> None:

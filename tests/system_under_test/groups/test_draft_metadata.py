@@ -26,6 +26,8 @@ from assay.system_under_test.groups.draft.metadata import (
 )
 from assay.system_under_test.zookeeper import paths, znodes
 
+from helpers.examples import some_of
+
 DONE, LOST, UNHEARD, LATE = "done", "lost", "unheard", "late"
 """A request: is answered; never arrives; is carried out without an answer; is carried out after the next one."""
 
@@ -112,7 +114,7 @@ def store(znode: Znode, epoch: int) -> MetadataStore:
     return MetadataStore(zookeeper, epoch)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some_of(200), deadline=None)
 @given(st.lists(st.sampled_from((DONE, LOST, UNHEARD, LATE)), max_size=8))
 def test_a_write_that_is_said_to_be_done_was_done_once(fates: list[str]) -> None:
     async def check() -> None:
@@ -128,7 +130,7 @@ def test_a_write_that_is_said_to_be_done_was_done_once(fates: list[str]) -> None
     run(check())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some_of(200), deadline=None)
 @given(st.lists(st.sampled_from((DONE, LOST, UNHEARD, LATE)), max_size=8))
 def test_whoever_was_there_before_is_displaced_by_a_claim(fates: list[str]) -> None:
     async def check() -> None:

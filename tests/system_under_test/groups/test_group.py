@@ -27,6 +27,8 @@ from assay.system_under_test.protocol.groups import (
     SyncGroupRequest,
 )
 
+from helpers.examples import some_of
+
 SESSION, REBALANCE = 3.0, 5.0
 UNAVAILABLE = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
@@ -159,7 +161,7 @@ DEEDS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(DEEDS, st.integers(0, 10))
 def test_laws(deeds: list[tuple[str, int, float]], seed: int) -> None:
     async def check() -> None:

@@ -29,6 +29,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.wrapper import wrap
 
+from helpers.examples import some_of
 from helpers.logs import stored
 
 DIRECTORY = "orders-0"
@@ -420,7 +421,7 @@ class Model:
             assert offset_for_time(self.log, wanted) == next((one for one in timed if one[0] >= wanted), None)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some_of(400), deadline=None)
 @example(0, True, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0)])
 @example(137, True, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0), ("power", "none", 0.0)])
 @example(0, True, [("append", 2, 0, 1), ("replicate", 2, 0, 1, 1), ("truncate", 0.75), ("clean restart",)])
@@ -461,7 +462,7 @@ def test_whatever_happens_recovery_yields_a_prefix_with_all_that_was_fsynced(
         asyncio.run(scenario())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some_of(200), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 80)), min_size=1, max_size=12),

@@ -32,6 +32,8 @@ from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataR
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
 from assay.system_under_test.storage.local import LocalStorage
 
+from helpers.examples import some_of
+
 METADATA, FETCH, PRODUCE = 3, 1, 0
 
 
@@ -247,7 +249,7 @@ def test_answers_before_the_bad_request_still_arrive() -> None:
     asyncio.run(main())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some_of(25), deadline=None)
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=5))
 def test_no_garbage_stops_the_server(chunks: list[bytes]) -> None:
     async def main() -> None:

@@ -31,6 +31,8 @@ from assay.system_under_test.protocol.schema import (
     wire,
 )
 
+from helpers.examples import some_of
+
 MESSAGES = [
     (cls, version)
     for api in (*APIS.values(), *INTERNAL_APIS.values())
@@ -68,14 +70,14 @@ def messages(cls: Any, version: int) -> st.SearchStrategy[Any]:
 any_message = st.sampled_from(MESSAGES).flatmap(lambda kind: st.tuples(st.just(kind), messages(*kind)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(any_message)
 def test_every_message_survives_the_wire_in_every_version(sample: Any) -> None:
     (cls, version), value = sample
     assert decode(cls, version, encode_bytes(value, version)) == value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some_of(100), deadline=None)
 @given(any_message, st.data())
 def test_a_truncated_message_is_refused(sample: Any, data: st.DataObject) -> None:
     (cls, version), value = sample
@@ -86,7 +88,7 @@ def test_a_truncated_message_is_refused(sample: Any, data: st.DataObject) -> Non
             decode(cls, version, wire_bytes[:cut])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some_of(100), deadline=None)
 @given(any_message, st.binary(min_size=1, max_size=9))
 def test_bytes_left_over_are_refused(sample: Any, more: bytes) -> None:
     (cls, version), value = sample
@@ -94,7 +96,7 @@ def test_bytes_left_over_are_refused(sample: Any, more: bytes) -> None:
         decode(cls, version, encode_bytes(value, version) + more)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(any_message, st.data())
 def test_mutated_bytes_raise_nothing_but_protocol_error(sample: Any, data: st.DataObject) -> None:
     (cls, version), value = sample
@@ -111,7 +113,7 @@ def test_mutated_bytes_raise_nothing_but_protocol_error(sample: Any, data: st.Da
     assert decode(cls, version, encode_bytes(decoded, version)) == decoded
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(st.sampled_from(MESSAGES), st.binary(max_size=60))
 def test_random_bytes_raise_nothing_but_protocol_error(kind: Any, garbage: bytes) -> None:
     with contextlib.suppress(ProtocolError):

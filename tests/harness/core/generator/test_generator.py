@@ -41,6 +41,8 @@ from assay.harness.core.generator import (
 )
 from assay.harness.core.operation import Operation, Outcome
 
+from helpers.examples import some_of
+
 MS = 1_000_000
 S = 1_000_000_000
 
@@ -95,7 +97,7 @@ FINITE = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(FINITE, st.integers(1, 5), st.integers(0, 3))
 def test_a_value_answers_the_same_question_the_same_way(generator: Generator, workers: int, seed: int) -> None:
     """Asked twice all along a run, and run twice: nothing is kept outside the value."""
@@ -119,14 +121,14 @@ def test_a_value_answers_the_same_question_the_same_way(generator: Generator, wo
     assert simulate(Twice(bounded), workers=workers, respond=slow, seed=seed) == events
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some_of(150), deadline=None)
 @given(FINITE, st.integers(0, 4))
 def test_without_a_free_worker_nothing_is_invoked(generator: Generator, time: int) -> None:
     answer, _ = generator.op(Context(time, 0, 0b111, 0b111, (0, 1, 2)))
     assert isinstance(answer, Pending | Exhausted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some_of(100), deadline=None)
 @given(FINITE, st.integers(0, 3))
 def test_one_that_does_not_listen_is_not_changed_by_events(generator: Generator, seed: int) -> None:
     """The interpreter then tells it nothing; the run must be the same."""

@@ -36,6 +36,8 @@ from assay.harness.core.history.format_3 import ADDED
 from assay.harness.core.history.schema import FORMAT_KEY
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
+from helpers.examples import some_of
+
 pytestmark = pytest.mark.slow
 
 BIG = st.integers(-(2**63), 2**63 - 1)
@@ -105,7 +107,7 @@ def write(folder: Path, run: Run, **options: Any) -> str:
         return writer.digest()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some_of(20), deadline=None)
 @given(RUNS, st.integers(1, 5), st.integers(1, 8))
 def test_what_is_written_is_read_whatever_the_parts(run: Run, batch_rows: int, part_rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -133,7 +135,7 @@ def test_what_is_written_is_read_whatever_the_parts(run: Run, batch_rows: int, p
         assert reader.closed.rows == {name: reader.rows(name) for name in SCHEMAS}
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=some_of(12), deadline=None)
 @given(RUNS, st.data())
 def test_the_digest_knows_rows_and_not_parts(run: Run, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

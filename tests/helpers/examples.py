@@ -1,0 +1,15 @@
+"""How many examples a property test tries: all of them every night, a share by day."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import settings
+
+ALL: Final = 100
+"""Examples of the night's profile where a test does not say how many."""
+
+
+def some_of(examples: int) -> int:
+    """Of those that the night tries, the share of the profile that is loaded; ten at least, or all."""
+    return max(min(10, examples), examples * settings.default.max_examples // ALL)
