@@ -242,7 +242,9 @@ class AcceptedConnection:
                 await self._writer.wait_closed()
         except TimeoutError:
             logger.info("%s does not take its last response", self.peer)
-        except OSError as error:
-            logger.debug("closing the connection of %s: %s", self.peer, error)
-        finally:
             self._writer.transport.abort()
+        except asyncio.CancelledError:
+            self._writer.transport.abort()
+            raise
+        except OSError as error:  # it has ended: there is nothing to abort, at which Python 3.11 may fail
+            logger.debug("closing the connection of %s: %s", self.peer, error)

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.network.accepted import AcceptedConnection, Outbox
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
-from assay.system_under_test.network.limits import Limits
+from assay.system_under_test.network.limits import ByteBudget, Limits
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest, ApiVersionsResponse
 from assay.system_under_test.protocol.compiler import decode
@@ -345,6 +346,29 @@ def test_a_slow_reader_gets_no_further_response_prepared_and_is_closed_in_the_en
             await eventually(lambda: server.connections == 1)
             await eventually(lambda: server.connections == 0)
             assert handled < 10  # what the kernel's buffers took, and one more
+
+    asyncio.run(main())
+
+
+def test_a_peer_that_takes_its_last_response_late_ends_its_connection_without_an_error() -> None:
+    """Python 3.11 cannot abort a transport that was closed with something still to be written, and has ended since."""
+    late = bytes(20_000_000)
+
+    async def main() -> None:
+        served: asyncio.Future[asyncio.Task[None]] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted = AcceptedConnection(reader, writer, {}, APIS, Limits(), ByteBudget(1), Outbox(1))
+            writer.write(late)
+            served.set_result(asyncio.create_task(accepted.run()))
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(struct.pack(">i", -5))
+        assert await reader.read() == late
+        await (await served)
+        writer.close()
+        server.close()
 
     asyncio.run(main())
 
