@@ -24,7 +24,7 @@ from helpers.sim_brokers import brokers, simulate
 PAGE = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
 
 
-SECTIONS = ("Producer", "AsyncProducer", "SimpleConsumer", "GroupConsumer")
+SECTIONS = ("Producer", "AsyncProducer", "SimpleConsumer", "GroupConsumer", "Settings")
 """Whose examples are run here; others need another cluster, and are run elsewhere."""
 
 
@@ -49,7 +49,7 @@ def test_the_examples_run_one_after_the_other() -> None:
                 if inspect.isawaitable(result):
                     await result
                 ran += 1
-            assert ran == 8
+            assert ran == 9
             await names["producer"].close()
 
     simulate(main)

@@ -1,0 +1,231 @@
+"""Clients' settings by the names of Kafka's first clients (0.7, 0.8), from a properties file, as typed configurations.
+
+A class is named as Kafka has it, where there is one of that meaning here, or as ``package.module:name``. Times are in
+milliseconds there and in seconds here.
+"""
+
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, pass_on
+from assay.system_under_test.client.config import AsyncProducerConfig, ProducerConfig
+from assay.system_under_test.client.partitioner import hash_partitioner
+from assay.system_under_test.client.serializer import as_bytes, as_text
+from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from assay.system_under_test.records.compression import NAMES
+
+C = TypeVar("C")
+
+_Setting = tuple[str, Callable[[str], Any]]
+"""A field of the configuration, and what makes its value of a text."""
+
+
+class PropertiesError(ValueError):
+    """The message names the source, the property and what it may be."""
+
+
+@dataclass(frozen=True)
+class ProducerSettings:
+    """What a producer is made of. ``producer.type`` decides which: ``config`` is an ``AsyncProducerConfig`` for
+    ``async``, with which handler and callbacks are used, and a ``ProducerConfig`` for ``sync``.
+    """
+
+    bootstrap: tuple[str, ...]
+    config: ProducerConfig
+    handler: BatchHandler = pass_on
+    callbacks: Callbacks | None = None
+
+
+def parse(text: str, source: str) -> dict[str, str]:
+    """A file in Java's format: ``name=value`` or ``name: value``, ``#`` and ``!`` begin comments, a backslash joins a
+    line to the next or stands before a character that is meant as it is. Raises ``PropertiesError`` for a name twice.
+    """
+    found: dict[str, str] = {}
+    for number, line in _lines(text):
+        matched = _PROPERTY.match(line)
+        assert matched is not None, "any text matches"
+        name, value = (_ESCAPED.sub(_unescaped, part) for part in matched.groups())
+        if name in found:
+            raise PropertiesError(f"{source}, line {number}: {name} is there twice")
+        found[name] = value
+    return found
+
+
+_PROPERTY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    meant = found[1]
+    return chr(int(meant[1:], 16)) if len(meant) == 5 else _CHARACTERS.get(meant, meant)
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """Numbers and texts of the lines that say something, each joined with those that continue it."""
+    lines: list[tuple[int, str]] = []
+    goes_on = False
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        line = raw.lstrip(" \t\f")
+        if not goes_on and (not line or line[0] in "#!"):
+            continue
+        whole = len(line) - len(line.rstrip("\\"))
+        body = line[:-1] if whole % 2 else line
+        if goes_on:
+            lines[-1] = lines[-1][0], lines[-1][1] + body
+        else:
+            lines.append((number, body))
+        goes_on = whole % 2 == 1
+    return lines
+
+
+def producer(properties: Mapping[str, str], source: str = "properties") -> ProducerSettings:
+    """Raises :class:`PropertiesError`."""
+    kinds: dict[str, type[ProducerConfig]] = {"sync": ProducerConfig, "async": AsyncProducerConfig}
+    kind = properties.get("producer.type", "sync")
+    if kind not in kinds:
+        raise PropertiesError(f"{source}: producer.type is {' or '.join(kinds)}, not {kind!r}")
+    known = _PRODUCER | (_ASYNC_PRODUCER if kind == "async" else {})
+    given = {name: value for name, value in properties.items() if name != "producer.type"}
+    elsewhere = sorted(set(given) & set(_ASYNC_PRODUCER) - set(known))
+    if elsewhere:
+        raise PropertiesError(f"{source}: {elsewhere[0]} is for producer.type=async")
+    values = _converted(given, known, source)
+    values.setdefault("key_serializer", values.get("value_serializer", as_bytes))
+    apart = {name: values.pop(name) for name in ("bootstrap", "handler", "callbacks") if name in values}
+    if "bootstrap" not in apart:
+        raise PropertiesError(f"{source}: metadata.broker.list is missing: host:port,host:port of any brokers")
+    return ProducerSettings(config=_made(kinds[kind], values, source), **apart)
+
+
+def connector(properties: Mapping[str, str], source: str = "properties") -> ConnectorConfig:
+    """For a consumer of the old design. Raises :class:`PropertiesError`."""
+    values = _converted(properties, _CONSUMER, source)
+    for field, name in (("zookeeper", "zookeeper.connect"), ("bootstrap", "metadata.broker.list")):
+        if field not in values:
+            raise PropertiesError(f"{source}: {name} is missing: host:port,host:port")
+    return _made(ConnectorConfig, values, source)
+
+
+def _made(kind: Callable[..., C], values: Mapping[str, Any], source: str) -> C:
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise PropertiesError(f"{source}: {error}") from error
+
+
+def _converted(properties: Mapping[str, str], known: Mapping[str, _Setting], source: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, text in properties.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise PropertiesError(f"{source}: unknown property {name}" + (f"; {near[0]} is known" if near else ""))
+        field, convert = known[name]
+        if field in values:
+            raise PropertiesError(f"{source}: {name} and {names[field]} are two names of one setting")
+        try:
+            values[field] = convert(text.strip())
+        except (ValueError, ImportError, AttributeError) as error:
+            raise PropertiesError(f"{source}: {name}={text}: {error}") from error
+        names[field] = name
+    return values
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found or any(re.fullmatch(r"[^:]+:\d+|\[.+\]:\d+", one) is None for one in found):
+        raise ValueError("host:port,host:port belongs there")
+    return found
+
+
+def _count(text: str) -> int:
+    if re.fullmatch(r"\d{1,10}", text) is None:
+        raise ValueError("a whole number, 0 or more, belongs there")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    return _count(text) / 1000
+
+
+def _seconds_or_ever(text: str) -> float | None:
+    """-1: as long as it takes."""
+    return None if text == "-1" else _seconds(text)
+
+
+def _one_of(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
+    def meaning(text: str) -> Any:
+        if text not in meanings:
+            raise ValueError(f"it is one of {' '.join(meanings)}")
+        return meanings[text]
+
+    return meaning
+
+
+def _named(known: Mapping[str, Any]) -> Callable[[str], Any]:
+    """What a class's name stands for. A class found in a module is made."""
+
+    def resolve(text: str) -> Any:
+        if text in known:
+            return known[text]
+        if ":" not in text:
+            raise ValueError(f"package.module:name belongs there, or one of {' '.join(known)}")
+        found = pkgutil.resolve_name(text)
+        return found() if isinstance(found, type) else found
+
+    return resolve
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("it must not be empty")
+    return text
+
+
+_SWITCH: Final = _one_of({"true": True, "false": False})
+_CODECS: Final = {0: "none", **NAMES}
+_CODEC: Final = _one_of(
+    {name: number for number, name in _CODECS.items()} | {str(number): number for number in _CODECS}
+)
+_ACKS: Final = _one_of({"-1": -1, "all": -1, "0": 0, "1": 1})
+_SERIALIZER: Final = _named({"kafka.serializer.DefaultEncoder": as_bytes, "kafka.serializer.StringEncoder": as_text})
+_PARTITIONER: Final = _named({"kafka.producer.DefaultPartitioner": hash_partitioner})
+
+_PRODUCER: Final[dict[str, _Setting]] = {
+    **dict.fromkeys(("metadata.broker.list", "broker.list", "bootstrap.servers"), ("bootstrap", _addresses)),
+    **dict.fromkeys(("request.required.acks", "acks"), ("acks", _ACKS)),
+    "request.timeout.ms": ("timeout", _seconds),
+    **dict.fromkeys(("message.send.max.retries", "retries"), ("retries", _count)),
+    **dict.fromkeys(("compression.codec", "compression.type"), ("codec", _CODEC)),
+    "serializer.class": ("value_serializer", _SERIALIZER),
+    "key.serializer.class": ("key_serializer", _SERIALIZER),
+    "partitioner.class": ("partitioner", _PARTITIONER),
+    "client.id": ("client_id", _text),
+}
+_ASYNC_PRODUCER: Final[dict[str, _Setting]] = {
+    **dict.fromkeys(("queue.buffering.max.ms", "queue.time"), ("linger", _seconds)),
+    **dict.fromkeys(("queue.buffering.max.messages", "queue.size"), ("queue_size", _count)),
+    **dict.fromkeys(("queue.enqueue.timeout.ms", "queue.enqueueTimeout.ms"), ("enqueue_timeout", _seconds_or_ever)),
+    **dict.fromkeys(("batch.num.messages", "batch.size"), ("batch_count", _count)),
+    "event.handler": ("handler", _named({"kafka.producer.async.DefaultEventHandler": pass_on})),
+    "callback.handler": ("callbacks", _named({})),
+}
+_CONSUMER: Final[Mapping[str, _Setting]] = {
+    **dict.fromkeys(("zookeeper.connect", "zk.connect"), ("zookeeper", lambda text: ",".join(_addresses(text)))),
+    **dict.fromkeys(("metadata.broker.list", "bootstrap.servers"), ("bootstrap", _addresses)),
+    **dict.fromkeys(("group.id", "groupid"), ("group", _text)),
+    **dict.fromkeys(("consumer.id", "consumerid"), ("consumer_id", _text)),
+    **dict.fromkeys(("zookeeper.session.timeout.ms", "zk.sessiontimeout.ms"), ("session_timeout", _seconds)),
+    **dict.fromkeys(("zookeeper.connection.timeout.ms", "zk.connectiontimeout.ms"), ("connection_timeout", _seconds)),
+    "offsets.storage": ("offsets_storage", _text),
+    "dual.commit.enabled": ("dual_commit", _SWITCH),
+    **dict.fromkeys(("auto.commit.enable", "autocommit.enable"), ("auto_commit", _SWITCH)),
+    **dict.fromkeys(("auto.commit.interval.ms", "autocommit.interval.ms"), ("auto_commit_interval", _seconds)),
+    **dict.fromkeys(("auto.offset.reset", "autooffset.reset"), ("reset", _text)),
+    "socket.timeout.ms": ("timeout", _seconds),
+}
