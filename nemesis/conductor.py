@@ -10,8 +10,9 @@ each acknowledged operation and each line of the nodes' event logs. It acts as s
 ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still until then
 (:mod:`assay.nemesis.ambush`). One that waits in vain is reported as failed.
 
-A fault that strikes only what passes by, such as a packet, is not healed before something has, for ``LINGER_SECONDS``
-at most: it may have met nothing, since another fault kept its target silent.
+A fault that ``lingers`` is not healed before it has had its effect, within its bound, and no other waits for it then:
+one that strikes only what passes by, such as a packet, may have met nothing, since another fault kept its target
+silent, and a move of replicas may not have ended while another was in force.
 
 In every case :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
 it is cancelled and on errors, and it may be called again."""
@@ -41,10 +42,8 @@ from assay.nemesis.target import Chosen, clients, servers
 from assay.nemesis.trigger import Fired
 from assay.nemesis.waiting import Waiting
 
-LINGER_SECONDS: Final = 3.0
-"""By so much a fault that has struck nothing may outlast its duration."""
 LOOK_EVERY: Final = 0.2
-"""Seconds from one look at what it has struck to the next."""
+"""Seconds from one look at what a fault that lingers has done to the next."""
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -94,7 +93,7 @@ class Conductor:
         self._heals: dict[int, float] = {}
         """When each fault in force is to be healed, in seconds of the run."""
         self._latest: dict[int, float] = {}
-        """The same of those that were to be healed and have struck nothing: by then they are."""
+        """The same of those that were to be healed and have had no effect: by then they are."""
         self._acting = asyncio.Lock()
         self._halted = False
 
@@ -144,10 +143,11 @@ class Conductor:
         self._wake.set()
         self._waiting.drop_all("the run ended first")
         while True:
-            before = [injection.id for injection in self._in_force]
+            before = [injection.id for injection in sorted(self._in_force, key=self._patience)]
             troubles = [await self._heal(number) for number in before] + [await self._waiting.end_ambush()]
             errors = [trouble for trouble in troubles if trouble is not None]
-            # one may be in another's way: a frozen node's rules cannot be changed before it has been thawed
+            # one may be in another's way: a frozen node's rules cannot be changed before it has been thawed, and what
+            # waits for an end, with more patience than others, comes last
             if not errors or len(self._in_force) == len(before):
                 return tuple(errors)
 
@@ -254,12 +254,12 @@ class Conductor:
         return chosen[0] if trouble is None else trouble
 
     async def _lingers(self, number: int, at: float) -> bool:
-        """Is it to stay in force beyond ``at``, as it has struck nothing so far? If so, its heal gets a later time."""
+        """Is it to stay in force beyond ``at``, as it has had no effect so far? If so, its heal gets a later time."""
         injection = self._in_force.get(number)
-        fault = None if injection is None else self._faults[injection.step.fault]
-        if injection is None or fault is None or not getattr(fault, "lingers", False):
+        patience = self._patience(injection) if injection is not None else 0.0
+        if injection is None or not patience:
             return False
-        latest = self._latest.setdefault(number, at + LINGER_SECONDS)
+        fault, latest = self._faults[injection.step.fault], self._latest.setdefault(number, at + patience)
         if self._reporter.elapsed() >= latest:
             return False
         async with self._acting:
@@ -268,6 +268,10 @@ class Conductor:
             return False
         self._heals[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
         return True
+
+    def _patience(self, injection: Injection) -> float:
+        """By how many seconds it may outlast its duration."""
+        return float(getattr(self._faults[injection.step.fault], "lingers", 0.0))
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
         """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from assay.cluster.node import Cluster, NodeError
 from assay.nemesis.cuts import Drop, Manner, parted
-from assay.nemesis.fault import Injection, Proof, Scope
+from assay.nemesis.fault import LINGER_SECONDS, Injection, Proof, Scope
 from assay.nemesis.impact import Impact
 from assay.nemesis.target import zookeepers
 
@@ -24,7 +24,7 @@ class Cutting:
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
     manner = Manner.DROP
-    lingers = True
+    lingers = LINGER_SECONDS
     everywhere = False
     """Does it take any number of nodes, so that another of its scope may find none that is free?"""
     capabilities: Sequence[type] = ()

@@ -33,7 +33,7 @@ class ZooKeeperExpire(Partition):
 
     scope = Scope.NODE
     """Of a process that is dead or paused there is no session to expire, or it expires for that reason."""
-    lingers = False
+    lingers = 0.0
     """To look at it is to wait for the sessions' end."""
 
     def __init__(self) -> None:

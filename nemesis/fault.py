@@ -27,6 +27,8 @@ from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, clients, group
 
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 """What nodes and systems that are being broken may raise when they are asked something."""
+LINGER_SECONDS = 3.0
+"""By so much a fault that strikes only what passes by may outlast its duration, until something has."""
 
 
 class Scope(enum.StrEnum):

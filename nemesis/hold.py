@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import Holdable, System
-from assay.nemesis.fault import Census, Injection, Proof, on_each
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault, seen_of, status
 from assay.nemesis.schedule import Parameter
@@ -40,7 +40,7 @@ class Hold(ServerFault):
     capabilities: Sequence[type] = (Holdable,)
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
     """With ``restart`` the process ends before it comes to the event."""
-    lingers = True
+    lingers = LINGER_SECONDS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """The event is chosen at the injection, when the system is known."""

@@ -3,8 +3,9 @@
 A server without a replica of the key gets one in place of another's. Where every server has one already, the target's
 is taken away, and at the heal it comes back, so that it has to copy everything again.
 
-There is nothing to undo: the heal waits until the system says that the move has ended. A server that is dead may keep
-it from ending; then the heal has failed, and is tried again when other faults have been healed.
+There is nothing to undo: it is healed when the system says that the move has ended. Another fault may keep it from
+ending, so it lingers, and the others do not wait for it; when it still has not ended, its heal has failed, and is tried
+again once they have been healed.
 
 Proof: the key's replicas came to be on other servers. A line of an event log says so as it comes to pass, since clients
 that move replicas too may undo it in the next moment; where none says so, the system is asked at the heal.
@@ -28,8 +29,12 @@ SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Ki
 ASK_SECONDS = 5.0
 """How long the system may be unable to say where the replicas are, and to take the order; no longer than the fault is
 to last, since other faults wait meanwhile."""
+LOOK_SECONDS = 1.0
+"""The same for a look whether a move has ended."""
+MOVE_SECONDS = 30.0
+"""By so much it may outlast its duration."""
 HEAL_SECONDS = 12.0
-"""For each of the moves that the heal waits for."""
+"""For each of the moves that have not ended by then."""
 ASK_EVERY = 0.2
 
 
@@ -37,9 +42,10 @@ class MoveReplicas(ServerFault):
     """One replica of one key, to another server."""
 
     name = "move-replicas"
-    description = "a key's replica moves from one server to another; the heal waits until it has"
+    description = "a key's replica moves from one server to another; it is healed when it has"
     capabilities: Sequence[type] = (Movable,)
     scope = Scope.REPLICAS
+    lingers = MOVE_SECONDS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if census.keys == () or census.servers < 2:
@@ -83,21 +89,32 @@ class MoveReplicas(ServerFault):
         await _order(injection, key, [nodes[name] for name in meant], deadline)
 
     async def observe(self, injection: Injection) -> None:
-        return None
+        """Has it ended? A replica that was taken away is ordered back at once."""
+        evidence = injection.evidence
+        if "meant" not in evidence or "back" in evidence:
+            return
+        deadline = asyncio.get_running_loop().time() + LOOK_SECONDS
+        found = await _asked(lambda: _placed(injection, evidence["key"]), deadline)
+        if found is None:
+            return
+        if len(evidence.setdefault("after", found)) < len(evidence["before"]):
+            if set(found) == set(evidence["before"]):
+                evidence["back"] = found
+            else:
+                with contextlib.suppress(NodeError):
+                    await _order_back(injection, deadline)
 
     async def heal(self, injection: Injection) -> None:
         evidence = injection.evidence
         if "meant" not in evidence:
             return
-        key, before = evidence["key"], evidence["before"]
+        key = evidence["key"]
         if "after" not in evidence:
             ended = await _ended(injection, key)
             evidence.setdefault("after", ended)  # a line may have been read meanwhile
         injection.context.listeners.pop(injection.id, None)
-        if len(evidence["after"]) < len(before):
-            nodes = {node.name: node for node in servers(injection.context.cluster, injection.context.system)}
-            deadline = asyncio.get_running_loop().time() + ASK_SECONDS
-            await _order(injection, key, [nodes[name] for name in before], deadline)
+        if len(evidence["after"]) < len(evidence["before"]) and "back" not in evidence:
+            await _order_back(injection, asyncio.get_running_loop().time() + ASK_SECONDS)
             evidence["back"] = await _ended(injection, key)
 
     def proof(self, injection: Injection) -> Proof:
@@ -106,6 +123,8 @@ class MoveReplicas(ServerFault):
             return Proof(False, evidence, "no move was seen to end")
         if set(evidence["after"]) == set(evidence["before"]):
             return Proof(False, evidence, f"the replicas of {evidence['key']} are where they were")
+        if len(evidence["after"]) < len(evidence["before"]) and "back" not in evidence:
+            return Proof(False, evidence, "the replica that was taken away has not come back")
         return Proof(True, evidence)
 
 
@@ -148,24 +167,39 @@ async def _order(injection: Injection, key: str, nodes: Sequence[Node], deadline
         await asyncio.sleep(ASK_EVERY)
 
 
+async def _order_back(injection: Injection, deadline: float) -> None:
+    nodes = {node.name: node for node in servers(injection.context.cluster, injection.context.system)}
+    await _order(injection, injection.evidence["key"], [nodes[name] for name in injection.evidence["before"]], deadline)
+
+
+async def _placed(injection: Injection, key: str) -> list[str] | None:
+    """Where the replicas are; None while they move."""
+    found = await _movable(injection).replicas_of(injection.context.cluster, key)
+    return None if found is None else [node.name for node in found]
+
+
 async def _ended(injection: Injection, key: str) -> list[str]:
     """Where the replicas are. Raises ``NodeError`` while they move."""
-    system = _movable(injection)
     deadline = asyncio.get_running_loop().time() + HEAL_SECONDS
-    found = await _known(lambda: system.replicas_of(injection.context.cluster, key), deadline)
+    found = await _known(lambda: _placed(injection, key), deadline)
     if found is None:
         raise NodeError(f"the move of {key} has not ended within {HEAL_SECONDS:g} s; the dead are waited for")
-    return [node.name for node in found]
+    return found
+
+
+async def _asked(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
+    """None when there is no answer until then, by the loop."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            return await ask()
+    return None
 
 
 async def _known(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
-    """None when there is no answer until then, by the loop."""
+    """As ``_asked``, again and again."""
     loop = asyncio.get_running_loop()
     while True:
-        found = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                found = await ask()
+        found = await _asked(ask, deadline)
         if found is not None or loop.time() >= deadline:
             return found
         await asyncio.sleep(ASK_EVERY)

@@ -57,8 +57,9 @@ class ServerFault:
     capabilities: Sequence[type] = ()
     scope = Scope.PROCESS
     impact = Impact()
-    lingers = False
-    """Does it strike only what passes by, and stay until something has (:mod:`assay.nemesis.conductor`)?"""
+    lingers = 0.0
+    """By so many seconds at most it may outlast its duration, until it has had its effect
+    (:mod:`assay.nemesis.conductor`)."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target)

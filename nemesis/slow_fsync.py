@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, NodeError, SlowToFsync
 from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_all, on_each
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_all, on_each
 from assay.nemesis.kill import Kill
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.process import ServerFault
@@ -37,7 +37,7 @@ class SlowFsync(ServerFault):
     name = "slow-fsync"
     description = "each fsync of the server takes up to 0.8 s longer"
     scope = Scope.DISK
-    lingers = True
+    lingers = LINGER_SECONDS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)

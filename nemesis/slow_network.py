@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, SlowToSend
 from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
 from assay.nemesis.process import ServerFault
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers
@@ -25,7 +25,7 @@ class SlowNetwork(ServerFault):
     name = "slow-network"
     description = "what the server sends arrives up to 0.2 s later, in order"
     scope = Scope.CONNECTION
-    lingers = True
+    lingers = LINGER_SECONDS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from assay.nemesis.conductor import LINGER_SECONDS, LOOK_EVERY
+from assay.nemesis.conductor import LOOK_EVERY
+from assay.nemesis.fault import LINGER_SECONDS
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import parse

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.cluster.node import ProcessState
 from assay.nemesis.fault import Census
-from assay.nemesis.move import MoveReplicas, elsewhere
+from assay.nemesis.move import MOVE_SECONDS, MoveReplicas, elsewhere
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind, Target, TargetError, parse
 
-from helpers.nemesis_fakes import FakeCluster, Play
+from helpers.nemesis_fakes import FakeCluster, Play, run
 
 SERVERS = ["n1", "n2", "n3", "n4", "n5"]
 
@@ -112,9 +113,47 @@ def test_without_another_server_the_replica_goes_and_comes_back() -> None:
 
 
 def test_a_move_that_does_not_end_is_a_heal_that_failed_and_is_tried_again_at_the_end() -> None:
-    done = play(5, moving=25.0)
+    done = play(5, moving=5.0 + MOVE_SECONDS + 13.0)
     assert [row.detail["stage"] for row in done.rows if row.phase is FaultPhase.FAILED] == [Stage.HEAL]
     assert done.row(1, FaultPhase.HEALED).took_effect is True
+
+
+def test_other_faults_do_not_wait_for_its_end() -> None:
+    kill = Step(8.0, "kill", parse("n3"), 2.0)
+    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 5.0), kill)), FakeCluster(5))
+    made.system.slow = 20.0
+    made.play()
+    assert made.at(2, FaultPhase.INJECTED) == pytest.approx(8.0)
+    assert made.at(2, FaultPhase.HEALED) == pytest.approx(10.0)
+    assert made.at(1, FaultPhase.HEALED) == pytest.approx(22.0, abs=0.3)
+    assert made.row(1, FaultPhase.HEALED).took_effect is True
+    assert not any(row.phase is FaultPhase.FAILED for row in made.rows)
+
+
+def test_one_that_another_fault_keeps_from_ending_is_healed_after_that_when_the_run_ends() -> None:
+    """A system that cannot move anything while one of its servers stands still."""
+    stop = Step(2.5, "stop", parse("n1"), 40.0)
+    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 1.0), stop)), FakeCluster(5))
+    asked = made.system.replicas_of
+
+    async def replicas_of(cluster: Any, key: str) -> Any:
+        stopped = (await made.cluster.node("n1").process()).state is ProcessState.STOPPED
+        return None if stopped else await asked(cluster, key)
+
+    made.system.replicas_of = replicas_of  # type: ignore[method-assign]
+
+    async def main() -> None:
+        conductor = made.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(10.0)
+        began = asyncio.get_running_loop().time()
+        assert await conductor.heal_all() == ()
+        assert asyncio.get_running_loop().time() - began < 2.0
+        await running
+        await conductor.close()
+
+    run(main())
+    assert made.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_an_order_that_nobody_takes_is_a_failed_fault() -> None:
