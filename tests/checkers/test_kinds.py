@@ -42,7 +42,7 @@ def test_logs_alone_name_kinds() -> None:
     assert sorted({check.kinds for family in OF_LOGS for check in family.checks if check.kinds}) == NAMED
 
 
-@pytest.mark.parametrize("linearizable", [False, True])
+@pytest.mark.parametrize("linearizable", [pytest.param(False, marks=pytest.mark.long), True])
 def test_without_its_kinds_a_check_examines_and_finds_nothing(tmp_path: Path, linearizable: bool) -> None:
     rows, contract = some_logs(), Contract(linearizable_ends=linearizable, dense_offsets=True)
     for number, kinds in enumerate(NAMED):

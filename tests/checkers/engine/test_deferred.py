@@ -180,7 +180,12 @@ def nothing_by_lack_of_one(engine: DuckDB) -> None:
             assert engine._connection.execute(sql).fetchall() == [], f"without rows in {name}: {relation.sql}"
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+BY_DAY = ("log", "group", "txn", "queue")
+
+
+@pytest.mark.parametrize(
+    "model", [pytest.param(model, marks=() if model in BY_DAY else pytest.mark.long) for model in CATALOGUE]
+)
 def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     """Of every text that judging a history with many anomalies declares or asks, by running it after all."""
     plant = CATALOGUE[model].anomalies[:6]

@@ -164,7 +164,7 @@ def check_time(place: Place) -> None:
     assert reason == "key a: the time limit of 0.2 s was reached when 0 of 12 operations had returned"
 
 
-@pytest.mark.parametrize("place", [POOL, ThisMachine(workers=2, patience=0.1)])
+@pytest.mark.parametrize("place", [POOL, pytest.param(ThisMachine(workers=2, patience=0.1), marks=pytest.mark.long)])
 def test_time_is_limited_for_each_key(place: Place) -> None:
     check_time(place)
 

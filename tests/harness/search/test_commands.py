@@ -43,7 +43,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
 
 
 def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: pytest.Pytester) -> None:
-    done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=6", "--nemesis=clock")
+    done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=3", "--nemesis=clock")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["explored * examples in *pass*states reached*"])
     assert not (toy_project.path / "runs").exists()

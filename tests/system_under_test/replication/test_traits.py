@@ -1,0 +1,47 @@
+"""Where a follower cuts its log: by epochs, whatever its high watermark is; the defects cut elsewhere."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from assay.cluster.sim.disk import SimDisk
+from assay.system_under_test.log.epochs import EpochHistory
+from assay.system_under_test.protocol.internal import EpochAnswer
+from assay.system_under_test.replication.traits import LogMarks, replication_traits
+
+OWN = ((1, 0), (2, 5))
+
+
+def cut(answer: EpochAnswer, marks: LogMarks, *defects: str) -> tuple[int, bool]:
+    disk = SimDisk(Random(0))
+    disk.write("t-0/log", b"")
+    epochs = EpochHistory(disk.storage(fsync_delay=lambda: 0), "t-0")
+    epochs.replace(OWN)
+    return replication_traits(defects).parting(answer, epochs, marks)
+
+
+def answer(epoch: int, end: int) -> EpochAnswer:
+    return EpochAnswer(topic="t", partition=0, error_code=0, epoch=epoch, end_offset=end)
+
+
+@pytest.mark.parametrize("high_watermark", [0, 4, 9, 12])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((2, 10), (10, True)),  # the leader's epoch ended earlier
+        ((2, 20), (12, True)),  # the leader has more of it
+        ((1, 4), (4, False)),  # there is no epoch 2 there, and the history before it may differ, too
+        ((1, 8), (5, False)),
+    ],
+)
+def test_a_follower_cuts_where_an_epoch_ends_on_either_side_whatever_is_committed(
+    given: tuple[int, int], expected: tuple[int, bool], high_watermark: int
+) -> None:
+    assert cut(answer(*given), LogMarks(12, high_watermark)) == expected
+
+
+@pytest.mark.parametrize("defect", ["truncate-to-hw", "hw-checkpoint-lost"])
+def test_with_the_defect_it_cuts_at_its_high_watermark(defect: str) -> None:
+    assert cut(answer(2, 20), LogMarks(12, 7), defect) == (7, True)
