@@ -38,6 +38,7 @@ LEDGER: Final = FirstTopic(
         ("segment.bytes", "250"),
         ("file.delete.delay.ms", "100"),
         ("message.timestamp.type", "CreateTime"),  # a tombstone's number is its create time
+        ("message.format.version", "0.10.2"),  # before that there was none
     ),
 )
 STRICT: Final = FirstTopic("strict", 3)
