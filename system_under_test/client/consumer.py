@@ -1,4 +1,4 @@
-"""Stateless reads: messages from an offset, and offsets by time.
+"""Stateless reads: messages from an offset, offsets by time, and the offsets that a group has committed.
 
 Reads change nothing, so they are repeated after any error until the deadline. A consumer has one connection to each
 broker, on which a broker answers one request after the other: concurrent long polls need consumers of their own.
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
+from assay.system_under_test.client.coordinated import Coordinated, Position
 from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer, ReadFailed
 from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
@@ -29,7 +30,7 @@ FETCH_VERSION = 3
 LIST_OFFSETS_VERSION = 1
 SEGMENT_OFFSETS_VERSION = 0
 
-__all__ = ["EARLIEST", "LATEST", "Fetched", "SimpleConsumer"]
+__all__ = ["EARLIEST", "LATEST", "Fetched", "Position", "SimpleConsumer"]
 
 
 class _Answer(NamedTuple):
@@ -55,6 +56,10 @@ class SimpleConsumer:
         check_crcs: bool = True,
         client_id: str = "assay-consumer",
     ) -> None:
+        self._bootstrap = bootstrap
+        self._client_id = client_id
+        self._runtime = runtime
+        self._groups: dict[str, Coordinated] = {}
         self._timeout = timeout
         self._fetch_version = fetch_version
         self._max_fetch_bytes = max_fetch_bytes
@@ -131,9 +136,29 @@ class SimpleConsumer:
         wanted = listing.ListOffsetsPartition(partition=partition, timestamp=time, max_num_offsets=count)
         return (await self._list_offsets(topic, wanted, SEGMENT_OFFSETS_VERSION)).offsets
 
+    async def commit(self, group: str, offsets: Mapping[Partition, Position]) -> None:
+        """Commits for a group as a client that is no member of it, which is rejected while the group has members.
+
+        Raises ``CommitFailed``.
+        """
+        await self._coordinated(group).commit(offsets)
+
+    async def committed(self, group: str, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
+        """What the group has committed for each; offset -1 where nothing. Raises ``ReadFailed``."""
+        return await self._coordinated(group).committed(partitions)
+
     async def close(self) -> None:
-        """Calls that still wait end with ``ReadFailed``."""
+        """Calls that still wait end with ``ReadFailed``, commits with ``CommitFailed``."""
         await self._pool.close()
+        for coordinated in self._groups.values():
+            await coordinated.close()
+
+    def _coordinated(self, group: str) -> Coordinated:
+        if group not in self._groups:
+            self._groups[group] = Coordinated(
+                self._bootstrap, group, runtime=self._runtime, timeout=self._timeout, client_id=self._client_id
+            )
+        return self._groups[group]
 
     async def _fetch(
         self, topic: str, partition: int, offset: int, size: int, max_wait: float, min_bytes: int, deadline: float

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from assay.system_under_test.client.connection import Connection
-from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
-from assay.system_under_test.client.errors import DamagedAnswer, ReadFailed
+from assay.system_under_test.client.consumer import EARLIEST, LATEST, Position, SimpleConsumer
+from assay.system_under_test.client.coordinated import CommitFailed
+from assay.system_under_test.client.errors import DamagedAnswer, Outcome, ReadFailed
+from assay.system_under_test.client.group_consumer import GroupConsumer
 from assay.system_under_test.client.metadata import SILENCE
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode as E
@@ -359,3 +361,25 @@ def test_a_broker_that_did_not_answer_is_asked_last() -> None:
             await silent.stop()
 
     simulate(main)
+
+
+def test_offsets_are_kept_for_each_group_and_only_while_it_has_no_members() -> None:
+    orders, other = ("orders", 0), ("orders", 1)
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            consumer = cluster.consumer
+            await consumer.commit("a", {orders: Position(3, "so far"), other: Position(5)})
+            await consumer.commit("b", {orders: Position(4)})
+            assert await consumer.committed("a", [orders, other]) == {orders: Position(3, "so far"), other: Position(5)}
+            assert await consumer.committed("b", [orders, other]) == {orders: Position(4), other: Position(-1)}
+            runtime = cluster.cluster.harness_runtime()
+            member = GroupConsumer(cluster.bootstrap, "a", ["orders"], runtime=runtime)
+            await member.poll(0.1)
+            with pytest.raises(CommitFailed) as raised:
+                await consumer.commit("a", {orders: Position(9)})
+            assert raised.value.outcome is Outcome.NOT_DONE
+            assert (await consumer.committed("a", [orders]))[orders] == Position(3, "so far")
+            await member.close()
+
+    simulate(check)
