@@ -271,7 +271,7 @@ class Conductor:
 
     def _patience(self, injection: Injection) -> float:
         """By how many seconds it may outlast its duration."""
-        return float(getattr(self._faults[injection.step.fault], "lingers", 0.0))
+        return 0.0 if injection.step.exact else float(getattr(self._faults[injection.step.fault], "lingers", 0.0))
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
         """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""

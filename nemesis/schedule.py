@@ -37,6 +37,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     such as which node is ``one``; None takes them from the run's generator. ``keep_majority``: when others are in
     force already, hit one of their nodes rather than leave less than a majority of the servers in peace.
     ``yields``: where other faults in force keep it from being injected, that is recorded and no more.
+    ``exact``: it is healed when its duration is over, although it has had no effect and others would linger.
     ``trigger``: what it waits for from ``at`` on; it is then healed ``duration`` seconds after it was injected.
     """
 
@@ -48,6 +49,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     seed: int | None = None
     keep_majority: bool = False
     yields: bool = False
+    exact: bool = False
     trigger: Trigger | None = None
 
     @property
@@ -116,6 +118,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
                 at=done.at,
                 target=named(*done.targets),
                 trigger=None,
+                exact=done.healed_at is not None,
                 duration=max(done.healed_at - done.at, 0.001) if done.healed_at is not None else done.step.duration,
             )
             for done in self.resolved

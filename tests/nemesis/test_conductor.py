@@ -354,6 +354,7 @@ def played(schedule: Schedule) -> tuple[list[Any], Any]:
 
 @settings(max_examples=some_of(40), deadline=None)
 @example(0, ["zookeeper-kill", "zookeeper-pause"])
+@example(1, ["outage", "partition"])
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(FAKED)), min_size=1, max_size=3, unique=True))
 def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:
     schedule = draw(seed, names, census=CENSUS, time_limit=40)
