@@ -46,7 +46,8 @@ class NotSeen(OSError):
 class Seen:
     """One thing; ``what`` says which, and which of the others it has:
 
-    - ``broker`` (registered): ``node``, ``broker`` its id, ``zxid`` of its registration. ``answer``: ``node`` answered.
+    - ``broker`` (registered): ``node``, ``broker`` its id, ``zxid`` of its registration. ``answer``: ``node`` answered,
+      registered or not; what follows is of those alone that are.
     - ``topic``: ``key``, ``zxid`` of its creation, a fingerprint of its ``settings``, and what applies to it of
       ``retention_...``.
     - ``partition``: ``key``, its topic's ``zxid``, leader ``epoch``, ``leader``'s id (-1: none), ``replicas`` assigned,
@@ -118,6 +119,8 @@ async def look(place: Place, runtime: Any) -> list[Seen]:
             if node.name in registered:
                 found += await _by_its_account(node, place.port, await _unsynced(node, place.data))
                 found += await _on_disk(node, place.data, aged)
+            elif await _answers(node, place.port):
+                found.append(Seen("answer", node=node.name))
     except (KazooException, znodes.ZnodeError, OSError) as error:
         raise NotSeen(f"the cluster was not looked at: {error!r}") from error
     return found
@@ -189,6 +192,14 @@ async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
     for path, size in (await node.unsynced(f"{data}/*/*{LOG_SUFFIX}")).items():
         found[path.split("/")[-2]] += size
     return found
+
+
+async def _answers(node: Any, port: int) -> bool:
+    try:
+        await ask(node.address, port, RolesRequest(), 0, PATIENCE)
+    except CallError:
+        return False
+    return True
 
 
 async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[Seen]:
@@ -278,6 +289,9 @@ def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
     states = {one.key: (one.leader, one.replicas, one.members) for one in by["partition"]}
     routed = {(one.node, one.key): (one.leader, one.replicas, one.members) for one in by["routed"]}
     for answer in by["answer"]:
+        if answer.node not in ids:
+            count += 1
+            continue
         count += sum(routed.get((answer.node, key)) != state for key, state in states.items())
     for partition in by["partition"]:
         replicas = assigned[partition.key]

@@ -11,6 +11,7 @@ from assay.checkers.rest.looks import REST_VIEWS
 from assay.checkers.rest.marks import LATE_HIGH_WATERMARK
 from assay.checkers.rest.moves import UNFINISHED_MOVE
 from assay.checkers.rest.obedience import DISOBEYED_STATE
+from assay.checkers.rest.registration import UNREGISTERED
 from assay.checkers.rest.rejoining import NO_REJOIN
 from assay.checkers.rest.retention import RETENTION_UNDONE
 from assay.checkers.rest.routing import STALE_METADATA
@@ -40,6 +41,7 @@ REST: Final = Family(
     "rest",
     checks=(
         UNFINISHED_MOVE,
+        UNREGISTERED,
         NO_REJOIN,
         DISOBEYED_STATE,
         DISOBEYED_SETTINGS,

@@ -74,6 +74,11 @@ def without(what: str, **where: Any) -> Change:
     return lambda seen: [row for row in seen if not is_it(row, what, where)]
 
 
+def dead(node: str) -> Change:
+    """Neither registered nor there to answer; its disk is."""
+    return all_of(without("broker", node=node), without("answer", node=node))
+
+
 def is_it(row: Row, what: str, where: Row) -> bool:
     return bool(row["what"] == what and all(row.get(name) == value for name, value in where.items()))
 

@@ -18,6 +18,7 @@ from helpers.looks import (
     adding,
     all_of,
     changing,
+    dead,
     looked,
     packed,
     without,
@@ -81,6 +82,8 @@ LASTING: tuple[Change, ...] = (
     all_of(changing("partition", {"replicas": "1,2,4,3"}), adding(MOVE, *FOURTH)),
     without("broker", node="n3"),
     without("broker", node="n1"),
+    dead("n3"),
+    dead("n1"),
     all_of(
         adding(
             {**SEGMENT, "base_offset": 0, "end_offset": 50, "size": 900, "timestamp": WALL_MS - 4_000},
@@ -204,6 +207,12 @@ def rejoining(rows: list[Row]) -> Iterator[Found]:
                 yield "no-rejoin", state["key"], live[broker], 0, state["epoch"], state["leader"]
 
 
+def registration(rows: list[Row]) -> Iterator[Found]:
+    for row in of(rows, "answer"):
+        if row["node"] not in brokers(rows).values():
+            yield "unregistered", row["node"], row["node"], 0
+
+
 def obedience(rows: list[Row]) -> Iterator[Found]:
     live = brokers(rows)
     answered = {row["node"] for row in of(rows, "answer")}
@@ -323,6 +332,7 @@ def retention(rows: list[Row]) -> Iterator[Found]:
 
 
 RULES: tuple[Callable[[list[Row]], Iterator[Found]], ...] = (
+    registration,
     rejoining,
     obedience,
     settings,

@@ -10,6 +10,7 @@ from assay.system_under_test import at_rest
 from assay.system_under_test.at_rest import NotSeen, Seen, unsettled
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.log.log import Log
+from assay.system_under_test.zookeeper import paths
 
 from helpers.sim_brokers import brokers, simulate
 
@@ -74,6 +75,26 @@ def test_a_damaged_log_has_no_high_watermark_so_that_nothing_of_it_is_due(monkey
     simulate(test)
 
 
+def test_a_broker_that_is_not_registered_is_seen_to_answer_until_it_is_dead() -> None:
+    async def test() -> None:
+        async with brokers(SMALL) as cluster:
+            runtime = cluster.cluster.harness_runtime()
+            zookeeper = runtime.zookeeper(cluster.zookeepers[0].address + ":2181", 3.0)
+            await zookeeper.connect(2.0)
+            await zookeeper.delete(paths.broker(3))
+            await zookeeper.close()
+
+            async def seen(what: str) -> list[str | None]:
+                return [one.node for one in await SMALL.look(cluster.cluster, runtime) if one.what == what]
+
+            assert await seen("broker") == ["n1", "n2"]
+            assert await seen("answer") == ["n1", "n2", "n3"]
+            await cluster.nodes[2].kill()
+            assert await seen("answer") == ["n1", "n2"]
+
+    simulate(test)
+
+
 def test_without_zookeeper_nothing_is_seen() -> None:
     async def test() -> None:
         async with brokers(SMALL) as cluster:
@@ -98,6 +119,7 @@ HEALTHY = [
 @pytest.mark.parametrize(
     "more",
     [
+        Seen("answer", node="n3"),
         Seen("move", key="orders-0", replicas="1,2", removing=""),
         Seen("deletion", key="gone"),
         Seen("known", key="gone", node="n1"),

@@ -18,7 +18,7 @@ from assay.checkers.source import register_contract, register_history
 from helpers.log_histories import write
 from helpers.rest_oracle import Found, random_looks, unended
 
-DEADLINES = dict(zip(LIVENESS_ANOMALIES, (4, 5, 6, 6, 6, 6, 6, 7, 3, 6), strict=True))
+DEADLINES = dict(zip(LIVENESS_ANOMALIES, (4, 5, 5, 6, 6, 6, 6, 6, 7, 3, 6), strict=True))
 CONTRACT = Contract(move_deadline=4, rejoin_deadline=5, obedience_deadline=6, deletion_deadline=7, retention_deadline=3)
 SECONDS = 12
 

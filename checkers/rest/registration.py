@@ -1,0 +1,40 @@
+"""A broker runs and answers, and is not registered, for longer than the contract's rejoin deadline.
+
+No leader is given to it, no replica of it can be in sync, and of those the other checks ask nothing.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.engine import Row
+from assay.checkers.rest.looks import lasting
+from assay.checkers.sql import first_of
+
+
+def _absent(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} answered and was not registered from {seconds(row['since'])} to {seconds(row['until'])}, "
+        f"although no fault was in force; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(claim, (), 0, row["until"])
+
+
+UNREGISTERED: Final = Check(
+    anomaly="unregistered",
+    meaning="a server that answers was not registered by the deadline",
+    views=(
+        View(
+            "registration_missing",
+            """
+            select a.look, a.node as key, a.node
+            from looks a left join rest_brokers b on b.look = a.look and b.node = a.node
+            where a.what = 'answer' and b.node is null
+            """,
+        ),
+        lasting("found_unregistered", "registration_missing", "key, node", "rejoin_deadline"),
+    ),
+    evidence=first_of("found_unregistered", "key"),
+    examined="select count(*) as examined from rest_looks",
+    explain=_absent,
+    needs_end=True,
+)
