@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed
@@ -33,7 +34,8 @@ from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS, SILENCE
-from assay.workloads.log_client import LogClient
+from assay.workloads.keeping import KeepingMembers
+from assay.workloads.log_client import FETCH_BYTES, LogClient
 from assay.workloads.log_messages import seen
 from assay.workloads.log_names import described
 from assay.workloads.log_operations import END, POLL, SEND
@@ -67,6 +69,7 @@ class Member:
         self._commits_when_leaving = group != DRAIN
         self._numbers = numbers
         self._assignments: dict[int, int] = {}  # of each hold
+        self._held: dict[tuple[str, int], int] = {}  # the hold of each partition
         self._notes: list[dict[str, Any]] = []
         self._commits: list[dict[str, Any]] = []
         self._over: list[tuple[str, int]] = []
@@ -88,6 +91,7 @@ class Member:
             auto_commit=False,
             reset="smallest",
             timeout=CALL_SECONDS,
+            fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
         )
         self.connector = ConsumerConnector(
             config,
@@ -96,6 +100,14 @@ class Member:
             before_release=self._before_release,
             traits=client_traits(endpoint.defects),
         )
+
+    def go_on(self) -> None:
+        """As ``assay.workloads.keeping`` has it."""
+        for partition, position in self.connector.positions.items():
+            hold = self._held[partition]
+            if self._assignments[hold] not in {note["assignment"] for note in self._notes}:
+                self._assignments[hold] = next(self._numbers)
+                self._notes.append(self._note("acquire", partition, hold) | {"begin": position, "offset": None})
 
     def report(self) -> dict[str, Any]:
         """What happened to it since this was last asked."""
@@ -162,31 +174,38 @@ class Member:
                     await self.commit()
 
     def _changed(self, change: OwnershipChange) -> None:
+        partition = change.topic, change.partition
         if change.kind is ChangeKind.ACQUIRED:
             self._assignments[change.hold] = next(self._numbers)
+            self._held[partition] = change.hold
         else:
             self._settled.set()
+            del self._held[partition]
         assignment = self._assignments[change.hold]
         if change.kind is not ChangeKind.ACQUIRED and not self._in_hand.is_set():
             self._notes = [note for note in self._notes if note["assignment"] != assignment]
             self._over.append((f"{change.topic}-{change.partition}", assignment))
             return
         kinds = {ChangeKind.ACQUIRED: "acquire", ChangeKind.RELEASED: "release", ChangeKind.LOST: "lost"}
-        note: dict[str, Any] = {
-            "kind": kinds[change.kind],
-            "key": f"{change.topic}-{change.partition}",
-            "generation": None,
-            "owner": self.connector.consumer_id,
-            "assignment": assignment,
-        }
+        note = self._note(kinds[change.kind], partition, change.hold)
         if change.kind is ChangeKind.ACQUIRED:
             note |= {"begin": change.offset, "offset": change.offset, "number": None}
         else:
             note["end"] = change.offset
         self._notes.append(note)
 
+    def _note(self, kind: str, partition: tuple[str, int], hold: int) -> dict[str, Any]:
+        topic, index = partition
+        return {
+            "kind": kind,
+            "key": f"{topic}-{index}",
+            "generation": None,
+            "owner": self.connector.consumer_id,
+            "assignment": self._assignments[hold],
+        }
 
-class ConnectorClient:
+
+class ConnectorClient(KeepingMembers):
     """Operations as above; sends and log ends are those of ``assay.workloads.log_client``."""
 
     holds_sessions = True
@@ -209,7 +228,7 @@ class ConnectorClient:
             await member.connector.shutdown()
         await self._log.close()
 
-    async def invoke(self, operation: Operation) -> Completion:
+    async def carry_out(self, operation: Operation) -> Completion:
         if operation.key is not None:
             return await self._log.invoke(operation)
         if operation.f == SILENCE:
@@ -281,7 +300,7 @@ class ConnectorClient:
         if completed.operation.f == COMMIT:
             rows += _owned(result, group)
         for note in result.get("ownership", ()):
-            if note["kind"] == "acquire" and group != DRAIN:
+            if note["kind"] == "acquire" and note["offset"] is not None and group != DRAIN:
                 register = f"{group}/{note['key']}"
                 rows.append(Effect("resume", register, position=note["begin"], group=group, outcome=Outcome.OK))
         for commit in result.get("commits", ()):

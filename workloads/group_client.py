@@ -14,7 +14,7 @@ from typing import Any, Final
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.config import ConsumerConfig, DraftConfig
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ConsumerConfig, DraftConfig
 from assay.system_under_test.client.draft_consumer import DraftConsumer
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
@@ -23,7 +23,8 @@ from assay.system_under_test.client.membership import CommitFailed, Generation, 
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
-from assay.workloads.log_client import LogClient
+from assay.workloads.keeping import KeepingMembers
+from assay.workloads.log_client import FETCH_BYTES, LogClient
 from assay.workloads.log_messages import number, text
 from assay.workloads.log_names import described
 from assay.workloads.log_operations import POLL
@@ -86,9 +87,14 @@ class Member:
     def _made(self, endpoint: Endpoint, group: str, runtime: Any) -> GroupConsumer:
         listener = GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__)
         strategy = endpoint.options.get(ASSIGNOR, "range")
+        fetch_bytes = endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
         if DRAFT in endpoint.options:
             config = DraftConfig(
-                strategy=strategy, session_timeout=DRAFT_SECONDS, join_timeout=CALL_SECONDS, timeout=CALL_SECONDS
+                strategy=strategy,
+                session_timeout=DRAFT_SECONDS,
+                join_timeout=CALL_SECONDS,
+                timeout=CALL_SECONDS,
+                fetch_bytes=fetch_bytes,
             )
             return NumberedDraft(endpoint.all, group, [TOPIC], config, runtime=runtime, listener=listener)
         return GroupConsumer(
@@ -100,11 +106,19 @@ class Member:
                 session_timeout=SESSION_SECONDS,
                 rebalance_timeout=REBALANCE_SECONDS,
                 timeout=CALL_SECONDS,
+                fetch_bytes=fetch_bytes,
             ),
             runtime=runtime,
             listener=listener,
             traits=client_traits(endpoint.defects),
         )
+
+    def go_on(self) -> None:
+        """As ``assay.workloads.keeping`` has it."""
+        for partition, hold in self._holds.items():
+            if hold.assignment not in {note["assignment"] for note in self._notes}:
+                hold.assignment = hold.chain = next(self._numbers)
+                self._notes.append(_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
 
     def ownership(self) -> list[dict[str, Any]]:
         """What happened to it since this was last asked."""
@@ -200,7 +214,7 @@ class Member:
         self._resets.clear()
 
 
-class GroupClient:
+class GroupClient(KeepingMembers):
     """Operations as in ``assay.workloads.group_operations``."""
 
     def __init__(self) -> None:
@@ -222,7 +236,7 @@ class GroupClient:
             await member.die()
         await self._log.close()
 
-    async def invoke(self, operation: Operation) -> Completion:
+    async def carry_out(self, operation: Operation) -> Completion:
         if operation.key is not None:
             return await self._log.invoke(operation)
         match operation.f:

@@ -20,10 +20,10 @@ reads have from then on. ``until`` has each sentinel's offset, in the drain.
 
 ``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
 "generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
-``number`` is what the group had committed), ``key`` and those after ``assignment`` null for a generation in which it
-owns nothing; ``lost`` and ``release`` with the same columns up to ``assignment``, and ``end``, where the hold ended, if
-that is known. A hold, from an acquire on, has an
-assignment number of its own. An answer that failed reports ownership, too.
+``number`` is what the group had committed; ``offset`` is null for a hold that it had already as the process before, of
+which it kept all), ``key`` and those after ``assignment`` null for a generation in which it owns nothing; ``lost`` and
+``release`` with the same columns up to ``assignment``, and ``end``, where the hold ended, if that is known. A hold,
+from an acquire on, has an assignment number of its own. An answer that failed reports ownership, too.
 
 A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
 are all that it may concern, for when it is unknown which it did; with ``behind`` it is of positions so many records
@@ -142,16 +142,17 @@ def _ownership(completed: Completed) -> Iterator[Effect]:
             outcome=Outcome.OK,
         )
         if note["kind"] == "acquire" and note["key"] is not None:
-            yield Effect(
-                "fetched",
-                _register(group, key),
-                position=note["offset"],
-                value=note["number"],
-                group=group,
-                outcome=Outcome.OK,
-            )
-            if note["offset"] < 0:
-                yield Effect("start", key, position=note["begin"], group=group, outcome=Outcome.OK)
+            if note["offset"] is not None:
+                yield Effect(
+                    "fetched",
+                    _register(group, key),
+                    position=note["offset"],
+                    value=note["number"],
+                    group=group,
+                    outcome=Outcome.OK,
+                )
+                if note["offset"] < 0:
+                    yield Effect("start", key, position=note["begin"], group=group, outcome=Outcome.OK)
             yield Effect("seek", key, position=note["begin"], group=group, assignment=assignment, outcome=Outcome.OK)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.system_under_test.client.config import ProducerConfig
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ProducerConfig
 from assay.system_under_test.client.consumer import EARLIEST as EARLIEST_TIME
 from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
 from assay.system_under_test.client.consumer import SimpleConsumer
@@ -49,7 +49,6 @@ LONGEST_WAIT: Final = 0.1
 """Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
 FETCH_BYTES: Final = "fetch_bytes"
 """An option of clients: how much a poll asks for."""
-DEFAULT_FETCH_BYTES: Final = 1 << 20
 KEEPS: Final = "keeps"
 """An option of clients: how likely one is to go on with its connections after an unknown outcome."""
 GLANCE_BYTES: Final = 512

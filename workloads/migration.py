@@ -85,19 +85,20 @@ class Migration(Generator, frozen=True):
         return Invoke(Operation(POLL, argument=argument), worker), following
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
-        if event.completed is None or event.operation.f not in (POLL, COMMIT, LEAVE):
+        if event.completed is None:
             return self
         argument, completion = event.operation.argument, event.completed.completion
-        if (argument or {}).get("group") != GROUP:  # a reader without a group, of what a mix adds
-            return self
+        if completion.outcome is Outcome.INFO:  # the process is gone, with all that it held: the next one reports again
+            return self._with(
+                members={worker: known for worker, known in self.members.items() if worker != event.worker},
+                holders={
+                    key: {hold: step for hold, step in held.items() if hold[0] != event.process}
+                    for key, held in self.holders.items()
+                },
+            )
+        if event.operation.f not in (POLL, COMMIT, LEAVE) or (argument or {}).get("group") != GROUP:
+            return self  # a send, or a reader without a group, of what a mix adds
         members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
-        if completion.outcome is Outcome.INFO:  # the process is gone, with all that it held
-            holders = {
-                key: {hold: step for hold, step in held.items() if hold[0] != event.process}
-                for key, held in holders.items()
-            }
-            members.pop(event.worker, None)
-            return self._with(members=members, holders=holders)
         if completion.outcome is Outcome.OK and event.operation.f == POLL:
             members[event.worker] = Rolled(event.process, argument["step"])
         for note in (completion.result or {}).get("ownership", ()):

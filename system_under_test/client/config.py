@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from assay.system_under_test.client.partitioner import Partitioner, hash_partitioner
 from assay.system_under_test.client.serializer import Serializer, as_bytes
 
+DEFAULT_FETCH_BYTES = 1024 * 1024
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
@@ -83,6 +85,8 @@ class ConsumerConfig(MemberConfig):
     reset: str = "earliest"
     """``earliest``, ``latest``, or ``none``: then a poll without a position, or with one that is no longer in the log,
     raises ``ReadFailed`` until there is one by ``seek``."""
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    """What one fetch asks for of each partition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +94,8 @@ class DraftConfig:
     """For a member of a group of the draft."""
 
     reset: str = "earliest"
-    """As in :class:`ConsumerConfig`."""
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    """Both as in :class:`ConsumerConfig`."""
     strategy: str = "range"
     session_timeout: float = 6.0
     frequency: int = 4

@@ -37,7 +37,7 @@ class DraftConsumer(GroupConsumer):
             bootstrap,
             group,
             topics,
-            ConsumerConfig(reset=config.reset, timeout=config.timeout),
+            ConsumerConfig(reset=config.reset, timeout=config.timeout, fetch_bytes=config.fetch_bytes),
             runtime=runtime,
             listener=listener,
             membership=self._draft,

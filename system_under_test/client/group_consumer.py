@@ -101,6 +101,7 @@ class GroupConsumer:
         self._membership = membership or Membership(bootstrap, group, topics, config, runtime=runtime)
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=config.timeout)
         self._fetching = traits.fetching()
+        self._fetch_bytes = config.fetch_bytes
         self._subscribed = bool(topics)
         self._generation: Generation | None = None
         self._announced = False
@@ -305,7 +306,7 @@ class GroupConsumer:
             await asyncio.sleep(wait)
             return []
         try:
-            found = await self._consumer.multi_fetch(begin, max_wait=wait)
+            found = await self._consumer.multi_fetch(begin, self._fetch_bytes, max_wait=wait)
             starts = await self._starts(begin, found)
         except ReadFailed:
             if self._membership.generation is generation:

@@ -228,4 +228,5 @@ _CONSUMER: Final[Mapping[str, _Setting]] = {
     **dict.fromkeys(("auto.commit.interval.ms", "autocommit.interval.ms"), ("auto_commit_interval", _seconds)),
     **dict.fromkeys(("auto.offset.reset", "autooffset.reset"), ("reset", _text)),
     "socket.timeout.ms": ("timeout", _seconds),
+    **dict.fromkeys(("fetch.message.max.bytes", "fetch.size"), ("fetch_bytes", _count)),
 }

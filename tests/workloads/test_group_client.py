@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.harness.core.client import Endpoint
-from assay.harness.core.operation import Completion, Operation, Outcome
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.group_consumer import Received
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
@@ -104,10 +104,12 @@ def record(partition: tuple[str, int], offset: int, value: int) -> Received:
     return Received(*partition, offset, None, str(value).encode(), None)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, steps: Sequence[Step], *then: Operation) -> list[Completion]:
-    """The answers to a poll for each step, and to ``then``."""
+def told(
+    monkeypatch: pytest.MonkeyPatch, steps: Sequence[Step], *then: Operation, later: Sequence[Step] = ()
+) -> list[Completion]:
+    """The answers to a poll for each step, and to ``then``; ``later``: the steps of the polls in there."""
     monkeypatch.setattr(group_client, "GroupConsumer", ScriptedConsumer)
-    ScriptedConsumer.steps, ScriptedConsumer.commits = list(steps), []
+    ScriptedConsumer.steps, ScriptedConsumer.commits = [*steps, *later], []
 
     async def play() -> list[Completion]:
         client = GroupClient()
@@ -218,6 +220,29 @@ def test_a_commit_tells_what_it_is_of_whatever_becomes_of_it(
     assert commit.outcome is outcome
     assert commit.result == {"generation": 3, "owner": "m", "positions": [["orders-0", 1, 1]]}
     assert ScriptedConsumer.commits == ([("5", {ZERO: 1})] if refusal is None else [])
+
+
+POLL = Operation("poll", argument={"group": "g"})
+
+
+def test_the_next_process_of_one_that_goes_on_reports_what_it_holds_once_and_as_nothing_that_was_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ScriptedConsumer.refusal = CommitFailed("x", Certainty.UNKNOWN, {})
+    first = owning(3, {ZERO: 10, ONE: 0}, record(ZERO, 10, 4))
+    _, unknown, again, after = told(
+        monkeypatch, [first], COMMIT, POLL, POLL, later=[reading(record(ZERO, 11, 5)), reading()]
+    )
+    assert unknown.outcome is Outcome.INFO
+    hold = {"kind": "acquire", "generation": 3, "owner": "m", "offset": None}
+    assert again.result["ownership"] == [
+        hold | {"key": "orders-0", "assignment": 3, "begin": 11},
+        hold | {"key": "orders-1", "assignment": 4, "begin": 0},
+    ]
+    assert [(read["begin"], read["assignment"]) for read in again.result["reads"]] == [(11, 3), (0, 4)]
+    rows = GroupClient.effects(Completed(7, 16, "w0", POLL, again, call=1, ret=2))
+    assert [row.kind for row in rows][:4] == ["acquire", "seek", "acquire", "seek"]
+    assert after.result["ownership"] == []
 
 
 def test_who_owns_nothing_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import inspect
 import itertools
 import json
 import math
@@ -23,6 +24,7 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.client import coordinated
 from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.connection import NotSent
+from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.membership import Generation, Membership
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.groups.group import Group
@@ -35,6 +37,7 @@ from assay.workloads.burst_client import LONGEST
 from assay.workloads.group_client import REBALANCE_SECONDS
 from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
 from assay.workloads.group_operations import SESSION_SECONDS, WORKERS
+from assay.workloads.log_client import GLANCE_BYTES
 from assay.workloads.mixed_traffic import BULKY, HASTY, STAMPED, TOGETHER, TOMBSTONES
 from assay.workloads.mixes import BROKEN_EACH, LATE_PARTITIONS, LOG_MIXES
 from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
@@ -89,6 +92,28 @@ def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_
     assert {row["error"].partition(":")[0] for _, row in sent if row["outcome"] == "fail"} == {"message-too-large"}
     shown = {row["value"] for row in table(attempt) if row["kind"] == "observe"}
     assert all(set(argument["values"]) <= shown for argument, row in sent if row["outcome"] == "ok")
+
+
+@pytest.mark.parametrize(
+    ("test", "method", "mixes"),
+    [
+        (test_group.test_group, "multi_fetch", ("backlogs",)),
+        (test_group.test_group, "multi_fetch", ("backlogs", "draft")),
+        (test_zookeeper_group.test_zookeeper_group, "fetch", ("backlogs",)),
+    ],
+)
+def test_members_fetch_as_little_at_a_time_as_other_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object, method: str, mixes: tuple[str, ...]
+) -> None:
+    fetch, sizes = getattr(SimpleConsumer, method), set()
+
+    async def noted(self: SimpleConsumer, *about: Any, **more: Any) -> Any:
+        sizes.add(inspect.signature(fetch).bind(self, *about, **more).arguments.get("max_bytes"))
+        return await fetch(self, *about, **more)
+
+    monkeypatch.setattr(SimpleConsumer, method, noted)
+    play(tmp_path, "backlogs", test, workload_mix=mixes)
+    assert sizes - {GLANCE_BYTES} == {700}, "as the seed has it"
 
 
 def test_look_ups_by_time_find_places_all_over_the_log(tmp_path: Path) -> None:
@@ -255,6 +280,24 @@ def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_pat
     chains = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "observe-begin"}
     sought = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "seek"}
     assert chains - sought, "begun by a process that had sought nothing"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_group.test_group,
+        test_zookeeper_group.test_zookeeper_group,
+        pytest.param(test_migration.test_migration, marks=pytest.mark.long),
+    ],
+)
+def test_members_that_cling_hold_on_as_other_processes(tmp_path: Path, test: object) -> None:
+    chosen: dict[str, Any] = {"nemesis": ("stop",), "nemesis_target": "leader", "time_limit": 12.0}
+    rows = table(play(tmp_path, "clinging", test, **chosen))
+    holds = {(row["owner"], row["process"]) for row in rows if row["kind"] == "acquire"}
+    owners = collections.Counter(owner for owner, _ in holds)
+    later = {process for owner, process in holds if owners[owner] > 1}
+    assert later, "one member is several processes, one after the other"
+    assert later & {row["process"] for row in rows if row["kind"] == "observe" and row["assignment"] is not None}
 
 
 def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:

@@ -127,6 +127,24 @@ def test_what_is_let_go_after_the_operation_is_not_told_as_of_the_next_one(
     asyncio.run(check())
 
 
+def test_the_next_process_of_one_that_goes_on_reports_what_it_holds_but_nothing_to_begin_at() -> None:
+    async def check() -> dict[str, Any]:
+        runtime = MagicMock(random=random.Random(1), wall_clock=lambda: 0.0)
+        member = Member(Endpoint("n1", "a:1", ("a:1",)), "g", ZOOKEEPER, runtime, itertools.count(1))
+        member.connector = Letting()  # type: ignore[assignment]
+        member._changed(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 5))
+        member.go_on()
+        assert [note["offset"] for note in member.report()["ownership"]] == [5], "not reported before, so once"
+        member.go_on()
+        return member.report()
+
+    result = asyncio.run(check())
+    assert rows("poll", result | {"reads": []}) == [
+        ("acquire", "orders-1", None, "g_c", None, 2, Outcome.OK),
+        ("seek", "orders-1", 7, None, None, 2, Outcome.OK),
+    ]
+
+
 def test_the_contract_says_under_which_faults_the_design_may_fail_and_why() -> None:
     contract = test_zookeeper_group.CONTRACT
     for injected in ((), ("kill",), ("consumer-from-zookeeper",), ("zookeeper-expire",), ("zookeeper-kill",)):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS
 
 DEFAULT_GROUP = "default"
@@ -30,6 +31,8 @@ class ConnectorConfig:
     reset: str = "largest"
     timeout: float = 5.0
     """Of one read, or one commit."""
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    """What one fetch asks for of its partition."""
 
     def __post_init__(self) -> None:
         if self.offsets_storage not in ("zookeeper", "kafka"):

@@ -167,7 +167,7 @@ class ConsumerConnector:
             current = self._current().values()
             return [hold for hold in current if hold.thread == thread and topic in (None, hold.partition[0])]
 
-        stream = MessageStream(thread, consumer, holds, RESETS[self._config.reset])
+        stream = MessageStream(thread, consumer, holds, RESETS[self._config.reset], self._config.fetch_bytes)
         self._streams[topic, thread] = stream
         return stream
 

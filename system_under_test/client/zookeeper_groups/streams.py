@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -41,13 +42,24 @@ class Chunk:
 
 
 class MessageStream:
-    """The stream of one thread, read by one task. ``holds`` gives what it owns, and is called after each fetch."""
+    """The stream of one thread, read by one task. ``holds`` gives what it owns, and is called after each fetch.
 
-    def __init__(self, thread: str, consumer: SimpleConsumer, holds: Callable[[], Sequence[Hold]], reset: int) -> None:
+    ``fetch_bytes`` is what one fetch asks for.
+    """
+
+    def __init__(
+        self,
+        thread: str,
+        consumer: SimpleConsumer,
+        holds: Callable[[], Sequence[Hold]],
+        reset: int,
+        fetch_bytes: int = DEFAULT_FETCH_BYTES,
+    ) -> None:
         self.thread = thread
         self._consumer = consumer
         self._holds = holds
         self._reset = reset
+        self._fetch_bytes = fetch_bytes
         self.closed = False
         """Ends it, after its connector's shutdown: it returns nothing more."""
 
@@ -97,7 +109,7 @@ class MessageStream:
     async def _read(self, hold: Hold) -> Chunk | None:
         begin = hold.position
         topic, index = hold.partition
-        fetched = await self._consumer.fetch(topic, index, begin, max_wait=LONGEST_WAIT)
+        fetched = await self._consumer.fetch(topic, index, begin, self._fetch_bytes, max_wait=LONGEST_WAIT)
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             hold.position = await self.start(hold.partition)
             return None

@@ -154,6 +154,7 @@ def test_a_consumer_of_the_old_design() -> None:
             "auto.commit.interval.ms": "100",
             "auto.offset.reset": "smallest",
             "socket.timeout.ms": "30000",
+            "fetch.message.max.bytes": "4096",
         }
     )
     assert made == ConnectorConfig(
@@ -169,6 +170,7 @@ def test_a_consumer_of_the_old_design() -> None:
         auto_commit_interval=0.1,
         reset="smallest",
         timeout=30.0,
+        fetch_bytes=4096,
     )
 
 
