@@ -18,7 +18,7 @@ from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
 from assay.workloads.group_client import ASSIGNOR, DRAFT
 from assay.workloads.group_drain import bereaved
-from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, commit, poll
+from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, by_owners, commit, poll
 from assay.workloads.log_client import KEEPS
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.mixes import PURSUIT_SECONDS, progressing
@@ -51,7 +51,7 @@ def _staying(system: System, settings: Settings) -> Shares:
     shifts = topic_changes.handovers([coordinated_by(STAYING)], settings.nodes)
     return [
         (40, poll(STAYING)),
-        (20, commit(STAYING, system.keys())),
+        (20, by_owners(STAYING, commit(STAYING, system.keys()))),
         (EAGER, stagger(0.6, shifts)),
         (EAGER, stagger(2.0, lambda context: Operation(DIE, argument={"group": STAYING}))),
     ]

@@ -36,7 +36,17 @@ then as if nothing had happened, until a heartbeat or a commit is rejected.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from assay.harness.core.generator import Context, Generator, as_generator, mix, stagger, unfold
+from assay.harness.core.generator import (
+    PENDING,
+    Answer,
+    Context,
+    Generator,
+    OperationEvent,
+    as_generator,
+    mix,
+    stagger,
+    unfold,
+)
 from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
 from assay.workloads import log_operations
 from assay.workloads.log_operations import POLL, end, send
@@ -67,6 +77,48 @@ def poll(group: str) -> Generator:
     return as_generator(lambda context: Operation(POLL, argument={"group": group}))
 
 
+ANYONE: Final = 8
+"""Of so many operations of owners one is by any member."""
+
+
+class ByOwners(Generator, frozen=True):
+    """See :func:`by_owners`. ``owners`` has a bit for each worker whose member owned something in its last poll."""
+
+    group: str
+    source: Generator
+    owners: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not context.below(ANYONE, salt=58):
+            answer, after = self.source.op(context)
+        elif context.free & self.owners:
+            answer, after = self.source.op(context.restrict(self.owners))
+        else:
+            return PENDING, self
+        return answer, ByOwners(self.group, after, self.owners)
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        worker, completed = 1 << event.worker, event.completed
+        if completed is None:
+            return self
+        if completed.completion.outcome is Outcome.INFO:
+            return ByOwners(self.group, self.source, self.owners & ~worker)
+        argument = completed.operation.argument
+        if completed.operation.key is not None or not isinstance(argument, dict) or argument.get("group") != self.group:
+            return self
+        reads = (completed.completion.result or {}).get("reads")
+        if reads is None and completed.operation.f not in (LEAVE, DIE):
+            return self
+        return ByOwners(self.group, self.source, self.owners | worker if reads else self.owners & ~worker)
+
+
+def by_owners(group: str, source: Generator) -> Generator:
+    """Has operations of a group wait for members that own something: with more members than partitions most own
+    nothing, and have nothing to commit. Of :data:`ANYONE`, one goes to any member.
+    """
+    return ByOwners(group, source)
+
+
 def commit(group: str, keys: Sequence[str]) -> Generator:
     """Commits of the members' positions, for ever."""
 
@@ -88,14 +140,16 @@ def churn(group: str) -> Generator:
 
 
 def traffic(keys: Sequence[str], group: str = WORKERS) -> Generator:
-    """The usual mix: as many polls as sends, half as many commits, and members that come and go."""
+    """The usual mix: as many polls as sends, a commit for each by those that own something, and members that come and
+    go.
+    """
     return mix(
         send(keys),
         poll(group),
-        commit(group, keys),
+        by_owners(group, commit(group, keys)),
         end(keys),
         stagger(CHURN_SECONDS, churn(group)),
-        weights=(8, 8, 4, 1, 4),
+        weights=(8, 8, 8, 1, 4),
     )
 
 

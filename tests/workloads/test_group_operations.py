@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.core.generator import Context, Invoke
+from assay.harness.core.generator import Context, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.harness.core.stamps import NANOSECONDS
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
-from assay.workloads.group_operations import traffic
+from assay.workloads.group_operations import by_owners, commit, traffic
 
 from helpers.imagined_run import ImaginedRun
 
@@ -44,6 +44,46 @@ def test_traffic_has_everything_in_it_and_numbers_are_unique() -> None:
     assert min(count["leave"], count["die"], count["silence"]) > 0
     numbers = [operation.argument["number"] for operation in made if operation.f == "commit"]
     assert len(numbers) == len(set(numbers))
+
+
+def heard(generator: Any, worker: int, operation: Operation, result: Any, outcome: Outcome = Outcome.OK) -> Any:
+    completed = Completed(1, worker, "w", operation, Completion(outcome, result), 10, 20)
+    event = OperationEvent(worker, worker, operation, 20, completed)
+    return generator.update(Context(20, 0b111, 0, 0b111, (0, 1, 2)), event)
+
+
+def takers(generator: Any, least: int = 40) -> set[int | None]:
+    """Who gets it more often than that in 400 draws, with three workers free; None: no one."""
+    contexts = [Context(20, 0b111, 0, 0b111, (0, 1, 2), cursor=n % 3, random=n * 0x9E3779B97F4A7C15 % 2**64)
+                for n in range(400)]  # fmt: skip
+    answers = [generator.op(context)[0] for context in contexts]
+    found = Counter(answer.worker if isinstance(answer, Invoke) else None for answer in answers)
+    return {worker for worker, count in found.items() if count > least}
+
+
+def test_owners_commit_until_they_own_nothing_any_more() -> None:
+    polled, parted = POLL, Operation("leave", argument={"group": "g"})
+    reads = {"reads": [{"key": "orders-0"}], "ownership": []}
+    idle = by_owners("g", commit("g", KEYS))
+    assert takers(idle) == {None}, "they wait"
+    owned = heard(idle, 1, polled, reads)
+    assert takers(owned) == {1}
+    assert takers(heard(owned, 2, polled, reads)) == {1, 2}
+    for worker, operation, result, outcome in (
+        (1, polled, {"reads": [], "ownership": []}, Outcome.OK),
+        (1, parted, {"ownership": []}, Outcome.OK),
+        (1, COMMIT, None, Outcome.INFO),
+    ):
+        assert takers(heard(owned, worker, operation, result, outcome)) == {None}
+    for worker, operation, result, outcome in (
+        (1, polled, None, Outcome.FAIL),
+        (1, Operation("silence", argument={"group": "g", "seconds": 3.0}), None, Outcome.OK),
+        (1, Operation("poll", argument={"group": "other"}), {"reads": []}, Outcome.OK),
+        (0, parted, {"ownership": []}, Outcome.OK),
+        (1, Operation("poll", key="orders-0", argument={}), {"reads": []}, Outcome.OK),
+    ):
+        assert takers(heard(owned, worker, operation, result, outcome)) == {1}
+    assert takers(idle, least=10) > {None}, "sometimes one that owns nothing tries"
 
 
 def test_an_acquired_partition_is_a_hold_and_a_look_at_what_was_committed() -> None:
