@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import DeploymentError, System
+from assay.cluster.system import ClientSessions, DeploymentError, System
 from assay.nemesis.cuts import Cuts
 from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Parameter, ScheduleError, Step
@@ -58,7 +58,8 @@ class Census:
     """What a schedule needs to know of a cluster before there is one: how many nodes of which sort, which keys.
 
     ``keys`` None: not known yet, they are drawn at injection; empty: the system has none, so no node leads anything.
-    ``clients`` are nodes that clients live on; ``groups`` those whose coordinators the system can name.
+    ``clients`` are nodes that clients live on; ``groups`` those whose coordinators the system can name; ``sessions``:
+    do these clients speak to ZooKeeper?
     """
 
     servers: int
@@ -66,6 +67,7 @@ class Census:
     keys: tuple[str, ...] | None = None
     clients: int = 0
     groups: tuple[str, ...] = ()
+    sessions: bool = False
 
 
 def census(cluster: Cluster, system: System) -> Census:
@@ -76,6 +78,7 @@ def census(cluster: Cluster, system: System) -> Census:
         tuple(system.keys()),
         len(clients(cluster)),
         groups(system),
+        isinstance(system, ClientSessions),
     )
 
 

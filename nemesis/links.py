@@ -15,6 +15,8 @@ from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Target, TargetError, named
 
 LINKS: Final = "links"
+LIKENESS: Final = "likeness"
+"""In the evidence: the fault that cuts just these links, where there is one."""
 SHARES: Final = (0.2, 0.35, 0.5)
 """How many of the links are cut."""
 ONE_WAY: Final = 0.25
@@ -32,9 +34,11 @@ def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, P
     ]
     if not graph:
         raise ScheduleError(f"links: between {census.servers} servers there is no link to cut (--nodes=3)")
+    # These may be quiet for long: those of servers are there as well.
+    more = [*itertools.combinations(keepers, 2), *(itertools.product(clients, keepers) if census.sessions else ())]
     share = rng.choice(SHARES)
     chosen = [link for link in graph if rng.random() < share] or [rng.choice(graph)]
-    return _cut(rng, chosen)
+    return _cut(rng, [*chosen, *(link for link in more if rng.random() < share)])
 
 
 def spared(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:

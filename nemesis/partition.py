@@ -13,7 +13,8 @@ Shapes:
 ``from-zookeeper``      the targets from every ZooKeeper node; the servers still reach each other
 ``leader-and-follower`` the leader of a key with one other server from the rest, and from ZooKeeper (three servers)
 ``follower-from-leader`` a follower of a key from its leader alone; both reach all others and ZooKeeper
-``links``               any subset of the links between servers, ZooKeeper and client nodes, either way or both
+``links``               any subset of the links between servers, ZooKeeper and client nodes, either way or both; what
+                        that comes to may have a name (:mod:`assay.nemesis.likeness`)
 
 Packets are dropped, not rejected, so established connections stall rather than break (:mod:`assay.nemesis.fast_fail` is
 the other kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
@@ -29,10 +30,11 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.nemesis.cuts import Drop, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, Proof, census, with_key
-from assay.nemesis.links import drawn_links, read_links
+from assay.nemesis.likeness import likeness, reach_in_ring
+from assay.nemesis.links import LIKENESS, drawn_links, read_links
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.shape import ISOLATED, Shape
-from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
+from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, clients, servers, zookeepers
 
 DESCRIPTIONS = {
     Shape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
@@ -106,6 +108,8 @@ class Partition(Cutting):
         """Whom a follower follows is asked now."""
         if self._shape(injection) is Shape.FOLLOWER_FROM_LEADER:
             injection.evidence["leader"] = (await leader_for(injection)).name
+        if self._shape(injection) is Shape.LINKS and (name := await _name_of_links(injection)) is not None:
+            injection.evidence[LIKENESS] = name
         await super().inject(injection)
 
     def links(self, injection: Injection) -> list[Drop]:
@@ -152,6 +156,23 @@ async def leader_for(injection: Injection) -> Node:
     return leader if leader is not None and leader in others else fallback
 
 
+async def _name_of_links(injection: Injection) -> str | None:
+    """The fault that cuts just these; who leads is asked where it matters."""
+    context = injection.context
+    everyone = [servers(context.cluster, context.system), zookeepers(context.cluster), clients(context.cluster)]
+    ours, keepers, others = ([node.name for node in nodes] for nodes in everyone)
+    drops, keys = _some_links(injection), context.system.keys()
+    without = likeness(drops, ours, keepers, others)
+    if without == likeness(drops, ours, keepers, others, leads=ours):
+        return without
+    for key in keys:
+        leader = await context.find(str(Kind.LEADER), key)
+        name = likeness(drops, ours, keepers, others, leads=() if leader is None else (leader.name,))
+        if name != without:
+            return name
+    return without
+
+
 def _from_zookeeper(injection: Injection) -> list[Drop]:
     inside, _, keepers = _sides(injection)
     return both_ways(inside, keepers)
@@ -179,7 +200,7 @@ def _ring(injection: Injection) -> list[Drop]:
     """In a ring each server reaches as many neighbours on either side as make a majority with itself, no more."""
     ring = _shuffled(injection, [node.name for node in servers(injection.context.cluster, injection.context.system)])
     count = len(ring)
-    reach = -(-(count // 2) // 2)
+    reach = reach_in_ring(count)
     apart = [
         (ring[a], ring[b]) for a, b in itertools.combinations(range(count), 2) if min(b - a, count - b + a) > reach
     ]

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from assay.nemesis.impact import Impact
+from assay.nemesis.links import LIKENESS
 
 
 class FaultPhase(enum.StrEnum):
@@ -54,6 +55,11 @@ class FaultRow(msgspec.Struct, frozen=True):
     took_effect: bool | None = None
     stage: Stage | None = None
     not_before: int | None = None
+
+    def __str__(self) -> str:
+        """As progress has it: ``kill n1``, ``partition-links n1+n2 (as partition-bridge)``."""
+        name = self.detail.get("evidence", {}).get(LIKENESS)
+        return f"{self.fault} {'+'.join(self.targets)}{f' (as {name})' if name else ''}"
 
     def columns(self) -> dict[str, Any]:
         """As the history's writer takes it."""

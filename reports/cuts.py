@@ -13,10 +13,10 @@ Way = tuple[str, str]
 
 
 def what_it_cut(detail: Mapping[str, Any]) -> str | None:
-    """``cut n1 from n2 and zk1, ZooKeeper included``; None for a fault that has cut no link.
+    """``cut n1 from n2 and zk1, ZooKeeper included, as partition-one does``; None for a fault that has cut no link.
 
     ``detail``: that of the row in which it was injected. Nodes with many links come first. Whether ZooKeeper was cut
-    off is left out where it was not recorded.
+    off is left out where it was not recorded; the name where the links have none, or the fault itself has it.
     """
     evidence = detail.get("evidence")
     links = evidence.get("cut") if isinstance(evidence, dict) else None
@@ -26,7 +26,8 @@ def what_it_cut(detail: Mapping[str, Any]) -> str | None:
     more = f" and {len(said) - MOST_GROUPS} more groups of links" if len(said) > MOST_GROUPS else ""
     zookeeper = evidence.get("zookeeper")
     extent = "" if zookeeper is None else ", ZooKeeper included" if zookeeper else ", not ZooKeeper"
-    return f"cut {'; '.join(said[:MOST_GROUPS])}{more}{extent}"
+    name = f", as {evidence['likeness']} does" if "likeness" in evidence else ""
+    return f"cut {'; '.join(said[:MOST_GROUPS])}{more}{extent}{name}"
 
 
 def _ways(link: str) -> list[Way]:

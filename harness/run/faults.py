@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Eventful, StrikePoints, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Eventful, StrikePoints, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.harness.run.systems import configured
 from assay.nemesis.catalogue import MIX, Catalogue, FaultNameError, unsuited
@@ -122,7 +122,12 @@ def schedule(
     nodes = node_counts(system, settings)
     servers = sum(number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE))
     census = Census(
-        servers, nodes.get(ZOOKEEPER_ROLE, 0), tuple(system.keys()), nodes.get(CLIENT_ROLE, 0), groups(system)
+        servers,
+        nodes.get(ZOOKEEPER_ROLE, 0),
+        tuple(system.keys()),
+        nodes.get(CLIENT_ROLE, 0),
+        groups(system),
+        isinstance(system, ClientSessions),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(

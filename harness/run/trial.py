@@ -309,7 +309,7 @@ class Trial:
         def record(row: FaultRow) -> None:
             history.fault(**row.columns())
             if row.phase is FaultPhase.INJECTED:
-                self.tally.in_force[row.id] = f"{row.fault} {'+'.join(row.targets)}"
+                self.tally.in_force[row.id] = str(row)
             elif row.phase is FaultPhase.HEALED:
                 self.tally.in_force.pop(row.id, None)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from assay.checkers.engine import Engines
 from assay.checkers.verdict import Verdict
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Configurable, Eventful, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Configurable, Eventful, System
 from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import Progress
@@ -159,6 +159,7 @@ def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
         ensemble=ZOOKEEPER_ROLE in system.roles,
         clients=lambda nodes: replace(base, nodes=nodes).client_node_count if CLIENT_ROLE in system.roles else 0,
         groups=groups(system),
+        sessions=isinstance(system, ClientSessions),
     )
     if asked:
         return everything

@@ -80,9 +80,10 @@ class Terrain:
     clients: Callable[[int], int] = lambda nodes: 0
     """How many nodes clients live on, by the number of the servers."""
     groups: tuple[str, ...] = ()
+    sessions: bool = False
 
     def census(self, nodes: int, zookeepers: int) -> Census:
-        return Census(nodes, zookeepers, self.keys, self.clients(nodes), self.groups)
+        return Census(nodes, zookeepers, self.keys, self.clients(nodes), self.groups, self.sessions)
 
 
 @st.composite

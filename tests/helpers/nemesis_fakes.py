@@ -16,9 +16,12 @@ from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatu
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
+from assay.nemesis.cuts import Cuts, Drop
 from assay.nemesis.draw import draw as draw_from
+from assay.nemesis.fault import FaultContext, Injection
 from assay.nemesis.row import FaultPhase, FaultRow
-from assay.nemesis.schedule import Schedule
+from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.target import named
 
 T = TypeVar("T")
 FAULTS = Catalogue.standard()
@@ -380,3 +383,12 @@ class Play:
         return next(
             at for row, at in zip(self.rows, self.times, strict=True) if row.id == number and row.phase is phase
         )
+
+
+def links(fault: Any, servers: int, targets: list[str], zookeepers: int = 1, **parameters: Any) -> set[Drop]:
+    """What a fault cuts of these targets."""
+    cluster = FakeCluster(servers, zookeepers)
+    step = Step(0.0, fault.name, named(*targets), 1.0, parameters)
+    context = FaultContext(cluster, FakeSystem(cluster), Cuts(cluster))
+    nodes = tuple(cluster.node(name) for name in targets)
+    return set(fault.links(Injection(1, step, nodes, context)))

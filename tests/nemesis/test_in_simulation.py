@@ -12,14 +12,17 @@ from assay.cluster.deploy import start_system
 from assay.cluster.node import Node, ProcessState
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.network import Host, Network
+from assay.cluster.sim.sender import Fate
+from assay.cluster.system import ZOOKEEPER_PORT
 from assay.nemesis.conductor import Conductor
 from assay.nemesis.fault import Census, census
 from assay.nemesis.row import FaultPhase, FaultRow
-from assay.nemesis.schedule import Record, Schedule, Step
+from assay.nemesis.schedule import Parameter, Record, Schedule, Step
 from assay.nemesis.target import parse
 
 from helpers.nemesis_fakes import FAULTS, draw
-from helpers.ping_pong import PingPong
+from helpers.ping_pong import PORT, PingPong
 
 CENSUS = Census(3, 1, ("orders-0",), 2, ("members",))
 COUNTS = {"zookeeper": 1, "broker": 3, "client": 2}
@@ -112,6 +115,57 @@ def test_a_partition_from_zookeeper_drops_the_packets_of_the_session() -> None:
     evidence = rows[2].detail["evidence"]
     assert evidence["cut"] == ["n2|zk1"]
     assert sum(evidence["dropped"].values()) > 0
+
+
+CONNECTIONS = {
+    # who opened it, to whom, at which port
+    "connection-fetch": ("n1", {"n2"}, PORT),
+    "connection-controller": ("n3", {"n1", "n2"}, PORT),
+    "connection-zookeeper": ("n1", {"zk1", "zk2", "zk3"}, ZOOKEEPER_PORT),
+    "consumer-zookeeper-resets": ("client1", {"zk1", "zk2", "zk3"}, ZOOKEEPER_PORT),
+}
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("lost", [False, True], ids=["held-back", "lost"])
+@pytest.mark.parametrize("way", ["answers", "requests"])
+@pytest.mark.parametrize("name", CONNECTIONS)
+def test_one_connection_is_hit_in_one_direction_and_no_other(
+    name: str, way: str, lost: bool, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leader is n2, controller n3. What passes meanwhile is on all other connections, also of the same two nodes."""
+    resets = name == "consumer-zookeeper-resets"
+    if resets and (way, lost) != ("answers", True):
+        return
+    seen: list[tuple[str, str, tuple[int, int], Fate]] = []
+    fate = Network.fate
+
+    def watched(network: Network, source: Host, target: Host, ports: tuple[int, int]) -> Fate:
+        found = fate(network, source, target, ports)
+        seen.append((source.name, target.name, ports, found))
+        return found
+
+    monkeypatch.setattr(Network, "fate", watched)
+    opener, ends, port = CONNECTIONS[name]
+    parameters: dict[str, Parameter] = {"way": way, "lost": lost, "every": every, "key": "orders-0"}
+    step = Step(2.0, name, parse(opener), 6.0, {"every": every} if resets else parameters)
+    rows, _ = play(Schedule(1, (step,)), counts=COUNTS | {"zookeeper": 3})
+    assert rows[2].took_effect is True
+
+    def of_it(source: str, target: str, ports: tuple[int, int]) -> bool:
+        near, far, at = (target, source, ports[0]) if way == "answers" else (source, target, ports[1])
+        return near == opener and far in ends and at == port
+
+    hit = [one for one in seen if of_it(*one[:3]) and one[3] is not Fate.PASSES]
+    others = {(source, target) for source, target, ports, _ in seen if not of_it(source, target, ports)}
+    assert {found for *_, found in hit} == {Fate.REJECTED if lost else Fate.LOST}
+    assert port == ZOOKEEPER_PORT or len({frozenset((source, target)) for source, target, *_ in hit}) == 1
+    meanwhile = seen[seen.index(hit[0]) : len(seen) - seen[::-1].index(hit[-1])]
+    assert (every > 1) is any((*one[:3], hit[0][3]) in hit and one[3] is Fate.PASSES for one in meanwhile)
+    assert not [one for one in seen if one[3] is not Fate.PASSES and not of_it(*one[:3])]
+    assert {(opener, other) for other in ("n1", "n2", "n3") if other != opener} <= others
+    if port == PORT:
+        assert {(end, opener) for end in ends} <= others, "the other's own connections to it"
 
 
 def test_a_session_expires_and_not_before_it_has_lasted_its_time() -> None:

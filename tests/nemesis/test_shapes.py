@@ -8,27 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.cuts import Cuts, Drop
-from assay.nemesis.fault import FaultContext, Injection
+from assay.nemesis.cuts import Drop
 from assay.nemesis.one_way import OneWay
 from assay.nemesis.partition import Partition
 from assay.nemesis.row import FaultPhase
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.shape import Shape
-from assay.nemesis.target import Kind, Target, named, parse
+from assay.nemesis.target import Kind, Target, parse
 
-from helpers.nemesis_fakes import FakeCluster, FakeSystem, Play
+from helpers.nemesis_fakes import Play, links
 
 SERVERS = st.integers(4, 9)
 ORDERS = st.integers(0, 2**16 - 1)
-
-
-def links(fault: Any, servers: int, targets: list[str], zookeepers: int = 1, **parameters: Any) -> set[Drop]:
-    cluster = FakeCluster(servers, zookeepers)
-    step = Step(0.0, fault.name, named(*targets), 1.0, parameters)
-    context = FaultContext(cluster, FakeSystem(cluster), Cuts(cluster))  # type: ignore[arg-type]
-    nodes = tuple(cluster.node(name) for name in targets)
-    return set(fault.links(Injection(1, step, nodes, context)))  # type: ignore[arg-type]
 
 
 def reaches(name: str, others: list[str], drops: set[Drop]) -> set[str]:

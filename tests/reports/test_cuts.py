@@ -23,6 +23,11 @@ def test_links_are_grouped_by_their_ends(cut: list[str], zookeeper: bool | None,
     assert what_it_cut({"evidence": evidence}) == words
 
 
+def test_links_that_have_a_name_are_given_it() -> None:
+    evidence = {"cut": ["n1|n2", "n1|n3"], "zookeeper": False, "likeness": "partition-one"}
+    assert what_it_cut({"evidence": evidence}) == "cut n1 from n2 and n3, not ZooKeeper, as partition-one does"
+
+
 def test_what_cuts_no_link_says_nothing_of_links() -> None:
     assert what_it_cut({}) is None
     assert what_it_cut({"evidence": {"cut": []}}) is None
