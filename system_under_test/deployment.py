@@ -40,8 +40,6 @@ HOLD_FILE = "/etc/assay/hold"
 ZOOKEEPER = "zookeeper"
 BROKER = "broker"
 SET_UP_TIMEOUT = 20.0
-REJOIN_TIMEOUT = 10.0
-"""Seconds for replicas to be in sync again once a run is over."""
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 ZOOKEEPER_TICK_MS = 500
 BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -273,22 +271,7 @@ class Broker:
         return await disks.durable_size(node, path)
 
     async def replicas(self, cluster: _Cluster) -> Sequence[disks.StoredRecord]:
-        """Waits for full in-sync sets, but not for ever: a replica that stays out is compared as one that is out."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + REJOIN_TIMEOUT
-        brokers = {node.index: node for node in cluster.nodes if node.role == BROKER}
-        keys = [key for topic in self._topics for key in topic.partition_keys]
-        while True:
-            states = {key: await self._state(brokers, key) for key in keys}
-            if loop.time() > deadline or all(len(in_sync) == self.replication for in_sync, _, _ in states.values()):
-                break
-            await asyncio.sleep(0.2)
-        return [
-            record
-            for key, (in_sync, assigned, mark) in states.items()
-            for index in assigned
-            for record in await disks.replica(brokers[index], key, mark, in_sync)
-        ]
+        return await disks.replicas([node for node in cluster.nodes if node.role == BROKER], PORT)
 
     async def look(self, cluster: _Cluster, runtime: Any) -> Sequence[at_rest.Seen]:
         brokers = [node for node in cluster.nodes if node.role == BROKER]
@@ -303,24 +286,6 @@ class Broker:
 
     def unsettled(self, seen: Sequence[at_rest.Seen], wall_ms: int) -> int:
         return at_rest.unsettled(seen, wall_ms)
-
-    async def _state(self, brokers: Mapping[int, _Node], key: str) -> tuple[Sequence[int], Sequence[int], int]:
-        """In-sync set, assignment and high watermark, by the leader; no set and -1 where there is none that answers."""
-        topic, _, index = key.rpartition("-")
-        assigned: Sequence[int] = sorted(brokers)
-        for node in brokers.values():
-            answer = await questions.metadata(node.address, PORT)
-            found = [
-                partition
-                for known in (answer.topics if answer is not None else ())
-                for partition in known.partitions
-                if known.topic == topic and partition.partition == int(index)
-            ]
-            if found:
-                assigned = found[0].replicas
-                if found[0].leader == node.index:
-                    return found[0].isr, assigned, await questions.high_watermark(node.address, PORT, topic, int(index))
-        return (), assigned, -1
 
     async def replicas_of(self, cluster: _Cluster, key: str) -> Sequence[Any] | None:
         """As the controller says; None while they move, or when no controller answers."""

@@ -3,13 +3,16 @@
 For testers. Files are read as they are, while the broker runs or is dead; a damaged log counts up to its damage.
 """
 
+import asyncio
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from assay.system_under_test import questions
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from assay.system_under_test.log.directory import directory_name
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
@@ -20,6 +23,8 @@ LOG_SUFFIX = ".log"
 ENTRY_HEADER = struct.Struct(">qi")
 """Offset and size of an entry of a log file."""
 CHECKPOINT_HEADER_LINES = 2
+REJOIN_TIMEOUT = 10.0
+"""Seconds for replicas to be in sync again once a run is over."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,61 @@ class StoredRecord:
     log_start: int | None = None
 
 
+@dataclass(frozen=True)
+class Led:
+    """A partition as its leader has it; no in-sync set and -1 where there is none that answers."""
+
+    assigned: Sequence[int]
+    in_sync: Sequence[int] = ()
+    high_watermark: int = -1
+
+
+async def replicas(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
+    """All records of all replicas of every topic that any of these brokers knows.
+
+    Waits for full in-sync sets, but not for ever: a replica that stays out is compared as one that is out. The topic of
+    the groups' offsets is one of them: that its replicas hold the same is judged like that of any other. What its
+    records say is not, since none is a number of the workload's; clients ask for that. Nor has a compacted log, which
+    it is, a start from which on nothing may be missing.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + REJOIN_TIMEOUT
+    while True:
+        partitions = await led(nodes, port)
+        whole = all(len(one.in_sync) == len(one.assigned) for one in partitions.values())
+        if loop.time() > deadline or (partitions and whole):
+            break
+        await asyncio.sleep(0.2)
+    held = await asyncio.gather(*(_of_node(node, partitions) for node in nodes))
+    return [record for records in held for record in records]
+
+
+async def led(nodes: Sequence[Any], port: int) -> dict[str, Led]:
+    """Each partition that any of these brokers knows."""
+    known: dict[str, Led] = {}
+    for node in nodes:
+        answer = await questions.metadata(node.address, port)
+        found = {
+            (topic.topic, one.partition): one for topic in (answer.topics if answer else ()) for one in topic.partitions
+        }
+        marks = await questions.high_watermarks(
+            node.address, port, [name for name, one in found.items() if one.leader == node.index]
+        )
+        for name, one in found.items():
+            key = directory_name(*name)
+            if one.leader == node.index:
+                known[key] = Led(one.replicas, one.isr, marks.get(name, -1))
+            else:
+                known.setdefault(key, Led(one.replicas))
+    return known
+
+
+async def _of_node(node: Any, partitions: Mapping[str, Led]) -> list[StoredRecord]:
+    noted = await _checkpoint(node, HIGH_WATERMARKS)
+    held = {key: one for key, one in partitions.items() if node.index in one.assigned}
+    return [record for key, one in held.items() for record in await replica(node, key, one, noted.get(key, 0))]
+
+
 async def durable_size(node: Any, path: str) -> int:
     """The bytes below the recovery point that the broker has noted for the partition of this log file."""
     folder, _, name = path.rpartition("/")
@@ -61,14 +121,13 @@ async def durable_size(node: Any, path: str) -> int:
     return min(position, len(data))
 
 
-async def replica(node: Any, key: str, leaders_mark: int, in_sync: Sequence[int]) -> list[StoredRecord]:
+async def replica(node: Any, key: str, partition: Led, noted: int) -> list[StoredRecord]:
     """A replica's records, and the end of its log. What counts of them ends at the leader's high watermark for a member
-    of the in-sync set, and at its own last noted one for any other replica. Raises what reading the node's files
-    raises.
+    of the in-sync set, and at the last one that it has ``noted`` itself for any other replica. Raises what reading the
+    node's files raises.
     """
-    in_isr = node.index in in_sync
-    noted = (await _checkpoint(node, HIGH_WATERMARKS)).get(key, 0)
-    mark = leaders_mark if in_isr else noted
+    in_isr = node.index in partition.in_sync
+    mark = partition.high_watermark if in_isr else noted
     folder = f"{DATA}/{key}"
     epochs = [(int(words[1]), int(words[0])) for words in await _lines(node, f"{folder}/{EPOCHS}")]
     compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))

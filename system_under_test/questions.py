@@ -123,12 +123,19 @@ async def most(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
     return ranked[0][0]
 
 
-async def high_watermark(host: str, port: int, topic: str, index: int) -> int:
-    """What consumers may read up to; -1 when this broker does not say."""
-    wanted = ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
-    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+async def high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """What consumers may read up to in each of these partitions; -1 where this broker does not say, nothing when it
+    does not answer.
+    """
+    named = [
+        ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])
+        for topic, index in wanted
+    ]
+    if not named:
+        return {}
+    request = ListOffsetsRequest(replica_id=-1, topics=named)
     try:
         answer = await ask(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
     except CallError:
-        return -1
-    return answer.topics[0].partitions[0].offset
+        return {}
+    return {(topic.topic, one.partition): one.offset for topic in answer.topics for one in topic.partitions}

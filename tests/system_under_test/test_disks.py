@@ -60,14 +60,14 @@ def test_a_replica_that_is_out_counts_up_to_its_own_mark_and_a_damaged_one_up_to
             await asyncio.sleep(2)  # the checkpoint is written each second
             leader = await cluster.leader()
             node = next(node for node in cluster.nodes if node is not leader)
-            out = await disks.replica(node, "orders-0", -1, [])
+            out = await disks.replica(node, "orders-0", disks.Led([]), 10)
             assert [one.position for one in out if one.below_hw] == list(range(10))
             assert not any(one.in_isr for one in out)
             await node.kill()
             path = f"{disks.DATA}/orders-0/{0:020d}.log"
             size = len(await node.read_file(path))
             await node.truncate_file(path, size - 3)
-            *own, last = await disks.replica(node, "orders-0", 10, [node.index])
+            *own, last = await disks.replica(node, "orders-0", disks.Led([], [node.index], 10), 10)
             assert [one.position for one in own] == list(range(9))
             assert (last.position, last.log_start, last.high_watermark) == (9, 0, 10)
 
@@ -85,7 +85,7 @@ def test_it_waits_for_replicas_that_come_back() -> None:
             loop.call_later(3.0, lambda: asyncio.ensure_future(node.start()))
 
             async def out() -> bool:
-                return len((await system._state({leader.index: leader}, "orders-0"))[0]) == 2
+                return len((await disks.led([leader], 9092))["orders-0"].in_sync) == 2
 
             await until(out, "the replica is out")
             connection = await Connection.open(leader.address, 9092, 1.0)
