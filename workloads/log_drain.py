@@ -4,6 +4,9 @@ A record that no poll has shown is lost only if a reader was past its place. So 
 one more record with acks=all, the sentinel, and is read from its earliest offset until past the sentinel. Both are
 tried again, as operations of their own, until they succeed or the deadline is over; what could not be drained then
 is for the checks to judge (``unseen``).
+
+A partition that is to be left alone can be drained in silence: it is read to the end that its leader reports, since a
+sentinel would be something new to be flushed.
 """
 
 from __future__ import annotations
@@ -16,17 +19,20 @@ import msgspec
 from assay.harness.core.generator import EXHAUSTED, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.harness.core.stamps import NANOSECONDS
-from assay.workloads.log_operations import EARLIEST, POLL, SEND
+from assay.workloads.log_operations import EARLIEST, END, POLL, SEND
 
 PAUSE: Final = NANOSECONDS // 5
 """Between two attempts at one partition."""
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """How far the drain of one partition is. ``reader``: the process whose position counts."""
+    """How far the drain of one partition is. ``sentinel``: the offset past which to read; ``reader``: the process whose
+    position counts.
+    """
 
     key: str
     keyed: bool = False
+    silent: bool = False
     attempts: int = 0
     sentinel: int | None = None
     reader: int | None = None
@@ -79,12 +85,16 @@ class Drain(Generator, frozen=True):
 
     def _next(self, partition: Partition, process: int) -> tuple[Operation, Partition]:
         change = msgspec.structs.replace
+        if partition.sentinel is None and partition.silent:
+            return Operation(END, partition.key, phase=Phase.DRAIN), change(partition, open=True)
         if partition.sentinel is None:
             attempt = partition.attempts + 1
             argument: Any = {"values": [-attempt], "keys": [f"sentinel{attempt}"]} if partition.keyed else [-attempt]
             operation = Operation(SEND, partition.key, argument, Phase.SENTINEL)
             return operation, change(partition, attempts=attempt, open=True)
-        argument = {"start": EARLIEST, "seek": partition.reader != process, "until": partition.sentinel}
+        argument = {"start": EARLIEST, "seek": partition.reader != process}
+        if not partition.silent:
+            argument["until"] = partition.sentinel
         return Operation(POLL, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
 
     def _with(self, changed: Partition, until: int | None) -> Drain:
@@ -101,6 +111,8 @@ def _after(partition: Partition, event: OperationEvent) -> Partition:
         return change(partition, open=False, reader=None, not_before=event.time + PAUSE)
     if event.operation.f == SEND:
         return change(partition, open=False, sentinel=completion.result["offset"])
+    if event.operation.f == END:
+        return change(partition, open=False, sentinel=completion.result["offset"] - 1)
     end = completion.result["end"]
     assert partition.sentinel is not None
     stuck = end == completion.result["begin"]
@@ -112,6 +124,8 @@ def _after(partition: Partition, event: OperationEvent) -> Partition:
     )
 
 
-def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False) -> Generator:
-    """Sentinels, with a key each where records need one, and a whole read of every partition, within ``seconds``."""
-    return Drain(tuple(Partition(key, keyed) for key in keys), seconds)
+def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False, silent: bool = False) -> Generator:
+    """Sentinels, with a key each where records need one, or none, and a whole read of every partition, within
+    ``seconds``.
+    """
+    return Drain(tuple(Partition(key, keyed, silent) for key in keys), seconds)

@@ -291,7 +291,6 @@ BULK: Final = WorkloadMix(
 
 
 def _seldom(system: System, settings: Settings) -> Shares:
-    """The topic is made in the run, and so need not be drained: a sentinel would be something new to be flushed."""
     broker = _broker(system)
     configs = {"min.insync.replicas": str(broker.min_insync)}
     argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
@@ -304,6 +303,7 @@ WRITTEN_SELDOM: Final = WorkloadMix(
     "seldom",
     "partitions that are written to for a moment, and then left alone for the rest of the run",
     adds=_seldom,
+    closes=lambda system, settings: drain(SELDOM.partition_keys, seconds=DRAIN_SECONDS, silent=True),
 )
 
 

@@ -39,6 +39,8 @@ class ImaginedLog:
         if operation.f == "send":
             log.extend(operation.argument)
             return Completion(Outcome.OK, {"offset": len(log) - 1})
+        if operation.f == "end":
+            return Completion(Outcome.OK, {"offset": len(log)})
         begin = 0 if operation.argument["seek"] else self.position[operation.key]
         end = min(begin + 2, len(log))
         self.position[operation.key] = end
@@ -62,6 +64,24 @@ def test_every_partition_is_read_from_its_beginning_past_its_sentinel(seed: int,
         assert drained == [sentinels[0] + 1]  # type: ignore[operator]
         seen = {effect.position for _, effect in rows if effect.key == key and effect.kind == "observe"}
         assert seen >= set(range(sentinels[0] + 1))  # type: ignore[operator]
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.6]))
+def test_a_partition_that_is_drained_in_silence_is_read_to_its_end_and_not_written_to(
+    seed: int, trouble: float
+) -> None:
+    log = ImaginedLog(random.Random(seed), trouble)
+    log.logs["orders-1"] = []
+    completed = ImaginedRun(drain(KEYS, seconds=1_000, silent=True), log.answer, random.Random(seed + 1)).run()
+    assert {(done.operation.f, done.operation.phase) for done in completed} == {
+        ("end", Phase.DRAIN),
+        ("poll", Phase.DRAIN),
+    }
+    rows = [effect for done in completed for effect in effects(done)]
+    assert not [row for row in rows if row.kind == "drained"], "there is no sentinel that says so"
+    for key in KEYS:
+        seen = {row.position for row in rows if row.key == key and row.kind == "observe"}
+        assert seen == set(range(len(log.logs[key])))
 
 
 @settings(max_examples=some_of(30))

@@ -230,6 +230,8 @@ def test_what_is_written_to_seldom_is_left_alone_after_a_gust(tmp_path: Path) ->
     last = max(row["look"] for row in looks)
     flushed = [row for row in looks if row["what"] == "flushed" and row["look"] == last]
     assert {row["key"] for row in sent} <= {row["key"] for row in flushed}
+    drained = {row["value"] for row in table(attempt) if row["kind"] == "observe" and row["phase"] == "drain"}
+    assert {row["value"] for row in sent if row["outcome"] == "ok"} <= drained
     assert all((row["flushed"], row["unsynced"]) == (row["log_end"], 0) for row in flushed)
 
 
