@@ -51,6 +51,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     forbidden: tuple[str, ...] | None = None
     """None: every anomaly of every family of checks that has rows in the history."""
+    needed: tuple[str, ...] | None = None
+    """Of what is forbidden, what a run must have data for, or it is unknown. None: all of it."""
     tolerated: tuple[str, ...] = ()
     """They are reported and counted, and do not fail the run."""
     conditional: tuple[Toleration, ...] = ()
@@ -147,6 +149,21 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             if seconds is not None and seconds <= 0:
                 raise ValueError(f"{name} is {seconds} s; it must be positive")
 
+    def forbid_also(self, *anomalies: str) -> Contract:
+        """The same contract that forbids these, too, unless it tolerates them; a run need have no data for them."""
+        if self.forbidden is None:
+            return self
+        needed = self.forbidden if self.needed is None else self.needed
+        more = (name for name in anomalies if name not in self.tolerated)
+        forbidden = tuple(dict.fromkeys((*self.forbidden, *more)))
+        return msgspec.structs.replace(self, forbidden=forbidden, needed=needed)
+
+    def need(self, *anomalies: str) -> Contract:
+        """The same contract that forbids these, too, and of which a run must have data for them."""
+        more = self.forbid_also(*anomalies)
+        needed = None if more.needed is None else tuple(dict.fromkeys((*more.needed, *anomalies)))
+        return msgspec.structs.replace(more, needed=needed)
+
     def tolerate(self, *anomalies: str) -> Contract:
         """The same contract with these anomalies counted and reported, but not failing the run."""
         forbidden = None if self.forbidden is None else tuple(name for name in self.forbidden if name not in anomalies)
@@ -187,6 +204,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         if self.forbidden is None:
             return anomaly not in self.tolerated
         return anomaly in self.forbidden
+
+    def needs(self, anomaly: str) -> bool:
+        """Whether a run without data for this anomaly's check is unknown."""
+        return self.forbids(anomaly) and (self.needed is None or anomaly in self.needed)
 
     def tolerates(self, anomaly: str) -> bool:
         return anomaly in self.tolerated

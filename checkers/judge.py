@@ -179,7 +179,7 @@ class _Judging:
         if instances:
             self.anomalies[check.anomaly] = instances
             self.findings += with_context(self.engine, findings(self.engine, check))
-        elif rows == 0 and not check.optional and self.contract.forbids(check.anomaly):
+        elif rows == 0 and not check.optional and self.contract.needs(check.anomaly):
             self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
         self.examined.append(Examined(check=check.anomaly, rows=rows, seconds=time.perf_counter() - begun))
 
@@ -205,7 +205,7 @@ class _Judging:
         """A contract may name what does not apply to this history, and may not name what was found."""
         optional = {check.anomaly for family in self.families for check in family.checks if check.optional}
         for anomaly in self.contract.forbidden or ():
-            if anomaly not in self.applied and anomaly not in optional:
+            if anomaly not in self.applied and anomaly not in optional and self.contract.needs(anomaly):
                 self.unknown.append(f"{anomaly} is forbidden, but the history has nothing to which it applies")
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
@@ -217,9 +217,10 @@ class _Judging:
         contract = self.contract
         failed = any(contract.forbids(anomaly) for anomaly in self.anomalies)
         unknown = tuple(dict.fromkeys(self.unknown))
-        forbidden = contract.forbidden
-        if forbidden is None:
+        if contract.forbidden is None:
             forbidden = tuple(name for name in self.applied if contract.forbids(name))
+        else:
+            forbidden = tuple(name for name in contract.forbidden if contract.needs(name) or name in self.applied)
         return Judgement(
             verdict=Verdict.FAIL if failed else Verdict.UNKNOWN if unknown else Verdict.PASS,
             anomalies=self.anomalies,

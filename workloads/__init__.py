@@ -4,7 +4,7 @@ A workload is a generator (which operations), a client (how each is done), ``eff
 contract and a drain. Read ``test_log`` first, with ``log_operations`` (generators and effects), ``log_client`` and
 ``log_drain`` (sentinels, and the reading of everything at the end); ``log_ends`` asks for the end of a log.
 
-``broker_contract`` has what the broker promises of every log. ``log_names`` are the history's names of things,
+``broker_contract`` has what the broker promises, in every workload. ``log_names`` are the history's names of things,
 ``log_messages`` what a send's argument means. ``mixes`` and ``group_mixes`` have what workloads can take on in
 addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and ``topic_lives``, with ``topic_admin``.
 

@@ -1,12 +1,39 @@
-"""What the broker promises of every log, on top of what a workload forbids."""
+"""What the broker promises: in each workload of ours everything, whatever it is about.
+
+A promise holds wherever a history can show that it was broken, so every contract here forbids every anomaly that can be
+found of a broker, and each mix of operations brings rows that more checks can judge. What differs is what a run must
+have data for: ``RUNNING`` by itself, and what its workload, or its mix, certainly does. An exception is tolerated, and
+the contract says under which faults, and why.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from assay.checkers.contract import Contract
+from assay.checkers.contract import Contract, forbid
+from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
+from assay.checkers.groups.family import FENCING
+from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.inspection import INSPECTION
+from assay.checkers.log.epochs import REPLICATION_ANOMALIES
+from assay.checkers.log.replicas import REPLICA_ANOMALIES
+from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.register.family import REGISTER_CAS
+from assay.checkers.rest.family import LIVENESS_ANOMALIES
+from assay.checkers.transactions.family import TRANSACTION_FAMILIES
+
+NOT_OFFERED: Final = (*OBJECT_FAMILIES, EMPTINESS, REGISTER_CAS, FENCING, *TRANSACTION_FAMILIES)
+"""Checks of what a broker has none of: counters, sets, queues, conditional writes, leases, transactions."""
+PROMISES: Final = tuple(name for family in FAMILIES if family not in NOT_OFFERED for name in family.anomalies)
+RUNNING: Final = (
+    *OWNERSHIP_ANOMALIES,
+    *REPLICA_ANOMALIES,
+    *REPLICATION_ANOMALIES,
+    *LIVENESS_ANOMALIES,
+    *INSPECTION.anomalies,
+)
+"""What every run of brokers has data for: their event logs, their disks, and the looks when it is over."""
 
 OUTAGES: Final = ("outage", "outage-power-loss")
 """All servers are down for some seconds: no one serves, and that is the purpose."""
@@ -21,15 +48,9 @@ PATIENCE: Final = 2.2
 """Seconds: a call of a client (``READ_SECONDS``, ``CALL_SECONDS``), and then a back-off and a look at who leads."""
 
 
-def promised(contract: Contract, outages: Sequence[str] = OUTAGES) -> Contract:
-    """The same contract with linearizable log ends, dense offsets and records in time, also over these outages."""
-    forbidden = (*(contract.forbidden or ()), *INSPECTION.anomalies)
-    may_stall = tuple(dict.fromkeys((*contract.may_stall, *outages)))
-    return msgspec.structs.replace(
-        contract,
-        forbidden=forbidden,
-        linearizable_ends=True,
-        dense_offsets=True,
-        may_stall=may_stall,
-        patience=PATIENCE,
-    )
+def promised(*needed: str, may_stall: Sequence[str] = OUTAGES, rebalance_deadline: float | None = None) -> Contract:
+    """Forbids everything. ``needed``: what a run of this workload must have data for, in addition to ``RUNNING``."""
+    contract = forbid(
+        *needed, *RUNNING, rebalance_deadline=rebalance_deadline, may_stall=may_stall, patience=PATIENCE
+    ).forbid_also(*PROMISES)
+    return msgspec.structs.replace(contract, linearizable_ends=True, dense_offsets=True)

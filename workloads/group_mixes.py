@@ -168,8 +168,8 @@ def _brief(system: System, settings: Settings) -> Shares:
 
 
 def _expiring(contract: Contract, system: System) -> Contract:
-    forbidden = (*(contract.forbidden or ()), *expiry.EXPIRY.anomalies)
-    return msgspec.structs.replace(contract, forbidden=forbidden, retention_deadline=EXPIRY_SECONDS).tolerate_under(
+    needed = contract.need(*expiry.EXPIRY.anomalies)
+    return msgspec.structs.replace(needed, retention_deadline=EXPIRY_SECONDS).tolerate_under(
         "early-expiry",
         "overdue-offset",
         faults=["clock"],
@@ -194,8 +194,8 @@ EXPIRY: Final = WorkloadMix(
 
 def _drafted(contract: Contract, system: System) -> Contract:
     """Generations of the draft are in ZooKeeper, not in the offsets topic, and their numbers go on for ever."""
-    forbidden = tuple(name for name in contract.forbidden or () if name != GENERATION_REUSE.anomaly)
-    return msgspec.structs.replace(contract, forbidden=forbidden)
+    needed = tuple(name for name in contract.needed or () if name != GENERATION_REUSE.anomaly)
+    return msgspec.structs.replace(contract, needed=needed)
 
 
 DRAFTED: Final = WorkloadMix(

@@ -213,8 +213,7 @@ def _pursuit(system: System, settings: Settings) -> Source:
 
 def progressing(contract: Contract, system: System) -> Contract:
     """Clients that live on get what others get."""
-    forbidden = dict.fromkeys((*(contract.forbidden or ()), *PROGRESS.anomalies))
-    return msgspec.structs.replace(contract, forbidden=tuple(forbidden))
+    return contract.need(*PROGRESS.anomalies)
 
 
 CLINGING: Final = WorkloadMix(

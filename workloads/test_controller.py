@@ -10,11 +10,7 @@ pytest workloads/test_controller.py -k moves --nodes=4 --nemesis=kill
 pytest workloads/test_controller.py --replay=schedules/zombie-controller.json --time-limit=50 --defect=zombie-controller
 """
 
-from assay.checkers.contract import forbid
-from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
-from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, mix, stagger
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
@@ -28,9 +24,7 @@ from assay.workloads.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # One copy of a record is enough for the topics that come and go, and it may be with the one that loses its power.
-CONTRACT = promised(
-    forbid(*OWNERSHIP_ANOMALIES, *EVENT_ANOMALIES, *LOG_ANOMALIES, *LIVENESS_ANOMALIES), outages=("outage",)
-)
+CONTRACT = promised(*LOG_ANOMALIES, may_stall=("outage",))
 CHANGES_EVERY = 0.15
 """Seconds, on average: each change of a topic costs ZooKeeper some ten writes and every broker a request."""
 

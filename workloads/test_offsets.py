@@ -9,18 +9,14 @@ of them commits on purpose as a member of the generation before. To another grou
 Of one partition hardly ever anything is committed, and it is asked for as often as the others.
 """
 
-from assay.checkers.contract import forbid
 from assay.checkers.groups.family import GROUP_ANOMALIES
-from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.register.family import REGISTER
-from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import GROUPS_STALL, PATIENCE
+from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.group_mixes import OFFSETS_MIXES
 from assay.workloads.group_operations import OPERATION_SECONDS
 from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
@@ -31,15 +27,7 @@ KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PART
 IDLE = KEYS[0]
 """Its offset is as old as that of a group whose members have nothing to read."""
 BUSY = KEYS[1:]
-CONTRACT = forbid(
-    *REGISTER.anomalies,
-    *GROUP_ANOMALIES,
-    *OWNERSHIP_ANOMALIES,
-    *EVENT_ANOMALIES,
-    *LIVENESS_ANOMALIES,
-    may_stall=GROUPS_STALL,
-    patience=PATIENCE,
-)
+CONTRACT = promised(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 
 

@@ -7,14 +7,10 @@ There are no generations: only time separates one owner from the next, so what i
 members certainly held the same partition. At the end a fresh group reads everything from the beginning.
 """
 
-from assay.checkers.contract import forbid
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
-from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.groups.parting import PARTINGS
-from assay.checkers.log.epochs import EVENT_ANOMALIES
 from assay.checkers.log.family import LOG_ANOMALIES
-from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import experiment
@@ -32,20 +28,15 @@ SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.m
 LEAVE_SECONDS = 2.0
 """Between two members that leave, on average."""
 CONTRACT = promised(
-    forbid(
-        *LOG_ANOMALIES,
-        *OWNERSHIP_ANOMALIES,
-        *EVENT_ANOMALIES,
-        *OFFSETS.anomalies,
-        *CONSUMER_ANOMALIES,
-        *PARTINGS.anomalies,
-        *LIVENESS_ANOMALIES,
-        *SETTLING.anomalies,  # members try again for ever
-        # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
-        # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
-        rebalance_deadline=10.0,
-        may_stall=GROUPS_STALL,
-    )
+    *LOG_ANOMALIES,
+    *OFFSETS.anomalies,
+    *CONSUMER_ANOMALIES,
+    *PARTINGS.anomalies,
+    *SETTLING.anomalies,  # members try again for ever
+    # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
+    # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
+    rebalance_deadline=10.0,
+    may_stall=GROUPS_STALL,
 ).tolerate_under(
     "double-ownership",
     faults=["stop-consumer", "freeze", "clock", "zookeeper-pause"],

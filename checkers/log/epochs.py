@@ -236,10 +236,3 @@ REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES, DAMAGE, STATES, TRAN
 
 REPLICATION_ANOMALIES: Final = tuple(name for family in REPLICATION for name in family.anomalies)
 """What can go wrong between the replicas of a log, as their nodes' events and disks show it."""
-EVENT_ANOMALIES: Final = (
-    *COMPLETENESS.anomalies,
-    *DAMAGE.anomalies,
-    *STATES.anomalies,
-    *TRANSITIONS.anomalies,
-)
-"""The same, as far as events alone show it."""

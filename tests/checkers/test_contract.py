@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.contract import DEADLINES, NO_RECOVERY, Contract, forbid
+from assay.checkers.contract import DEADLINES, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.log.family import LOG_ANOMALIES
 
 names = st.lists(st.sampled_from(LOG_ANOMALIES), unique=True)
@@ -38,6 +38,24 @@ def test_the_default_forbids_everything_but_what_it_tolerates() -> None:
     assert Contract().forbids("anything")
     assert not Contract().tolerate("duplicate").forbids("duplicate")
     assert Contract().tolerate("duplicate").forbids("lost-write")
+
+
+def test_data_is_needed_for_all_that_is_forbidden_but_for_what_is_forbidden_also() -> None:
+    contract = forbid("lost-write").forbid_also("duplicate", "lost-write")
+    assert contract.forbids("duplicate")
+    assert not contract.needs("duplicate")
+    assert contract.needs("lost-write")
+    assert contract.needs(NO_RECOVERY)
+    assert Contract.from_json(contract.to_json()) == contract
+    more = contract.need("duplicate", "phantom")
+    assert all(more.forbids(name) and more.needs(name) for name in ("lost-write", "duplicate", "phantom"))
+    assert more.forbidden == ("lost-write", NO_RECOVERY, UNEXPECTED_EXIT, "duplicate", "phantom")
+    tolerant = contract.tolerate("duplicate").forbid_also("duplicate").need("duplicate")
+    assert tolerant.tolerates("duplicate")
+    assert not tolerant.forbids("duplicate")
+    assert not tolerant.needs("duplicate")
+    assert Contract().forbid_also("duplicate").need("phantom") == Contract()
+    assert forbid("phantom").need("duplicate").needs("duplicate")
 
 
 def test_a_contradictory_contract_is_refused() -> None:

@@ -279,6 +279,25 @@ def test_a_forbidden_anomaly_without_data_is_unknown(tmp_path: Path) -> None:
     assert judged.verdict is Verdict.UNKNOWN
 
 
+def test_what_is_forbidden_also_needs_no_data_and_fails_a_run_that_has_it(tmp_path: Path) -> None:
+    contract = forbid("phantom", recovery_deadline=3.0).forbid_also(
+        "high-watermark-regression", "vanished", "zombie-commit"
+    )
+    book = run()
+    book.rows = [row for row in book.rows if row["kind"] != "end"]
+    judged = verdict(tmp_path / "a", book, contract, partition())
+    assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
+    assert "zombie-commit" not in judged.forbidden, "there is nothing to which it applies"
+    assert {"phantom", "vanished", "high-watermark-regression"} <= set(judged.forbidden)
+    judged = verdict(tmp_path / "b", run(without=2), contract, partition())
+    assert judged.verdict is Verdict.FAIL
+    judged = verdict(tmp_path / "c", book, contract.need("high-watermark-regression", "zombie-commit"), partition())
+    assert judged.unknown == (
+        "high-watermark-regression is forbidden, but its check had no data",
+        "zombie-commit is forbidden, but the history has nothing to which it applies",
+    )
+
+
 def test_a_drain_that_did_not_reach_the_sentinel_is_unknown(tmp_path: Path) -> None:
     judged = verdict(tmp_path, run(drained=False), CONTRACT.tolerate("unseen"), partition())
     assert judged.unknown == ("the drain did not reach a sentinel in orders-0",)

@@ -1,19 +1,33 @@
-"""What the broker's contract knows of its clients."""
+"""What the broker's contract knows of its clients, and that no workload of ours leaves out what the broker promises."""
 
+from __future__ import annotations
+
+import importlib
+import itertools
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay import workloads
 from assay.checkers.contract import Contract
+from assay.checkers.families import FAMILIES
+from assay.harness.core.history.kinds import KINDS
+from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.settings import Settings
 from assay.harness.run.systems import with_limits
+from assay.harness.run.workload_mix import mixed
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.deployment import SESSION_TIMEOUT, ZOOKEEPER_TICK_MS, Broker
-from assay.workloads import test_async_sends as async_sends
-from assay.workloads import test_controller as controller
-from assay.workloads import test_group as group
-from assay.workloads import test_log as log
-from assay.workloads import test_offsets as offsets
-from assay.workloads import test_storage as storage
-from assay.workloads import test_zookeeper_group as zookeeper_group
-from assay.workloads.broker_contract import PATIENCE, promised
+from assay.workloads.broker_contract import NOT_OFFERED, PATIENCE, PROMISES, RUNNING, promised
 from assay.workloads.group_client import CALL_SECONDS
 from assay.workloads.log_client import READ_SECONDS
+
+EXCEPTIONS = {
+    ("test_unflushed", "unflushed-loss"): "what it is about: the last few of a partition may go with all servers' power"
+}
+"""What a workload tolerates in every run; what it tolerates under some faults has its reason in the contract."""
 
 
 def test_its_patience_is_that_of_a_call_and_of_looking_who_leads_then() -> None:
@@ -23,10 +37,68 @@ def test_its_patience_is_that_of_a_call_and_of_looking_who_leads_then() -> None:
 def test_a_failover_is_the_session_that_the_run_has_and_the_patience_of_clients() -> None:
     for milliseconds in (1_000, 1_277, 3_000):
         system = Broker().with_setting(SESSION_TIMEOUT, str(milliseconds))
-        seconds = with_limits(promised(Contract(forbidden=())), system).failing_over / 1e9
+        seconds = with_limits(promised(), system).failing_over / 1e9
         assert round(seconds - PATIENCE, 3) == (milliseconds + ZOOKEEPER_TICK_MS) / 1000
 
 
-def test_workloads_of_the_broker_know_the_patience_of_their_clients() -> None:
-    for module in (async_sends, controller, group, log, offsets, storage, zookeeper_group):
-        assert module.CONTRACT.patience == PATIENCE, module.__name__
+def experiments() -> dict[str, Experiment]:
+    """Those of the broker, by name: whatever the modules of the folder hold."""
+    modules = [
+        importlib.import_module(f"{workloads.__name__}.{one.name}") for one in pkgutil.iter_modules(workloads.__path__)
+    ]
+    found = [experiment_of(each) for module in modules for each in vars(module).values()]
+    return {one.name: one for one in found if one is not None and isinstance(one.system, Broker)}
+
+
+def contracts() -> Iterator[tuple[str, str, Contract]]:
+    """Of each experiment without a mix, and with each that it takes."""
+    for name, experiment in experiments().items():
+        yield name, "", experiment.contract
+        for mix in experiment.mixes:
+            yield name, mix.name, mixed(experiment, Settings(seed=1, workload_mix=(mix.name,))).contract
+
+
+ALL = [pytest.param(*one, id="+".join(filter(None, one[:2]))) for one in contracts()]
+
+
+def test_every_workload_of_ours_is_looked_at() -> None:
+    tests = {path.stem for path in Path(workloads.__path__[0]).glob("test_*.py")} - {"test_zookeeper"}
+    assert {experiment.body.__module__.rpartition(".")[2] for experiment in experiments().values()} == tests
+    assert len(ALL) > 100
+
+
+@pytest.mark.parametrize(("test", "mix", "contract"), ALL)
+def test_what_the_broker_promises_is_forbidden_or_an_exception_with_a_reason(
+    test: str, mix: str, contract: Contract
+) -> None:
+    promises = {name for family in FAMILIES if family not in NOT_OFFERED for name in family.anomalies}
+    assert {name for name in promises if not contract.forbids(name)} == {
+        anomaly for workload, anomaly in EXCEPTIONS if workload == test
+    }
+    assert set(contract.tolerated) <= {anomaly for workload, anomaly in EXCEPTIONS if workload == test}
+
+
+@pytest.mark.parametrize(("test", "mix", "contract"), ALL)
+def test_a_run_must_have_data_for_what_every_run_of_brokers_has(test: str, mix: str, contract: Contract) -> None:
+    assert all(contract.needs(anomaly) for anomaly in RUNNING)
+    assert {anomaly for anomaly in PROMISES if contract.needs(anomaly)} > set(RUNNING), "and for what it is about"
+    assert contract.patience == PATIENCE
+
+
+def test_a_mix_adds_to_what_a_run_must_have_data_for_what_it_alone_brings() -> None:
+    needs = {(test, mix): contract for test, mix, contract in contracts()}
+    assert not needs["test_log", ""].needs("stuck-client")
+    assert needs["test_log", "clinging"].needs("stuck-client")
+    assert needs["test_offsets", "expiry"].needs("early-expiry")
+    assert needs["test_group", ""].needs("generation-reuse")
+    assert not needs["test_group", "draft"].needs("generation-reuse")
+
+
+def test_no_workload_makes_what_a_broker_has_not() -> None:
+    """Else a finding there would be of an anomaly that no contract of ours names."""
+    known = itertools.chain.from_iterable(KINDS.values())
+    kinds = {kind for kind in known for family in NOT_OFFERED if f"'{kind}'" in family.applies}
+    assert {"counter-add", "set-read", "queue-enqueue", "guarded", "register-cas", "txn-read"} <= kinds
+    for path in Path(workloads.__path__[0]).glob("*.py"):
+        if path.stem != "test_zookeeper":
+            assert not [kind for kind in kinds if f'"{kind}"' in path.read_text(encoding="utf-8")], path.name

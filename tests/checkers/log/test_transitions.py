@@ -12,7 +12,7 @@ from assay.checkers.check import build, findings
 from assay.checkers.contract import forbid
 from assay.checkers.engine import DuckDB
 from assay.checkers.judge import judge
-from assay.checkers.log.epochs import EVENT_ANOMALIES
+from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.transitions import ILLEGAL_TRANSITION, TRANSITIONS, VALID
 from assay.checkers.source import register_history
 from assay.harness.core.history import HistoryReader
@@ -138,7 +138,7 @@ def test_random_steps_get_the_answers_of_a_walk(tmp_path: Path) -> None:
 def test_a_system_that_does_not_say_its_states_is_not_doubted_for_it(tmp_path: Path, events: list[Row]) -> None:
     with DuckDB() as engine:
         judgement = judge(
-            HistoryReader(write(tmp_path / "history", [], events=events)), forbid(*EVENT_ANOMALIES), engine
+            HistoryReader(write(tmp_path / "history", [], events=events)), forbid(*REPLICATION_ANOMALIES), engine
         )
     assert not [reason for reason in judgement.unknown if TRANSITIONS.name in reason]
     assert TRANSITIONS.name not in [one.check for one in judgement.examined]

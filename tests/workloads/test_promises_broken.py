@@ -1,0 +1,87 @@
+"""Brokers broken by hand: what a workload makes in passing, by a mix or on the disks alone, fails its run as well."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.run.settings import Settings
+from assay.system_under_test.controller import topic_actions
+from assay.system_under_test.controller.topic_actions import TopicError
+from assay.system_under_test.log.log import Log
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import encode
+from assay.workloads import test_controller, test_log, test_migration, test_offsets, test_zookeeper_group
+
+from helpers.attempts import played
+
+pytestmark = pytest.mark.slow
+
+
+def judged(test: object, folder: Path, *mix: str) -> Judgement:
+    settings = Settings(seed=11, time_limit=6.0, rate=40.0, store=folder, workload_mix=mix)
+    judgement = played(test, settings).judgement
+    assert judgement is not None
+    return judgement
+
+
+def rejects_what_it_changes(patch: pytest.MonkeyPatch) -> None:
+    """And lets no setting go back to its default, so that a later look finds it."""
+    alter = topic_actions._alter
+
+    async def rejecting(zookeeper: Any, active: Any, topic: str, changes: Mapping[str, str | None], **how: Any) -> None:
+        if None not in changes.values():
+            await alter(zookeeper, active, topic, changes, **how)
+        raise TopicError(ErrorCode.INVALID_CONFIG, "not here")
+
+    patch.setattr(topic_actions, "_alter", rejecting)
+
+
+def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> None:
+    """``partitions``: how their names begin."""
+    append = Log.append_replicated
+
+    def altered(self: Log, data: bytes) -> int:
+        if posixpath.basename(self.directory).startswith(partitions):
+            data = b"".join(encode(one._replace(timestamp=7)) for one in message_set.messages(data))
+        return append(self, data)
+
+    patch.setattr(Log, "append_replicated", altered)
+
+
+def test_a_setting_that_was_rejected_and_is_there_fails_a_log_whose_settings_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rejects_what_it_changes(monkeypatch)
+    judgement = judged(test_log.test_log, tmp_path, "settings")
+    assert judgement.verdict is Verdict.FAIL
+    assert set(judgement.anomalies) == {"refused-but-done"}
+
+
+@pytest.mark.parametrize(
+    ("test", "partitions", "mix"),
+    [
+        (test_controller.test_controller, "orders-", ()),
+        (test_controller.test_moves, "orders-", ()),
+        (test_zookeeper_group.test_zookeeper_group, "orders-", ()),
+        (test_migration.test_migration, "__consumer_offsets-", ()),
+        (test_offsets.test_offsets, "__consumer_offsets-", ()),
+        (test_log.test_log, "orders-4", ("growth",)),
+        (test_log.test_log, "seldom-", ("seldom",)),
+        (test_log.test_log, "brief1-", ("lives",)),
+    ],
+)
+def test_replicas_that_differ_fail_each_workload_whichever_topic_they_are_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object, partitions: str, mix: tuple[str, ...]
+) -> None:
+    followers_write_other_times(monkeypatch, partitions)
+    judgement = judged(test, tmp_path, *mix)
+    assert judgement.verdict is Verdict.FAIL
+    assert all(finding.key.startswith(partitions) for finding in judgement.findings if finding.key)
+    assert set(judgement.anomalies) == {"replica-divergence"}
