@@ -510,6 +510,29 @@ def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
     assert again == [True]
 
 
+def test_topics_are_read_before_an_entry_of_an_unknown_one_is_judged() -> None:
+    """A tool makes a topic and asks for its move at once; the controller may hear of the latter first."""
+    asked, learned = Entry("t", 0, [1, 2]), []
+    cluster = ClusterState(topics={}, moves={})
+    cluster.brokers = {broker: LiveBroker(broker, "host", 9092, broker) for broker in (1, 2)}
+
+    class Znodes:
+        async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
+            return znodes.encode(znodes.Moves([asked])), SimpleNamespace(czxid=7, version=3)
+
+    async def learn(active: Any) -> None:
+        learned.append(dict(active.cluster.moves))
+        active.cluster.topics["t"] = Topic(7, {0: [1]}, TopicSettings({}, 7))
+
+    zookeeper: Any = Znodes()
+    active: Any = SimpleNamespace(cluster=cluster)
+    unused: Any = None
+    reassignments = Reassignments(zookeeper, unused, unused, unused, unused, learn)
+    assert asyncio.run(reassignments.under_way(active)) == [(asked, [1])]
+    assert asyncio.run(reassignments.under_way(active)) == [(asked, [1])]
+    assert learned == [{}], "once, as nothing is new then"
+
+
 @pytest.mark.parametrize("step", [0, 1], ids=["grow", "switch"])
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 def test_a_step_whose_answer_is_lost_is_sent_with_the_replicas_that_it_gave(

@@ -392,6 +392,10 @@ def test_errors_name_the_file_and_the_reason(tmp_path: Path) -> None:
     pq.write_table(table.set_column(7, "call", pa.array([1, None, 3], pa.int64())), part)
     with pytest.raises(HistoryError, match=r"part-000001.parquet: column call must have a value in every row"):
         HistoryReader(folder).table("ops")
+    wide = table.set_column(table.column_names.index("process"), "process", pa.array([1, 2, 2**40 + 3], pa.int64()))
+    pq.write_table(wide, part)
+    with pytest.raises(HistoryError, match=r"column process does not fit int32: .* 1099511627779 not in range"):
+        HistoryReader(folder).table("ops")
     part.write_bytes(good)
     (folder / "closed.json").write_text("{")
     with pytest.raises(HistoryError, match=r"closed.json is damaged"):
