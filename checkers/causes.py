@@ -2,7 +2,8 @@
 
 A finding belongs to another where its check declares that the other's anomaly is the better name
 (``Check.explained_by``) and both are about the same: one offset, value, poll or answer of one key, never the names
-alone. Or the same check has found the same already, on another replica or in an earlier epoch (``Check.seen_again``).
+alone. Or the same check has found the same already, on another replica, say, or in an earlier epoch
+(``Check.seen_again``).
 So two independent causes do not hide each other. All count for the contract as before, and one that is forbidden is
 never shown beneath one that is tolerated.
 """

@@ -128,8 +128,8 @@ class Check:
     explained_by: tuple[str, ...] = ()
     """Anomalies that are the better name of the same cause, the best first, where a finding is about the same."""
     seen_again: bool = False
-    """It is found once for each replica, or each later epoch: findings are one cause where the first thing that they
-    are about is the same.
+    """It is found once for each replica, partition, operation or later epoch: findings are one cause where the first
+    thing that they are about is the same.
     """
     needs_end: bool = False
     """Proves nothing about a run that was interrupted, since it is about a deadline."""
@@ -245,6 +245,11 @@ def offsets_of(key: str, first: int, last: int) -> tuple[str, ...]:
 def value_of(key: str, value: int | None) -> str:
     """What a finding is about: a value that was sent to ``key``, or read there."""
     return f"value {value} of {key}"
+
+
+def epoch_of(key: str, epoch: int | None) -> str:
+    """What a finding is about: one leader epoch of a partition."""
+    return f"leader epoch {epoch} of {key}"
 
 
 def seconds(time: int) -> str:

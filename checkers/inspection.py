@@ -10,7 +10,7 @@ A fault that changes files is an excuse, as is a loss of power where the contrac
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, offset_of, seconds
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of
 
@@ -24,7 +24,8 @@ def _early(row: Row, _: Evidence) -> Explanation:
             "the rest in memory, although each message is flushed"
         )
     claim = f"Offset {row['position']} of {row['key']} was acknowledged by {seconds(row['moment'])}, when {lack}."
-    return Explanation(claim, (), 0, row["moment"])
+    place = offset_of(row["key"], row["position"])
+    return Explanation(claim, (), 0, row["moment"], about=(f"{place}, {row['what']}", place))
 
 
 EARLY_ACKNOWLEDGEMENT: Final = Check(
@@ -48,6 +49,8 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
     evidence=first_of("found_early_acknowledgement", "key, what, node"),
     examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
     explain=_early,
+    explained_by=("inconsistent-offset", "lost-write", "vanished"),
+    seen_again=True,
     optional=True,
 )
 

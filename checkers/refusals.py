@@ -15,7 +15,7 @@ not.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, value_of
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import among
 from assay.checkers.sql import first_rows, order_by, total_of
@@ -47,7 +47,8 @@ def _done(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(asked)} asked {change}, called at {evidence.called(asked)}, and it was certainly rejected, but "
         f"{evidence.who(look)} found it done by {evidence.returned(look)}."
     )
-    return Explanation(claim, (asked, look))
+    about = (value_of(row["key"], row["value"]),) if row["what"] == "commit" else ()
+    return Explanation(claim, (asked, look), about=about)
 
 
 REFUSED_BUT_DONE: Final = Check(

@@ -21,6 +21,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.log.ends import end_in
 from assay.checkers.sql import first_of, greatest_before, total_of
 
 _READER: Final = "group_name, log, process, assignment"
@@ -82,7 +83,8 @@ def _beyond(row: Row, evidence: Evidence) -> Explanation:
             f"{made} by {evidence.returned(commit)}, but {evidence.who(other)}, which called at "
             f"{evidence.called(other)}, found the log's end at offset {row['reached']}."
         )
-    return Explanation(claim, (commit, other))
+    about = () if row["why"] == "reads" else (end_in(row["log"], other),)
+    return Explanation(claim, (commit, other), about=about)
 
 
 COMMIT_BEYOND_LOG: Final = Check(
@@ -156,11 +158,12 @@ COMMIT_BEYOND_LOG: Final = Check(
         Table(
             "found_commit_beyond_log",
             """
-            select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op
+            select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op,
+                cast(null as string) as log
             from commit_reach r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
             group by c.key, c.op, r.position, r.reached
             union all
-            select min(c.key), 'end', min(c.op), e.before, e.position, e.op
+            select min(c.key), 'end', min(c.op), e.before, e.position, e.op, e.log
             from commit_ends e cross join log_declared d
                 join commits_made c on e.log = c.log and e.before = c.position and c.outcome = 'ok'
                 and c.ret < e.time
@@ -171,6 +174,7 @@ COMMIT_BEYOND_LOG: Final = Check(
     evidence=first_of("found_commit_beyond_log", "key, why, commit_op, other_op"),
     examined="select count(*) as examined from commits_made",
     explain=_beyond,
+    explained_by=("high-watermark-regression", "end-too-low", "real-time-order"),
 )
 
 MISMATCHES: Final = Family(

@@ -108,6 +108,11 @@ ZOMBIE_COMMIT: Final = Check(
 )
 
 
+def generation_of(group: str, generation: int) -> str:
+    """What a finding is about: one generation of a group that never began again."""
+    return f"generation {generation} of {group}"
+
+
 def _reused(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"Generation {row['epoch']} of {row['key']} was stored {row['stored']} times, by {row['low_node']} and by "
@@ -115,7 +120,8 @@ def _reused(row: Row, _: Evidence) -> Explanation:
     )
     if row["forgotten"]:
         claim += f", although the group began anew no more than {row['forgotten']} times"
-    return Explanation(claim + ".", (), 0, row["moment"], (row["since"],))
+    about = () if row["forgotten"] else (generation_of(row["key"], row["epoch"]),)
+    return Explanation(claim + ".", (), 0, row["moment"], (row["since"],), about=about)
 
 
 GENERATION_REUSE: Final = Check(

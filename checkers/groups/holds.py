@@ -19,7 +19,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.groups.generations import FORGOTTEN
+from assay.checkers.groups.generations import FORGOTTEN, generation_of
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, sum_so_far
 
 TERM: Final = "coalesce(e.generation, e.token)"
@@ -118,7 +118,9 @@ def _owned(row: Row, evidence: Evidence) -> Explanation:
         )
         if row["forgotten"]:
             claim += f", although the group began anew no more than {row['forgotten']} times"
-        return Explanation(claim + ".", (low, high))
+        numbered = row["generation"] is not None and not row["forgotten"]
+        about = (generation_of(row["group_name"], row["generation"]),) if numbered else ()
+        return Explanation(claim + ".", (low, high), about=about)
     claim = (
         f"{what} had two owners from {seconds(row['begun'])} to {seconds(min(row['before'], row['until']))}: "
         f"{row['low_owner']} ({evidence.who(low)}) owned it from {seconds(row['low_begun'])} to at least "
@@ -139,7 +141,8 @@ DOUBLE_OWNERSHIP: Final = Check(
         Table(
             "generation_owners",
             f"""
-            select coalesce(e.group, '') as group_name, e.key, {TERM} as term, e.owner, min(e.op) as op
+            select coalesce(e.group, '') as group_name, e.key, {TERM} as term, e.owner, min(e.op) as op,
+                max(e.generation) as generation
             from effects e
             where e.kind = 'acquire' and e.outcome = 'ok' and {TERM} is not null
                 and e.owner is not null and e.key <> coalesce(e.group, '')
@@ -177,17 +180,18 @@ DOUBLE_OWNERSHIP: Final = Check(
             "found_double_ownership",
             """
             select o.group_name, o.key, o.term, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
-                cast(null as bigint) as begun, cast(null as bigint) as until, cast(null as bigint) as before
+                max(o.generation) as generation, cast(null as bigint) as begun, cast(null as bigint) as until,
+                cast(null as bigint) as before
             from generation_owners o left join group_forgotten g on o.group_name = g.key
             group by o.group_name, o.key, o.term having count(*) > 1 + max(coalesce(g.times, 0))
             union all
-            select group_name, key, cast(null as bigint), 2, 0, begun, until, before
+            select group_name, key, cast(null as bigint), 2, 0, cast(null as bigint), begun, until, before
             from reigns where before > begun
             """,
         ),
     ),
     evidence=f"""
-        select f.group_name, f.key, f.term, f.owners, f.forgotten, f.begun, f.until, f.before,
+        select f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before,
             coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,
             coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
             min(c.begun) as low_begun, min(l.op) as last_op
@@ -208,11 +212,13 @@ DOUBLE_OWNERSHIP: Final = Check(
             left join certain_holds d on d.group_name = f.group_name and d.key = f.key and d.begun = f.begun
                 and d.term is null
             left join double_owned_last l on l.process = c.process and l.call = f.before
-        group by f.group_name, f.key, f.term, f.owners, f.forgotten, f.begun, f.until, f.before
+        group by f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before
         {order_by("f.group_name, f.key, f.term, f.begun")}
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
     explain=_owned,
+    explained_by=("generation-reuse",),
+    seen_again=True,  # in each partition of a generation that was given out twice
     evidence_views=(
         Table(
             "double_owned_until",

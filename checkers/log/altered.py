@@ -192,7 +192,10 @@ def _resurrected(row: Row, evidence: Evidence) -> Explanation:
         f"at {evidence.called(row['poll_op'])}, after {row['topic']} had been created in its place "
         f"(acknowledged to {evidence.who(row['create_op'])} at {evidence.returned(row['create_op'])})."
     )
-    return Explanation(claim, (row["poll_op"], row["create_op"], row["send_op"]))
+    about = tuple(value_of(key, row["value"]) for key in dict.fromkeys((row["key"], row["former"])))
+    if row["position"] is not None:
+        about += (offset_of(row["key"], row["position"]),)
+    return Explanation(claim, (row["poll_op"], row["create_op"], row["send_op"]), about=about)
 
 
 RESURRECTED: Final = Check(
@@ -233,7 +236,7 @@ RESURRECTED: Final = Check(
         Table(
             "found_resurrected",
             """
-            select r.key, r.value, r.former, min(r.topic) as topic, min(p.op) as op,
+            select r.key, r.value, r.former, min(r.topic) as topic, min(p.op) as op, min(p.position) as position,
                 min(r.create_op) as create_op, min(r.send_op) as send_op
             from log_risen r join log_polled p on r.key = p.key and r.value = p.value
             where p.kind = 'observe' and p.call > r.since

@@ -8,7 +8,7 @@ committed yet takes a value for the sake of one that a later cut takes.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of
 
@@ -19,7 +19,7 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
         f"{row['key']}, the last one of the message key {row['message_key']}, which {row['witness']} has; it was sent "
         f"by {evidence.who(row['send_op'])}."
     )
-    return Explanation(capital(claim), (row["send_op"],))
+    return Explanation(capital(claim), (row["send_op"],), about=(offset_of(row["key"], row["position"]),))
 
 
 LOST_LAST_VALUE: Final = Check(
@@ -74,5 +74,7 @@ LOST_LAST_VALUE: Final = Check(
     evidence=first_of("found_lost_last_value", "key, position, node"),
     examined="select count(*) as examined from compacted_last",
     explain=_lost,
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
+    seen_again=True,
     optional=True,  # most workloads have no compacted topic
 )

@@ -73,8 +73,9 @@ def _last_known(found: str, known: str) -> str:
         """
 
 
-def _answer(row: Row) -> tuple[str, ...]:
-    return (f"end of {row['key']} in operation {row['end_op']}",)
+def end_in(key: str, op: int | None) -> str:
+    """What a finding is about: the end of a log, as one operation was given it."""
+    return f"end of {key} in operation {op}"
 
 
 def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
@@ -83,7 +84,7 @@ def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
         f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
     )
-    return Explanation(capital(claim), (row["former_op"], row["end_op"]), about=_answer(row))
+    return Explanation(capital(claim), (row["former_op"], row["end_op"]), about=(end_in(row["key"], row["end_op"]),))
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -121,7 +122,7 @@ def _too_low(row: Row, evidence: Evidence) -> Explanation:
         f"got {row['position']} (epoch {row['epoch']}), though offset {row['former'] - 1} had been {how} "
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])} (epoch {row['former_epoch']})."
     )
-    return Explanation(capital(claim), (row["end_op"], row["former_op"]), about=_answer(row))
+    return Explanation(capital(claim), (row["end_op"], row["former_op"]), about=(end_in(row["key"], row["end_op"]),))
 
 
 END_TOO_LOW: Final = Check(

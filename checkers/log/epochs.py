@@ -20,7 +20,18 @@ have taken so many.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of, offset_of, offsets_of
+from assay.checkers.check import (
+    Check,
+    Evidence,
+    Explanation,
+    Table,
+    View,
+    capital,
+    epoch_of,
+    family_of,
+    offset_of,
+    offsets_of,
+)
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.damage import DAMAGE
 from assay.checkers.log.holes import HOLES
@@ -42,7 +53,8 @@ def _incomplete(row: Row, evidence: Evidence) -> Explanation:
         f"{row['position']}, although {known} in epoch {row['former']}."
     )
     mark = f"high watermark {row['before']} of {row['key']} in epoch {row['former']}"
-    about = (mark, *offsets_of(row["key"], row["position"], row["before"] - 1))
+    epoch = epoch_of(row["key"], row["epoch"])
+    about = (mark, *offsets_of(row["key"], row["position"], row["before"] - 1), epoch)
     return Explanation(claim, (end,), 0, row["moment"], about=about)
 
 

@@ -74,6 +74,7 @@ INCONSISTENT_OFFSET: Final = Check(
     evidence_views=(SAID,),
     examined="select count(*) as examined from log_offsets",
     explain=_inconsistent,
+    explained_by=("resurrected",),
 )
 
 
@@ -87,7 +88,11 @@ def _duplicate(row: Row, evidence: Evidence) -> Explanation:
     if row["live"] > 1:
         claim += f", though it was sent only {row['live']} times"
     named = (row["send_op"], row["first_op"], row["second_op"])
-    return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(row["second_op"]))
+    about: tuple[str, ...] = ()
+    if row["offsets"] == 2 and row["live"] == 1:  # one place too many: another one has a cause of its own
+        places = (offset_of(row["key"], row[which]) for which in ("first", "second"))
+        about = (value_of(row["key"], row["value"]), *places)
+    return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(row["second_op"]), about=about)
 
 
 _DUPLICATE: Final = first_rows("found_duplicate", "key, low, value")
@@ -122,6 +127,7 @@ DUPLICATE: Final = Check(
     evidence_views=(SAID,),
     examined="select count(*) as examined from log_values where offsets > 0",
     explain=_duplicate,
+    explained_by=("inconsistent-offset", "misplaced-ack", "vanished"),
 )
 
 
@@ -131,7 +137,8 @@ def _aborted(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but its send by "
         f"{evidence.who(row['send_op'])} at {evidence.called(row['send_op'])} had definitely failed."
     )
-    return Explanation(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1)
+    about = (offset_of(row["key"], row["position"]), value_of(row["key"], row["value"]))
+    return Explanation(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1, about=about)
 
 
 _ABORTED: Final = first_rows("found_aborted_read", "key, low, value")
@@ -170,6 +177,7 @@ ABORTED_READ: Final = Check(
     evidence_views=(SAID,),
     examined=_OBSERVED,
     explain=_aborted,
+    explained_by=("inconsistent-offset",),
 )
 
 
@@ -204,6 +212,6 @@ PHANTOM: Final = Check(
     evidence_views=(STRAYS,),
     examined=_OBSERVED,
     explain=_phantom,
-    explained_by=("altered-record", "inconsistent-offset"),
+    explained_by=("altered-record", "resurrected", "inconsistent-offset"),
     needs_close=True,
 )

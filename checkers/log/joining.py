@@ -9,7 +9,7 @@ these are; a topic that anyone has asked to delete is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offsets_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_rows, order_by
 
@@ -26,7 +26,8 @@ def _incomplete(row: Row, evidence: Evidence) -> Explanation:
         f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, let a replica into the in-sync set that "
         f"had come to offset {row['position']}, although {known}."
     )
-    return Explanation(capital(claim), (row["end_op"],), 0, row["moment"])
+    about = offsets_of(row["key"], row["position"], row["before"] - 1)
+    return Explanation(capital(claim), (row["end_op"],), 0, row["moment"], about=about)
 
 
 MEMBER_COMPLETENESS: Final = Check(
@@ -72,5 +73,6 @@ MEMBER_COMPLETENESS: Final = Check(
         """,
     examined="select count(*) as examined from member_joins",
     explain=_incomplete,
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
     optional=True,  # a run in which no replica ever left has none that comes back
 )

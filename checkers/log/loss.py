@@ -108,7 +108,7 @@ LOST_WRITE: Final = Check(
     evidence_views=(SAID, STRAYS),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
     explain=_lost,
-    explained_by=("altered-record", "inconsistent-offset"),
+    explained_by=("altered-record", "resurrected", "inconsistent-offset"),
 )
 
 
@@ -123,7 +123,7 @@ def _vanished(row: Row, evidence: Evidence) -> Explanation:
         (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]),
         _others(row),
         moments=(row["onset"],),
-        about=_about(row),
+        about=_about(row)[::-1],
     )
 
 
@@ -136,6 +136,7 @@ VANISHED: Final = Check(
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
     explain=_vanished,
     explained_by=("inconsistent-offset",),
+    seen_again=True,  # a value that moves is gone from either place for someone
 )
 
 
@@ -240,7 +241,7 @@ UNSEEN: Final = Check(
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_due",
     explain=_unseen,
-    explained_by=("altered-record", "stuck-reader", "unsettled-group", "inconsistent-offset"),
+    explained_by=("altered-record", "resurrected", "stuck-reader", "unsettled-group", "inconsistent-offset"),
     needs_end=True,
 )
 """Due is what was acknowledged before the sentinel was called, and the sentinel."""

@@ -12,8 +12,9 @@ of 2^61 or more, which no log can have and only a damaged record claims, has no 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, seconds, value_of
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.log.ends import end_in
 from assay.checkers.log.views import SAID
 from assay.checkers.sql import (
     first_of,
@@ -79,6 +80,11 @@ def _what(place: int, key: str) -> str:
     return f"offset {place // 2} of {key}" if place % 2 == 0 else f"log end offset {(place + 1) // 2} of {key}"
 
 
+def _filling(position: int, key: str, op: int | None) -> str:
+    """What a finding is about: that this operation put something at an offset, after others had put it above."""
+    return f"offset {position} of {key} by operation {op}"
+
+
 def _real_time(row: Row, evidence: Evidence) -> Explanation:
     here = _what(row["place"], row["key"])
     if row["overtaken"] == 1:
@@ -87,14 +93,17 @@ def _real_time(row: Row, evidence: Evidence) -> Explanation:
             f"lower {_what(row['earlier_place'], row['key'])} was filled by an operation of "
             f"{evidence.who(row['later_op'])} that began only at {evidence.called(row['later_op'])}."
         )
-        places = [place for place in (row["place"], row["earlier_place"]) if place % 2 == 0]
-        about = tuple(offset_of(row["key"], place // 2) for place in places)
+        low, late = row["earlier_place"], row["later_op"]
+        cause = end_in(row["key"], late) if low % 2 else _filling(low // 2, row["key"], late)
+        offsets = (offset_of(row["key"], place // 2) for place in (row["place"], low) if place % 2 == 0)
+        about = (cause, *offsets)
         return Explanation(capital(claim), (row["known_op"], row["later_op"]), moments=(row["onset"],), about=about)
     claim = (
         f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
     )
-    return Explanation(capital(claim), (row["future_op"], row["future_send_op"]))
+    about = (offset_of(row["key"], row["place"] // 2),)
+    return Explanation(capital(claim), (row["future_op"], row["future_send_op"]), about=about)
 
 
 _FEW: Final = first_rows("found_real_time_order", "key, place")
@@ -156,9 +165,21 @@ REAL_TIME_ORDER: Final = Check(
     examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
     kinds=("append", "observe", "end"),
     explain=_real_time,
-    explained_by=("inconsistent-offset",),
+    explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
+    seen_again=True,  # what comes late comes after all that is above it
     evidence_views=(SAID, ACTED, MOMENTS),
 )
+
+
+def _pair(row: Row) -> str:
+    """What a finding is about: two values that one process sent, one after the other."""
+    return f"values {row['former_value']} and {row['value']} of {row['key']}"
+
+
+def _records(row: Row) -> tuple[str, ...]:
+    """The places of both, as they are known."""
+    known = [offset_of(row["key"], row[name]) for name in ("position", "former") if row[name] is not None]
+    return (*known, value_of(row["key"], row["value"]), value_of(row["key"], row["former_value"]))
 
 
 def _send_went_back(row: Row, evidence: Evidence) -> Explanation:
@@ -167,7 +188,8 @@ def _send_went_back(row: Row, evidence: Evidence) -> Explanation:
         f"offset {row['position']}, below offset {row['former']} of the value {row['former_value']} that it had sent "
         f"before it ({evidence.called(row['former_op'])})."
     )
-    return Explanation(capital(claim), (row["op"], row["former_op"]))
+    about = (_filling(row["position"], row["key"], row["op"]), _pair(row), *_records(row))
+    return Explanation(capital(claim), (row["op"], row["former_op"]), about=about)
 
 
 NONMONOTONIC_SEND: Final = Check(
@@ -194,10 +216,12 @@ NONMONOTONIC_SEND: Final = Check(
         """,
     kinds=("append",),
     explain=_send_went_back,
+    explained_by=("inconsistent-offset", "misplaced-ack", "real-time-order", "send-skip"),
 )
 
 
 def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
+    about = (_pair(row), *_records(row))
     if row["former"] is None:
         before = "nothing is before it" if row["other"] is None else f"the offset before it holds value {row['other']}"
         claim = (
@@ -205,7 +229,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
             f"was torn: value {row['value']} is at offset {row['position']}, but not after value "
             f"{row['former_value']}, which the set has before it: {before}."
         )
-        return Explanation(capital(claim), (row["op"], row["other_op"]))
+        return Explanation(capital(claim), (row["op"], row["other_op"]), about=about)
     claim = (
         f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
         f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
@@ -213,7 +237,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
     )
     if row["apart"] > 0:
         claim += f", with {row['apart']} other known record{'s' if row['apart'] > 1 else ''} between them"
-    return Explanation(capital(claim) + ".", (row["op"],))
+    return Explanation(capital(claim) + ".", (row["op"],), about=about)
 
 
 SEND_SKIP: Final = Check(
@@ -294,4 +318,5 @@ SEND_SKIP: Final = Check(
         """,
     kinds=("append",),
     explain=_send_skipped,
+    explained_by=("inconsistent-offset", "misplaced-ack"),
 )

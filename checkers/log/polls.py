@@ -10,7 +10,7 @@ A poll that did not end ok and yet showed records breaks its chain: it is not kn
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of, first_rows, order_by, previous, row_number, sum_so_far
 
@@ -171,7 +171,9 @@ def _skipped(row: Row, evidence: Evidence) -> Explanation:
     claim = f"{reader} {origin} offset {row['position']} (poll from {when}), but others saw {many}"
     witness = f", such as offset {row['missed']}, read by {evidence.who(row['witness_op'])}"
     claim += f"{witness} at {evidence.called(row['witness_op'])}."
-    return Explanation(capital(claim), (row["poll_op"], row["former_op"], row["witness_op"]), about=_begin(row))
+    inside = row["poll_op"] == row["former_op"]
+    about = (offset_of(row["key"], row["missed"]),) if inside else _begin(row)
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"], row["witness_op"]), about=about)
 
 
 POLL_SKIP: Final = Check(
@@ -220,5 +222,5 @@ POLL_SKIP: Final = Check(
     examined=_EXAMINED,
     kinds=("observe",),
     explain=_skipped,
-    explained_by=("position-jump",),
+    explained_by=("position-jump", "inconsistent-offset", "vanished"),
 )

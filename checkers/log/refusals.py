@@ -77,5 +77,6 @@ FALSE_OUT_OF_RANGE: Final = Check(
     examined="select count(*) as examined from log_refused",
     kinds=("out-of-range",),
     explain=_refused,
+    explained_by=("inconsistent-offset", "lost-write", "vanished"),
     optional=True,
 )

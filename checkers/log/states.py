@@ -17,7 +17,7 @@ election is allowed, it may be by something else, and is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, epoch_of, family_of
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import length, lists
 from assay.checkers.sql import first_of
@@ -68,7 +68,8 @@ TWO_IN_SYNC_SETS: Final = Check(
 def _early(row: Row, _: Evidence) -> Explanation:
     done = "ended the move of" if row["gone"] == "" else f"took the replicas {row['gone']} away from"
     claim = f"{row['node']} {done} {row['key']} to {row['replicas']}, when only {row['isr'] or 'no one'} was in sync."
-    return Explanation(capital(claim), (), 0, row["moment"])
+    about = (f"move of {row['key']} to {row['replicas']}",)
+    return Explanation(capital(claim), (), 0, row["moment"], about=about)
 
 
 EARLY_MOVE: Final = Check(
@@ -94,6 +95,7 @@ EARLY_MOVE: Final = Check(
     evidence=first_of("found_early_move", "key, moment, replicas, gone, isr"),
     examined="select count(*) as examined from move_steps",
     explain=_early,
+    seen_again=True,  # as the old replicas are taken away, and as the move is ended
     optional=True,  # where nothing was moved
 )
 
@@ -110,7 +112,7 @@ def _overlooked(row: Row, _: Evidence) -> Explanation:
         f"broker {row['leader']} was elected leader of {row['key']} for epoch {row['epoch']} by the length of the "
         f"logs, and {other} {what}."
     )
-    return Explanation(capital(claim), (), 0, row["moment"])
+    return Explanation(capital(claim), (), 0, row["moment"], about=(epoch_of(row["key"], row["epoch"]),))
 
 
 OVERLOOKED_LOG: Final = Check(
@@ -182,6 +184,8 @@ OVERLOOKED_LOG: Final = Check(
     evidence=first_of("found_overlooked_log", "key, epoch, node"),
     examined="select count(*) as examined from election_by_length",
     explain=_overlooked,
+    explained_by=("leader-completeness",),
+    seen_again=True,  # once for each member that was left out
     optional=True,  # only where all members of a partition have failed
 )
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
+from assay.checkers.objects.queues import enqueued_by
 from assay.checkers.sql import first_rows, greatest_before, order_by, sum_so_far
 
 
@@ -29,7 +30,9 @@ def _false(row: Row, evidence: Evidence) -> Explanation:
     )
     if add is not None:
         claim += f"; one of them is {row['value']}, acknowledged to {evidence.who(add)} at {evidence.returned(add)}"
-    return Explanation(f"{claim}.", (empty, add))
+    never_taken = add is not None and row["due"] == 0
+    about = (enqueued_by(row["key"], row["value"], add),) if never_taken else ()
+    return Explanation(f"{claim}.", (empty, add), about=about)
 
 
 QUEUE_FALSE_EMPTY: Final = Check(
@@ -122,6 +125,8 @@ QUEUE_FALSE_EMPTY: Final = Check(
         """,
     examined="select count(*) as examined from queue_empties",
     explain=_false,
+    explained_by=("queue-lost",),
+    seen_again=True,
     needs_close=True,
 )
 """``empty_until``: up to when the queue may last have been empty, before the answer's return. ``late``: at one moment

@@ -69,6 +69,11 @@ UNDRAINED: Final = View(
 QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, UNDRAINED)
 
 
+def enqueued_by(key: str, value: int, op: int) -> str:
+    """What a finding is about: an element of a queue."""
+    return f"element {value} of {key} by operation {op}"
+
+
 def _lost(row: Row, evidence: Evidence) -> Explanation:
     add, drain = row["add_op"], row["drain_op"]
     drained = f"though the drain that was called at {seconds(row['drained'])} found the end"
@@ -80,7 +85,8 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
             f"{row['losses']} acknowledged elements were never dequeued, {drained}, and only {row['excuses']} dequeues "
             f"have an unknown outcome; one of them is {row['value']}, which {acked}."
         )
-    return Explanation(f"{row['key']}: {claim}", (add, drain))
+    about = (enqueued_by(row["key"], row["value"], add),) if row["excuses"] == 0 else ()
+    return Explanation(f"{row['key']}: {claim}", (add, drain), about=about)
 
 
 QUEUE_LOST: Final = Check(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds, value_of
 from assay.checkers.engine import Row
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql import first_of, first_rows, nearest_pairs, order_by, previous
@@ -22,7 +22,8 @@ def _missing(row: Row, evidence: Evidence) -> Explanation:
         claim += f"at versions {row['low_version']} and {row['high_version']}, though it was written once."
     else:
         claim += f"{evidence.unmade(row['failed_op'], 'write', 'wrote')}."
-    return Explanation(capital(claim), (row["seen_op"], row["failed_op"]), row["observed"] - 1)
+    about = (value_of(row["key"], row["value"]),)
+    return Explanation(capital(claim), (row["seen_op"], row["failed_op"]), row["observed"] - 1, about=about)
 
 
 MISSING_WRITER: Final = Check(
@@ -68,6 +69,7 @@ MISSING_WRITER: Final = Check(
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
     explain=_missing,
+    explained_by=("refused-but-done",),
     needs_close=True,
 )
 

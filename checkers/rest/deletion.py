@@ -13,8 +13,8 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.rest.looks import lasting, length, lists
-from assay.checkers.sql import first_of
+from assay.checkers.rest.looks import lasting, length, lists, of_broker, on_node
+from assay.checkers.sql import first_rows, order_by
 
 WAITING: Final = View(
     "deletion_waiting",
@@ -113,7 +113,10 @@ def _undeleted(row: Row, evidence: Evidence) -> Explanation:
         )
     if row["arm"] != 4:
         claim += f"; the contract's deadline is {seconds(row['deadline'])}."
-    return Explanation(capital(claim), (row["delete_op"],), 0, row["until"])
+    about: tuple[str, ...] = ()
+    if row["node"] is not None:
+        about = (on_node(row["topic"], row["node"]), of_broker(row["node"]))
+    return Explanation(capital(claim), (row["delete_op"],), 0, row["until"], about=about)
 
 
 UNDELETED_TOPIC: Final = Check(
@@ -146,8 +149,13 @@ UNDELETED_TOPIC: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_undeleted_topic", "key, arm, node"),
+    evidence=f"""
+        select *, case when arm = 2 then {topic_of("key")} else key end as topic
+        from {first_rows("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}
+        """,
     examined="select count(*) as examined from rest_looks",
     explain=_undeleted,
+    explained_by=("unregistered",),
+    seen_again=True,
     needs_end=True,
 )

@@ -34,6 +34,21 @@ def length(brokers: str) -> str:
     return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
 
 
+def on_node(what: str, node: str) -> str:
+    """What a finding is about: what a node has of a topic or a partition."""
+    return f"{what} on {node}"
+
+
+def of_broker(node: str) -> str:
+    """What a finding is about: a broker as a whole."""
+    return f"broker {node}"
+
+
+def following(follower: str, leader: str) -> str:
+    """What a finding is about: one broker's copying from another, of whichever partitions."""
+    return f"{follower} following {leader}"
+
+
 QUIET: Final = View(
     "rest_quiet",
     f"""

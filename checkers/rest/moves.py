@@ -3,7 +3,8 @@
 It shows in three ways: the request is still there, although the partition has a leader and every broker that it is
 about is registered; a client's request was acknowledged, nothing replaced it, and the replicas are elsewhere; or the
 move is over, and the files of a replica that went are still on its disk. The second needs no deadline, but two looks,
-since a move may end while one is taken. At rest no client writes, so that the new replicas gain on the leader.
+since a move may end while one is taken. At rest no client writes, so that the new replicas gain on the leader. A move
+that waits for one broker alone, which does not get in sync with that leader elsewhere either, has the cause of that.
 """
 
 from typing import Final
@@ -11,8 +12,8 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.rest.looks import lasting, length, lists
-from assay.checkers.sql import first_of, order_by, previous
+from assay.checkers.rest.looks import following, lasting, length, lists, on_node
+from assay.checkers.sql import first_rows, order_by, previous
 
 _NONE_LEFT: Final = " and ".join(
     f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"
@@ -82,9 +83,12 @@ LEFT_BEHIND: Final = View(
 
 
 def _unfinished(row: Row, evidence: Evidence) -> Explanation:
+    about: tuple[str, ...] = ()
     times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
     until = f"; the contract's deadline is {seconds(row['deadline'])}."
     if row["arm"] == 1:
+        if row["awaited"] is not None and row["awaited"] == row["last_awaited"]:
+            about = (following(row["awaited"], row["leader_node"]),)
         going = f", with {row['going']} to be removed" if row["going"] else ""
         claim = (
             f"the move of {row['key']} to {row['target']} was under way {times}{going}, although it has a leader and "
@@ -96,11 +100,12 @@ def _unfinished(row: Row, evidence: Evidence) -> Explanation:
             f"moves to {row['target']}; {times} it was on {row['present']}, and no move was under way."
         )
     else:
+        about = (on_node(row["key"], row["node"]),)
         claim = (
             f"{row['node']} had files of {row['key']} {times}, although that was on {row['present']} and no move was "
             f"under way{until}"
         )
-    return Explanation(capital(claim), (row["move_op"],), 0, row["until"])
+    return Explanation(capital(claim), (row["move_op"],), 0, row["until"], about=about)
 
 
 UNFINISHED_MOVE: Final = Check(
@@ -118,19 +123,32 @@ UNFINISHED_MOVE: Final = Check(
             "found_unfinished_move",
             """
             select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
-                cast(null as bigint) as move_op, since, until, deadline from move_unended
+                cast(null as bigint) as move_op, last_look, since, until, deadline from move_unended
             union all
-            select key, 2, target, cast(null as string), present, cast(null as string), op, since, until, deadline
+            select key, 2, target, cast(null as string), present, cast(null as string), op, last_look, since, until,
+                deadline
             from move_undone
             union all
-            select key, 3, cast(null as string), cast(null as string), present, node, cast(null as bigint), since,
-                until, deadline
+            select key, 3, cast(null as string), cast(null as string), present, node, cast(null as bigint), last_look,
+                since, until, deadline
             from move_uncleaned
             """,
         ),
     ),
-    evidence=first_of("found_unfinished_move", "key, arm, node"),
+    evidence=f"""
+        select f.*, w.awaited, w.last_awaited, w.leader_node
+        from {first_rows("found_unfinished_move", "key, arm, node")} f
+            left join (
+                select m.look, m.key, min(b.node) as awaited, max(b.node) as last_awaited,
+                    min(p.leader_node) as leader_node
+                from move_pending m join rest_led p on p.look = m.look and p.key = m.key
+                    join rest_brokers b on b.look = m.look
+                where {lists("m.target", "b.broker")} and not {lists("p.members", "b.broker")}
+                group by m.look, m.key) w on f.arm = 1 and w.look = f.last_look and w.key = f.key
+        {order_by("f.key, f.arm, f.node")}
+        """,
     examined="select count(*) as examined from rest_looks",
     explain=_unfinished,
+    explained_by=("no-rejoin",),
     needs_end=True,
 )

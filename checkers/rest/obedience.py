@@ -6,9 +6,9 @@ Versions of the znode prove nothing, since a leader changes the in-sync set with
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, epoch_of, seconds
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, lists
+from assay.checkers.rest.looks import lasting, lists, on_node
 from assay.checkers.sql import first_rows, order_by
 
 
@@ -19,7 +19,8 @@ def _deaf(row: Row, _: Evidence) -> Explanation:
         f"{seconds(row['until'])}, no fault was in force, and {row['node']}, which it is about, {obeyed}; the "
         f"contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(claim, (), 0, row["until"])
+    about = (on_node(row["key"], row["node"]), epoch_of(row["key"], row["epoch"]))
+    return Explanation(claim, (), 0, row["until"], about=about)
 
 
 DISOBEYED_STATE: Final = Check(

@@ -7,7 +7,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting
+from assay.checkers.rest.looks import lasting, of_broker
 from assay.checkers.sql import first_of
 
 
@@ -16,7 +16,7 @@ def _absent(row: Row, _: Evidence) -> Explanation:
         f"{row['node']} answered and was not registered from {seconds(row['since'])} to {seconds(row['until'])}, "
         f"although no fault was in force; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(claim, (), 0, row["until"])
+    return Explanation(claim, (), 0, row["until"], about=(of_broker(row["node"]),))
 
 
 UNREGISTERED: Final = Check(

@@ -8,7 +8,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, seconds
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, lists
+from assay.checkers.rest.looks import following, lasting, lists
 from assay.checkers.sql import first_of
 
 
@@ -18,7 +18,7 @@ def _out(row: Row, _: Evidence) -> Explanation:
         f"{seconds(row['until'])}, although no fault was in force and it followed {row['leader_node']} in leader epoch "
         f"{row['epoch']}; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(claim, (), 0, row["until"])
+    return Explanation(claim, (), 0, row["until"], about=(following(row["node"], row["leader_node"]),))
 
 
 NO_REJOIN: Final = Check(
@@ -43,5 +43,6 @@ NO_REJOIN: Final = Check(
     evidence=first_of("found_no_rejoin", "key, node"),
     examined="select count(*) as examined from rest_looks",
     explain=_out,
+    seen_again=True,
     needs_end=True,
 )

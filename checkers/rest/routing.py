@@ -9,7 +9,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, lists
+from assay.checkers.rest.looks import lasting, lists, on_node
 from assay.checkers.sql import first_rows, order_by
 
 
@@ -26,7 +26,7 @@ def _stale(row: Row, _: Evidence) -> Explanation:
         f"{row['replicas']}, in sync {row['members']} from {seconds(row['since'])} to {seconds(row['until'])}, and no "
         f"fault was in force; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (), 0, row["until"])
+    return Explanation(capital(claim), (), 0, row["until"], about=(on_node(row["key"], row["node"]),))
 
 
 STALE_METADATA: Final = Check(
@@ -61,5 +61,6 @@ STALE_METADATA: Final = Check(
         """,
     examined="select count(*) as examined from rest_looks",
     explain=_stale,
+    explained_by=("disobeyed-state", "unfinished-move"),
     needs_end=True,
 )

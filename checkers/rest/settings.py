@@ -9,7 +9,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.rest.looks import lasting
+from assay.checkers.rest.looks import lasting, of_broker, on_node
 from assay.checkers.sql import first_of
 
 
@@ -19,7 +19,8 @@ def _stale(row: Row, _: Evidence) -> Explanation:
         f"{row['key']}, from {seconds(row['since'])} to {seconds(row['until'])}, and no fault was in force; the "
         f"contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (), 0, row["until"])
+    about = (on_node(row["topic"], row["node"]), of_broker(row["node"]))
+    return Explanation(capital(claim), (), 0, row["until"], about=about)
 
 
 DISOBEYED_SETTINGS: Final = Check(
@@ -41,5 +42,7 @@ DISOBEYED_SETTINGS: Final = Check(
     evidence=first_of("found_disobeyed_settings", "key, node"),
     examined="select count(*) as examined from rest_looks",
     explain=_stale,
+    explained_by=("unregistered",),
+    seen_again=True,
     needs_end=True,
 )
