@@ -84,7 +84,7 @@ ONE: dict[str, tuple[Change, Shown]] = {
         all_of(OUT, adding(*partition_of("orders-1", members="1,2"))),
         {"no-rejoin orders-0": None, "no-rejoin orders-1": "no-rejoin orders-0"},
     ),
-    "a broker without a registration hears of no settings": (
+    "a broker without a registration learns of no settings": (
         all_of(UNREGISTERED, other_settings("n3")),
         {"unregistered n3": None, "disobeyed-settings orders-0": "unregistered n3"},
     ),
