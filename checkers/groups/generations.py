@@ -61,7 +61,9 @@ def _zombie(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(late)} committed to generation {row['late_place']} of {row['key']}, called at "
         f"{evidence.called(late)}, although {evidence.who(first)} {had}."
     )
-    operations = (first, late) if seen is None else (first, seen, late)
+    if row["late_seen_op"] is not None:
+        claim = claim[:-1] + f"; {evidence.who(row['late_seen_op'])} fetched it."
+    operations = (first, late, row["late_seen_op"]) if seen is None else (first, seen, late, row["late_seen_op"])
     return Explanation(claim, operations, moments=(row["onset"],))
 
 
@@ -85,7 +87,7 @@ ZOMBIE_COMMIT: Final = Check(
     ),
     evidence=f"""
         select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
-            op as late_op, onset
+            op as late_op, seen_op as late_seen_op, onset
         from ({
         nearest_pairs(
             f'''
@@ -93,7 +95,7 @@ ZOMBIE_COMMIT: Final = Check(
             from {_FEW} f join group_steps a on a.key = f.key and a.place = f.place
             where a.ret is not null
             union all
-            select f.key, f.place, 1, b.call, b.op, b.place, cast(null as bigint)
+            select f.key, f.place, 1, b.call, b.op, b.place, b.seen_op
             from {_FEW} f join group_steps b on b.key = f.key and b.place < f.place
             where b.call > f.first_ret and b.commits = 1
             ''',

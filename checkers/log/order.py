@@ -229,7 +229,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
             f"was torn: value {row['value']} is at offset {row['position']}, but not after value "
             f"{row['former_value']}, which the set has before it: {before}."
         )
-        return Explanation(capital(claim), (row["op"], row["other_op"]), about=about)
+        return Explanation(capital(claim), (row["op"], row["seen_op"], row["other_op"]), about=about)
     claim = (
         f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
         f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
@@ -272,7 +272,7 @@ SEND_SKIP: Final = Check(
         Table(
             "log_set_parts",
             """
-            select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value
+            select s.op, s.sub, s.key, s.request, p.position, s.value, s.former_value, p.seen_op
             from log_set_pairs s join log_placed p on s.key = p.key and s.value = p.value
                 left join log_compacted c on s.key = c.key
                 left join log_starts t on s.key = t.key
@@ -283,8 +283,8 @@ SEND_SKIP: Final = Check(
         View(
             "log_torn",
             """
-            select s.op, s.sub, s.key, s.request, s.position,
-                s.value, s.former_value, min(o.value) as other, min(o.op) as other_op
+            select s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value, min(s.seen_op) as seen_op,
+                min(o.value) as other, min(o.op) as other_op
             from log_set_parts s
                 left join (
                     select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_placed
@@ -299,14 +299,15 @@ SEND_SKIP: Final = Check(
             "found_send_skip",
             """
             select s.op, s.sub, s.key, s.request, s.position, s.value, s.former, s.former_value,
-                b.known_rank - a.known_rank - 1 as apart, cast(null as bigint) as other,
-                cast(null as bigint) as other_op
+                b.known_rank - a.known_rank - 1 as apart, cast(null as bigint) as seen_op,
+                cast(null as bigint) as other, cast(null as bigint) as other_op
             from log_split s
                 join log_known_ranks a on s.key = a.key and s.former = a.position
                 join log_known_ranks b on s.key = b.key and s.position = b.position
             where b.known_rank - a.known_rank <> 1
             union all
-            select op, sub, key, request, position, value, null, former_value, null, other, other_op from log_torn
+            select op, sub, key, request, position, value, null, former_value, null, seen_op, other, other_op
+            from log_torn
             """,
         ),
     ),

@@ -3,7 +3,7 @@
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds, value_of
-from assay.checkers.engine import Row
+from assay.checkers.engine import INFINITY, Row
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql import first_of, first_rows, nearest_pairs, order_by, previous
 
@@ -122,7 +122,8 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
             f"{row['high_value']} at version {row['version']}, but the version before it holds "
             f"{held(row['low_value'])}"
         )
-    return Explanation(capital(claim) + ".", (high, low), row["rivals"] - 2)
+    seen = (row["high_seen_op"], row["low_seen_op"])
+    return Explanation(capital(claim) + ".", (high, low, *seen), row["rivals"] - 2)
 
 
 _REPLACED: Final = first_rows("found_lost_update", "key, why, expected, version")
@@ -196,19 +197,34 @@ LOST_UPDATE: Final = Check(
     evidence=f"""
         select f.key, f.why, f.expected, f.version, coalesce(n.former_op, f.low_op) as low_op,
             coalesce(n.op, f.high_op) as high_op, coalesce(f.low_value, n.former_side) as low_value,
-            coalesce(f.high_value, n.side) as high_value, f.rivals
+            coalesce(f.high_value, n.side) as high_value, f.rivals, n.seen_op as high_seen_op,
+            n.former_seen_op as low_seen_op
         from {_REPLACED} f left join ({
         nearest_pairs(
             f'''
-            select f.key, f.expected, c.value as side, c.call as moment, c.op
+            select f.key, f.expected, c.value as side, c.call as moment, c.op,
+                case when c.ret = {INFINITY} then s.op end as seen_op
             from {_REPLACED} f join register_links c on f.key = c.key and f.expected = c.expected
+                left join register_seers s on c.key = s.key and c.value = s.value
             where f.why = 'successors'
             ''',
             "key, expected",
+            carry="seen_op",
         )
     }) n on f.why = 'successors' and f.key = n.key and f.expected = n.expected
         {order_by("f.key, f.why, f.expected, f.version")}
         """,
+    evidence_views=(
+        View(
+            "register_seers",
+            """
+            select key, value, min(op) as op from (
+                select key, value, op from register_seen
+                union all select key, expected, op from register_links) as seers
+            group by key, value
+            """,
+        ),
+    ),
     examined="""
         select case when k.links > 0 then k.links else w.tried end as examined
         from (select count(*) as links from register_links) k

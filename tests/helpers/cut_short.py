@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,27 +14,36 @@ from assay.harness.core.history import SCHEMAS, HistoryReader
 
 Row = dict[str, Any]
 
-CHANGES: Final = (
-    "append",
-    "register-write",
-    "register-cas",
-    "counter-add",
-    "max-write",
-    "set-add",
-    "set-remove",
-    "queue-enqueue",
-    "queue-dequeue",
-    "txn-append",
-    "txn-write",
-    "commit",
-    "advance",
-    "acquire",
-    "release",
-    "guarded",
-)
-"""Kinds that an operation under way may have brought about; what it would have seen is not known."""
-ANSWERED: Final = ("append", "acquire")
-"""Their position, epoch, generation or token is known from the answer alone."""
+_OF_A_PLACE: Final = ("position", "leader_epoch")
+_OF_A_HOLD: Final = ("position", "leader_epoch", "generation", "token")
+CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "append": _OF_A_PLACE,
+    "register-write": (),
+    "register-cas": (),
+    "counter-add": (),
+    "max-write": (),
+    "set-add": (),
+    "set-remove": (),
+    "queue-enqueue": (),
+    "queue-dequeue": ("value",),
+    "txn-append": (),
+    "txn-write": (),
+    "commit": (),
+    "advance": (),
+    "keep": ("generation", "owner"),
+    "acquire": _OF_A_HOLD,
+    "renew": (),
+    "release": (),
+    "guarded": (),
+    "topic-create": (),
+    "topic-delete": (),
+    "partitions-add": (),
+    "setting": (),
+    "move": (),
+}
+"""Kinds that an operation under way may have brought about, and the columns that are known from its answer alone; what
+it would have seen is not known.
+"""
 
 
 def cut_short(history: HistoryReader, at: int, folder: Path) -> Path:
@@ -69,8 +79,7 @@ def seen_until(row: Row, at: int) -> Row | None:
         return {**row, **unknown, "result": None}
     if row["kind"] not in CHANGES:
         return None
-    forgotten = dict.fromkeys(("position", "leader_epoch", "generation", "token")) if row["kind"] in ANSWERED else {}
-    return {**row, **unknown, "version": None, "node": None, **forgotten}
+    return {**row, **unknown, "version": None, "node": None, **dict.fromkeys(CHANGES[row["kind"]])}
 
 
 def passing(fixtures: Path) -> list[Path]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.checkers.check import Family, build
+from assay.checkers.check import Family, build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine
 from assay.checkers.source import register_contract, register_history
+from assay.checkers.verdict import Finding
 
 from helpers.cut_short import seen_until
 from helpers.judging import opened
@@ -24,9 +25,12 @@ from helpers.log_histories import Row, write
 def accused(
     folder: Path, histories: Sequence[Sequence[Row]], families: Sequence[Family], contract: Contract, *,
     ended: bool = True, opens: Callable[[Path], AbstractContextManager[Engine]] = opened,
-) -> dict[str, set[str]]:  # fmt: skip
-    """The anomalies of each history, by its name ``m-NUMBER``, with which the names of its keys begin."""
-    found: dict[str, set[str]] = defaultdict(set)
+    explained: list[Finding] | None = None,
+) -> dict[str, Counter[str]]:  # fmt: skip
+    """How often each anomaly was found in each history, by its name ``m-NUMBER``, with which the names of its keys
+    begin. ``explained`` is given the findings that a report would have.
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     with opens(write(folder, [row for rows in histories for row in rows])) as engine:
         register_contract(engine, contract)
         for family in families:
@@ -37,16 +41,23 @@ def accused(
                 if check.needs_end and not ended:
                     continue
                 build(engine, check.views)
-                for row in engine.rows(f"select key from {check.found} group by key"):
-                    name = re.match(r"m-\d+", row["key"])
-                    assert name is not None, row["key"]
-                    found[name.group()].add(check.anomaly)
+                for row in engine.rows(f"select key, count(*) as times from {check.found} group by key"):
+                    found[name_of(row["key"])][check.anomaly] += int(row["times"])
+                if explained is not None:
+                    explained += findings(engine, check)
     return found
+
+
+def name_of(key: str) -> str:
+    """The history that a key is of."""
+    name = re.match(r"m-\d+", key)
+    assert name is not None, key
+    return name.group()
 
 
 def accused_by_both(
     folder: Path, histories: Sequence[Sequence[Row]], families: Sequence[Family], contract: Contract, application: Any
-) -> dict[str, set[str]]:
+) -> dict[str, Counter[str]]:
     """The same, by each engine on its own."""
 
     @contextmanager
@@ -65,3 +76,20 @@ def cut_at_random(rows: Sequence[Row], number: int) -> list[Row]:
     """As far as it went at some instant."""
     at = random.Random(number).choice([row["call"] for row in rows])
     return [kept for row in rows if row["call"] <= at and (kept := seen_until(row, at)) is not None]
+
+
+def with_unknown(rows: Sequence[Row], doubted: Callable[[int], bool]) -> list[Row]:
+    """The same without the answers of some operations, by index: what they did is not known, nor what they saw."""
+    return [kept for row in rows if (kept := row if not doubted(row["op"]) else seen_until(row, -1)) is not None]
+
+
+def loose(
+    findings: Sequence[Finding], histories: Mapping[str, Sequence[Row]], possible: Callable[[Sequence[Row]], bool]
+) -> list[tuple[Finding, str]]:
+    """The findings whose operations prove nothing, all others being of unknown outcome, with the history's name."""
+    named = [(finding, name_of(str(finding.key))) for finding in findings]
+    return [
+        (finding, name)
+        for finding, name in named
+        if possible(with_unknown(histories[name], lambda op, finding=finding: op not in finding.operations))
+    ]
