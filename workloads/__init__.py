@@ -5,13 +5,13 @@ contract and a drain. Read ``test_log`` first, with ``log_operations`` (generato
 ``log_drain`` (sentinels, and the reading of everything at the end); ``log_ends`` asks for the end of a log.
 
 ``broker_contract`` has what the broker promises, in every workload. ``log_names`` are the history's names of things,
-``log_messages`` what a send's argument means. ``mixes`` and ``group_mixes`` have what workloads can take on in
-addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and ``topic_lives``, with ``topic_admin``.
+``log_messages`` what a send's argument means. ``mixes``, ``topic_mixes`` and ``group_mixes`` have what workloads can
+take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and ``topic_lives``, with ``topic_admin``.
 
 - ``test_storage`` and ``test_async_sends`` (``burst_client``): the same log, with other records and other sends.
 - ``test_controller``: ``controller_client`` and ``controller_churn``: topics that come and go, partitions that move.
 - ``test_group``: ``group_client``, ``group_operations`` and ``group_drain``: members of consumer groups.
-  ``keeping``: clients whose members go on after an unknown outcome.
+  ``members``: what clients with members have in common.
 - ``test_offsets``: ``offsets_client``: committed offsets as registers.
 - ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
   ``test_migration``: ``migration``: a group moves from that design to the other and back.

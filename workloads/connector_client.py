@@ -32,16 +32,16 @@ from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector, OwnershipChange
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
+from assay.system_under_test.client.zookeeper_groups.subscription import Filter
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS, SILENCE
-from assay.workloads.keeping import KeepingMembers
 from assay.workloads.log_client import FETCH_BYTES, LogClient
 from assay.workloads.log_messages import seen
 from assay.workloads.log_names import described
 from assay.workloads.log_operations import END, POLL, SEND
+from assay.workloads.members import KeepingMembers, topics_of
 from assay.workloads.sweeps import LARGEST
 
-TOPIC: Final = "orders"
 CALL_SECONDS: Final = 1.5
 POLL_SECONDS: Final = 0.2
 LEAVING_SECONDS: Final = 2.0
@@ -66,6 +66,7 @@ class Member:
     def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
         storage, dual = MODES[mode]
         self.mode = mode
+        self._topics = topics_of(endpoint)
         self._commits_when_leaving = group != DRAIN
         self._numbers = numbers
         self._assignments: dict[int, int] = {}  # of each hold
@@ -102,7 +103,7 @@ class Member:
         )
 
     def go_on(self) -> None:
-        """As ``assay.workloads.keeping`` has it."""
+        """As ``assay.workloads.members`` has it."""
         for partition, position in self.connector.positions.items():
             hold = self._held[partition]
             if self._assignments[hold] not in {note["assignment"] for note in self._notes}:
@@ -135,7 +136,7 @@ class Member:
     async def poll(self) -> list[dict[str, Any]]:
         """Raises ``ReadFailed``, and ``ConnectionError`` without ZooKeeper."""
         if self._stream is None:
-            self._stream = (await self.connector.create_streams({TOPIC: 1}))[TOPIC][0]
+            self._stream = await self._created()
         return [
             {
                 "key": f"{chunk.topic}-{chunk.partition}",
@@ -146,6 +147,14 @@ class Member:
             }
             for chunk in await self._stream.receive(POLL_SECONDS)
         ]
+
+    async def _created(self) -> MessageStream:
+        """One for all topics: of several it takes a filter, for other streams have one topic each."""
+        if len(self._topics) > 1:
+            (stream,) = await self.connector.create_streams_by_filter(Filter("|".join(self._topics), 1))
+            return stream
+        (topic,) = self._topics
+        return (await self.connector.create_streams({topic: 1}))[topic][0]
 
     async def commit(self) -> None:
         """Raises ``CommitFailed``; what is committed may move while it is, and then it is unknown which it was."""

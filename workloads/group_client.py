@@ -23,14 +23,13 @@ from assay.system_under_test.client.membership import CommitFailed, Generation, 
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
-from assay.workloads.keeping import KeepingMembers
 from assay.workloads.log_client import FETCH_BYTES, LogClient
 from assay.workloads.log_messages import number, text
 from assay.workloads.log_names import described
 from assay.workloads.log_operations import POLL
+from assay.workloads.members import KeepingMembers, topics_of
 from assay.workloads.sweeps import LARGEST
 
-TOPIC: Final = "orders"
 REBALANCE_SECONDS: Final = 1.5
 """A member that does not join again within it is left out."""
 CALL_SECONDS: Final = 2.0
@@ -96,11 +95,11 @@ class Member:
                 timeout=CALL_SECONDS,
                 fetch_bytes=fetch_bytes,
             )
-            return NumberedDraft(endpoint.all, group, [TOPIC], config, runtime=runtime, listener=listener)
+            return NumberedDraft(endpoint.all, group, topics_of(endpoint), config, runtime=runtime, listener=listener)
         return GroupConsumer(
             endpoint.all,
             group,
-            [TOPIC],
+            topics_of(endpoint),
             ConsumerConfig(
                 assignors=(strategy,),
                 session_timeout=SESSION_SECONDS,
@@ -114,7 +113,7 @@ class Member:
         )
 
     def go_on(self) -> None:
-        """As ``assay.workloads.keeping`` has it."""
+        """As ``assay.workloads.members`` has it."""
         for partition, hold in self._holds.items():
             if hold.assignment not in {note["assignment"] for note in self._notes}:
                 hold.assignment = hold.chain = next(self._numbers)

@@ -23,6 +23,7 @@ from assay.workloads.log_client import KEEPS
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.mixes import PURSUIT_SECONDS, progressing
 from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
+from assay.workloads.topic_mixes import owned, subscribed
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 8
@@ -51,7 +52,7 @@ def _staying(system: System, settings: Settings) -> Shares:
     shifts = topic_changes.handovers([coordinated_by(STAYING)], settings.nodes)
     return [
         (40, poll(STAYING)),
-        (20, by_owners(STAYING, commit(STAYING, system.keys()))),
+        (20, by_owners(STAYING, commit(STAYING, owned(system, settings)))),
         (EAGER, stagger(0.6, shifts)),
         (EAGER, stagger(2.0, lambda context: Operation(DIE, argument={"group": STAYING}))),
     ]
@@ -60,7 +61,7 @@ def _staying(system: System, settings: Settings) -> Shares:
 def _bereaved(system: System, settings: Settings) -> Source:
     """Most die, for those beyond the partitions own nothing."""
     return bereaved(
-        system.keys(),
+        subscribed(system, settings),
         seconds=DRAIN_SECONDS,
         group=STAYING,
         dying=settings.concurrency - settings.concurrency // 3,
@@ -90,8 +91,7 @@ def rewinds(group: str, keys: Sequence[str]) -> Generator:
 
 
 def _again(system: System, settings: Settings) -> Shares:
-    keys = system.keys()
-    return [(20, mixed_traffic.sets(keys)), (25, rewinds(WORKERS, keys))]
+    return [(20, mixed_traffic.sets(system.keys())), (25, rewinds(WORKERS, owned(system, settings)))]
 
 
 REWINDS: Final = WorkloadMix(

@@ -139,14 +139,14 @@ def churn(group: str) -> Generator:
     return unfold(step, 0)
 
 
-def traffic(keys: Sequence[str], group: str = WORKERS) -> Generator:
+def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] = ()) -> Generator:
     """The usual mix: as many polls as sends, a commit for each by those that own something, and members that come and
-    go.
+    go. ``owned``: all that members may own, if it is more.
     """
     return mix(
         send(keys),
         poll(group),
-        by_owners(group, commit(group, keys)),
+        by_owners(group, commit(group, owned or keys)),
         end(keys),
         stagger(CHURN_SECONDS, churn(group)),
         weights=(8, 8, 8, 1, 4),

@@ -20,7 +20,8 @@ from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
 from assay.workloads.group_mixes import GROUP_MIXES
 from assay.workloads.group_operations import OPERATION_SECONDS, WORKERS, traffic
-from assay.workloads.mixes import LOG_MIXES, with_members
+from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.topic_mixes import owned, subscribed, with_members
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
@@ -44,5 +45,6 @@ CONTRACT = promised(
 )
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
-    keys, seconds = SYSTEM.keys(), CONTRACT.recovery_deadline
-    return traffic(keys) | drain(keys, seconds=seconds) | catch_up(keys, seconds=seconds)
+    shared, seconds = subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
+    main = traffic(SYSTEM.keys(), owned=owned(SYSTEM, settings))
+    return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds)

@@ -20,6 +20,7 @@ from assay.workloads.migration import GROUP, farewell, migration
 from assay.workloads.mixes import OLD_GROUP_MIXES
 from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
+from assay.workloads.topic_mixes import subscribed, with_members
 
 SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""
@@ -31,10 +32,10 @@ SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
     contract=CONTRACT,
     client_nodes=True,
     operation_timeout=OPERATION_SECONDS,
-    mixes=OLD_GROUP_MIXES,
+    mixes=with_members(OLD_GROUP_MIXES),
 )
 def test_migration(settings: Settings) -> Generator:
     """No offset is lost, and none goes back, from one storage to the other and back again."""
-    keys = SYSTEM.keys()
-    traffic = mix(send(keys), migration(keys), end(keys), weights=(6, 18, 1))
-    return traffic | farewell() | drain(keys, seconds=CONTRACT.recovery_deadline)
+    keys, shared = SYSTEM.keys(), subscribed(SYSTEM, settings)
+    traffic = mix(send(keys), migration(shared), end(keys), weights=(6, 18, 1))
+    return traffic | farewell() | drain(shared, seconds=CONTRACT.recovery_deadline)

@@ -22,7 +22,8 @@ from assay.workloads.log_client import LogClient
 from assay.workloads.log_drain import drain
 from assay.workloads.log_messages import Record
 from assay.workloads.log_operations import glance, glances, traffic
-from assay.workloads.mixes import COMPACTION, LOG_MIXES, TAILS
+from assay.workloads.mixes import LOG_MIXES, TAILS
+from assay.workloads.topic_mixes import COMPACTION
 
 SYSTEM = (
     Broker(partitions=4, replication=3, min_insync=2)

@@ -22,7 +22,8 @@ from assay.workloads.group_drain import drain
 from assay.workloads.group_mixes import ZOOKEEPER_MIXES
 from assay.workloads.group_operations import LEAVE, OPERATION_SECONDS, WORKERS, commit, poll
 from assay.workloads.log_operations import end, send
-from assay.workloads.mixes import OLD_GROUP_MIXES, with_members
+from assay.workloads.mixes import OLD_GROUP_MIXES
+from assay.workloads.topic_mixes import subscribed, with_members
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0
@@ -65,4 +66,4 @@ def test_zookeeper_group(settings: Settings) -> Generator:
         weights=(8, 8, 4, 1, 2),
     )  # fmt: skip
     parting = each_process(Operation(LEAVE, argument={"group": WORKERS}, phase=Phase.DRAIN))
-    return traffic | parting | drain(keys, seconds=CONTRACT.recovery_deadline)
+    return traffic | parting | drain(subscribed(SYSTEM, settings), seconds=CONTRACT.recovery_deadline)

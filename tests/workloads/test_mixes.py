@@ -39,8 +39,9 @@ from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOO
 from assay.workloads.group_operations import SESSION_SECONDS, WORKERS
 from assay.workloads.log_client import GLANCE_BYTES
 from assay.workloads.mixed_traffic import BULKY, HASTY, STAMPED, TOGETHER, TOMBSTONES
-from assay.workloads.mixes import BROKEN_EACH, LATE_PARTITIONS, LOG_MIXES
+from assay.workloads.mixes import BROKEN_EACH, LOG_MIXES
 from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
+from assay.workloads.topic_mixes import LATE_PARTITIONS, SHARED
 from assay.workloads.wide_requests import WHOLE
 
 from helpers.attempts import played
@@ -260,6 +261,41 @@ def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path, test: object) -
     rows = table(play(tmp_path, "crowd", test))
     drained = {row["key"] for row in rows if row["kind"] == "drained"}
     assert len(drained) == 4 + sum(1 + number % 3 for number in range(1, 9))
+
+
+SHARED_KEYS = {f"{topic.name}-{number}" for topic in SHARED for number in range(topic.partitions)}
+
+
+@pytest.mark.parametrize(
+    ("test", "mixes"),
+    [
+        (test_group.test_group, ("crowd", "neighbours")),
+        pytest.param(test_group.test_group, ("crowd", "draft", "shares"), marks=pytest.mark.long),
+        (test_zookeeper_group.test_zookeeper_group, ("crowd",)),
+        pytest.param(test_migration.test_migration, ("crowd",), marks=pytest.mark.long),
+    ],
+)
+def test_members_share_several_topics_commit_them_and_hand_them_over(
+    tmp_path: Path, test: object, mixes: tuple[str, ...]
+) -> None:
+    rows = table(play(tmp_path, "crowd", test, workload_mix=mixes, time_limit=10.0))
+    groups = {row["group"] for row in rows if row["kind"] == "acquire"} - {"drain"}
+    assert len(groups) == (2 if "neighbours" in mixes else 1)
+    for group in groups:
+        owners: dict[str, set[str]] = collections.defaultdict(set)
+        for row in rows:
+            if row["kind"] == "acquire" and row["group"] == group and row["outcome"] == "ok":
+                owners[row["key"]].add(row["owner"])
+        assert owners.keys() >= SHARED_KEYS
+        assert sum(len(owners[key]) > 1 for key in SHARED_KEYS) > 4, "handed over"
+        committed = {row["key"] for row in rows if row["kind"] in ("commit", "advance") and row["outcome"] == "ok"}
+        assert committed >= {f"{group}/{key}" for key in SHARED_KEYS}
+        begun = {row["key"] for row in rows if row["kind"] in ("fetched", "resume") and (row["position"] or 0) > 0}
+        assert begun & {f"{group}/{key}" for key in SHARED_KEYS}
+    reached = {(row["group"], row["key"]) for row in rows if row["kind"] == "drained"}
+    assert reached >= {("drain", key) for key in SHARED_KEYS}
+    if test is test_group.test_group:
+        assert reached >= {(group, key) for group in groups for key in SHARED_KEYS}, "from where its members stand"
 
 
 def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(tmp_path: Path) -> None:

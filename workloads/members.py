@@ -1,14 +1,24 @@
-"""What clients with members of groups do that keep: after an unknown outcome their members go on, too.
+"""What clients with members of groups have in common: what their members subscribe to, and how they go on.
 
-The history counts one that goes on as another process. It reports what it holds once more, so that the checks know that
-a hold did not end with the process before.
+After an unknown outcome the members of a client that keeps go on, too. The history counts one that goes on as another
+process. It reports what it holds once more, so that the checks know that a hold did not end with the process before.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
+from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.workloads.log_client import LogClient
+
+TOPIC: Final = "orders"
+TOPICS: Final = "topics"
+"""An option of clients: what their members subscribe to besides."""
+
+
+def topics_of(endpoint: Endpoint) -> list[str]:
+    """What a client's members subscribe to."""
+    return [TOPIC, *endpoint.options.get(TOPICS, ())]
 
 
 class GoesOn(Protocol):
