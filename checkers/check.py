@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.engine import Engine, Row
+from assay.checkers.times import readable, seconds
 from assay.checkers.verdict import MOST_OPERATIONS, Finding
 
 MOST_FINDINGS: Final = 20
@@ -16,8 +17,6 @@ MOST_FINDINGS: Final = 20
 
 MOST_DOUBTS: Final = 5
 """Keys named that cannot be judged; the rest is counted."""
-
-NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -252,11 +251,6 @@ def epoch_of(key: str, epoch: int | None) -> str:
     return f"leader epoch {epoch} of {key}"
 
 
-def seconds(time: int) -> str:
-    """Nanoseconds since the run began, for a reader: ``14.203 s``."""
-    return f"{time / NANOSECONDS:.3f} s"
-
-
 def capital(text: str) -> str:
     """A sentence that may begin with a word of the history: only its first letter is raised."""
     return text[0].upper() + text[1:]
@@ -281,7 +275,7 @@ def _finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence)
     return Finding(
         anomaly=anomaly,
         key=row["key"],
-        claim=explained.claim,
+        claim=readable(explained.claim),
         operations=named[:MOST_OPERATIONS],
         omitted=max(0, len(named) - MOST_OPERATIONS) + explained.more,
         time=explained.time if not known else (known[0].call if known[0].ret is None else known[0].ret),

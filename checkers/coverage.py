@@ -18,11 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import seconds
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.disturbance import FaultTimes, faults, silences
 from assay.checkers.engine import Engine, Row
 from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.times import readable, seconds
 from assay.checkers.verdict import Finding
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
@@ -84,7 +84,7 @@ def slowest(recoveries: tuple[Recovery, ...]) -> str | None:
         lines.append(
             f"fault {fault.id} ({fault.name}): {subject.change} {changed}, {subject.look} {looked} after the heal"
         )
-    return "; ".join(lines) or None
+    return "; ".join(map(readable, lines)) or None
 
 
 def _worst(times: list[int | None]) -> str:
@@ -108,7 +108,7 @@ def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
                 some, late = _recovery(engine, contract, known, fault, fault.healed)
                 recoveries += some
                 slow += late
-    return Coverage(tuple(reasons), tuple(slow), tuple(recoveries))
+    return Coverage(tuple(map(readable, reasons)), tuple(slow), tuple(recoveries))
 
 
 def _fault_reasons(known: list[FaultTimes]) -> list[str]:
@@ -261,7 +261,7 @@ def _late(
     return Finding(
         anomaly=NO_RECOVERY,
         key=row["key"],
-        claim=(
+        claim=readable(
             f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
             f"{what.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
         ),

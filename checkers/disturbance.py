@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import seconds
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Row
+from assay.checkers.times import seconds
 
 TOGETHER: Final = 450_000_000
 """Nanoseconds from a heal to the next fault, at most, of faults that are one disturbance.

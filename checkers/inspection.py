@@ -10,9 +10,10 @@ A fault that changes files is an excuse, as is a loss of power where the contrac
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, offset_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, offset_of
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of
+from assay.checkers.times import seconds
 
 
 def _early(row: Row, _: Evidence) -> Explanation:

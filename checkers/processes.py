@@ -10,10 +10,11 @@ any, on whichever node.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.contract import UNEXPECTED_EXIT
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of
+from assay.checkers.times import seconds
 
 
 def _exit(row: Row, _: Evidence) -> Explanation:

@@ -15,9 +15,10 @@ and several tries of the client lie in it.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_of, sum_so_far
+from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
 _CLIENT: Final = "worker, client, key"

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from assay.checkers.times import MILLISECONDS, digits_of, in_seconds
 from assay.checkers.verdict import LONGEST_LIST, Finding, Judgement, Verdict, beneath_of
 from assay.harness.core.printable import printable
 
-NANOSECONDS: Final = 1_000_000_000
 LINES: Final = 25
 WIDTH: Final = 300
 FAULTS: Final = 3
@@ -30,6 +30,8 @@ class EvidenceLines:
 
     operations: Mapping[int, str] = field(default_factory=dict)
     faults: Mapping[int, str] = field(default_factory=dict)
+    digits: int = MILLISECONDS
+    """Of a second, that tell the times of all of them apart."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
     between = ""
     if finding.since is not None and finding.until is not None:
-        between = f" between {seconds(finding.since)} and {seconds(finding.until)} s"
+        digits = max(evidence.digits, digits_of((finding.since, finding.until)))
+        between = f" between {in_seconds(finding.since, digits)} and {in_seconds(finding.until, digits)} s"
     yield f"  faults in force{between}:{'' if finding.faults else ' none'}"
     yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:FAULTS])
     if len(finding.faults) > FAULTS:
@@ -144,11 +147,6 @@ def _footer(ending: Ending) -> Iterator[str]:
         yield f"repeat: {ending.command}"
     if ending.report is not None:
         yield f"report: {ending.report}"
-
-
-def seconds(time: int, digits: int = 3) -> str:
-    """Nanoseconds since the run began, as a reader takes them."""
-    return f"{time / NANOSECONDS:.{digits}f}"
 
 
 def _clip(line: str) -> str:

@@ -20,6 +20,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from assay.checkers.times import MILLISECONDS, NANOSECONDS, digits_of, in_seconds
 from assay.checkers.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.reports.leadership import natural
@@ -30,9 +31,6 @@ from assay.reports.panel import LEFT, RIGHT
 from assay.reports.timeline import Timeline, timeline
 
 FOLDER: Final = Path(__file__).parent
-NANOSECONDS: Final = 1_000_000_000
-EXACT_BELOW: Final = 500_000_000
-"""Nanoseconds; in a shorter window times are shown to the microsecond."""
 SHOWN: Final = 3
 """Findings of one anomaly that are in view; the others unfold."""
 LONG: Final = 110
@@ -91,9 +89,9 @@ def _environment() -> Environment:
     return environment
 
 
-def seconds(time: int | None, decimals: int = 3) -> str:
+def seconds(time: int | None, decimals: int = MILLISECONDS) -> str:
     """Nanoseconds since the run began, as ``14.203 s``."""
-    return "—" if time is None else f"{time / NANOSECONDS:.{decimals}f} s"
+    return "—" if time is None else f"{in_seconds(time, decimals)} s"
 
 
 def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, float]]:
@@ -117,10 +115,11 @@ def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, flo
 
 
 def _decimals(finding: FindingView) -> int:
-    """How many digits the times of this finding need to differ."""
-    if finding.start is None or finding.stop is None:
-        return 3
-    return 6 if finding.stop - finding.start < EXACT_BELOW else 3
+    """How many digits the times of this finding need to differ: its own, those of its operations and of faults."""
+    times = [finding.start, finding.stop, finding.since, finding.until]
+    times += [time for row in finding.operations for time in (row.call, row.ret)]
+    times += [time for band in finding.faults for time in (band.injected, band.healed)]
+    return digits_of(times)
 
 
 def _lead(report: Report) -> str:

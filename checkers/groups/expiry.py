@@ -22,10 +22,11 @@ wrong one does.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import QUIET
 from assay.checkers.sql import RETURNED, first_of, first_rows, order_by
+from assay.checkers.times import seconds
 
 SLACK: Final = 2_000_000
 """Nanoseconds: times in the offsets topic are whole milliseconds."""

@@ -17,10 +17,11 @@ number would no longer distinguish them. Without terms two certain holds of diff
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN, generation_of
 from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, sum_so_far
+from assay.checkers.times import seconds
 
 TERM: Final = "coalesce(e.generation, e.token)"
 """Under which a row says that something is held, in a design that numbers that."""

@@ -23,10 +23,11 @@ and do not read it (``unseen``). The topic of ``orders-3`` is what is left witho
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql import first_rows, greatest_before, order_by, previous, sum_so_far
+from assay.checkers.times import seconds
 
 
 def _unowned(owned: str) -> str:

@@ -13,11 +13,12 @@ members give up after so many retries tolerates this anomaly, and says why. Not 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.rest.looks import QUIET
 from assay.checkers.sql import first_rows, order_by, previous, sum_so_far
+from assay.checkers.times import seconds
 
 SENTINELS: Final = Table(
     "settle_sentinels",

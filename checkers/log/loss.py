@@ -4,11 +4,12 @@ deadline.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, seconds, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
 from assay.checkers.engine import Row
 from assay.checkers.log.strays import ELSEWHERE, STRAYS, found_in
 from assay.checkers.log.views import SAID
 from assay.checkers.sql import first_rows, nearest_pairs, order_by, row_number, total_of
+from assay.checkers.times import seconds
 
 
 def _evidence(found: str, *, acked: bool) -> str:

@@ -12,7 +12,7 @@ of 2^61 or more, which no log can have and only a damaged record claims, has no 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, seconds, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.ends import end_in
 from assay.checkers.log.views import SAID
@@ -26,6 +26,7 @@ from assay.checkers.sql import (
     row_number,
     total_of,
 )
+from assay.checkers.times import seconds
 
 PLACEABLE: Final = 2**61
 """Offsets below have a place that fits into 64 bits."""

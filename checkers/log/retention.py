@@ -16,10 +16,11 @@ their own, so that of a new leader may rightly be lower.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql import first_rows, greatest_before, order_by, row_number
+from assay.checkers.times import seconds
 
 UNCERTAINTY: Final = 1_000_000_000
 """Nanoseconds that two clocks may differ where no fault moves one."""

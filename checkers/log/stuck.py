@@ -8,20 +8,10 @@ contract's ``reading_deadline`` has passed by the call of such a poll, and sever
 
 from typing import Final
 
-from assay.checkers.check import (
-    MOST_FINDINGS,
-    Check,
-    Evidence,
-    Explanation,
-    Table,
-    View,
-    capital,
-    offset_of,
-    seconds,
-    value_of,
-)
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_rows, order_by
+from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
 

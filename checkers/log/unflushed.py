@@ -24,10 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
 from assay.checkers.sql import first_of, order_by
+from assay.checkers.times import seconds
 from assay.harness.core.history import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"

@@ -16,7 +16,7 @@ three is found. An instance of ``counter-order`` is one late call, however many 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import (
@@ -30,6 +30,7 @@ from assay.checkers.sql import (
     row_number,
     total_of,
 )
+from assay.checkers.times import seconds
 
 ROWS: Final = Table(
     "counter_rows",

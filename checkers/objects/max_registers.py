@@ -24,10 +24,11 @@ operations as rule U wants them. A read of u still finds u: e(u) is strictly bel
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, last_before, late_calls, order_by, total_of
+from assay.checkers.times import seconds
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value, below all others."""

@@ -17,10 +17,11 @@ outcome may have taken any one element of its queue: n of them excuse n losses.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, order_by, row_number, sum_so_far
+from assay.checkers.times import seconds
 
 ROWS: Final = Table(
     "queue_rows",

@@ -18,10 +18,11 @@ Reads that lack an element are counted, not listed: those called after a moment,
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, first_rows, nearest_pairs, order_by, sum_so_far
+from assay.checkers.times import seconds
 
 ROWS: Final = Table(
     "set_rows",

@@ -13,11 +13,12 @@ An instance is one late call, however many values it came too late for.
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.register.values import held
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql import greatest_before, order_by, row_number
+from assay.checkers.times import seconds
 
 _VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
 

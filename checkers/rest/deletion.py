@@ -10,11 +10,12 @@ not be able to make topics by asking for them.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.rest.looks import lasting, length, lists, of_broker, on_node
 from assay.checkers.sql import first_rows, order_by
+from assay.checkers.times import seconds
 
 WAITING: Final = View(
     "deletion_waiting",

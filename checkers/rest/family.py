@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from assay.checkers.check import Family, seconds
+from assay.checkers.check import Family
 from assay.checkers.contract import AT_REST
 from assay.checkers.engine import Engine
 from assay.checkers.rest.deletion import UNDELETED_TOPIC
@@ -17,6 +17,7 @@ from assay.checkers.rest.retention import RETENTION_UNDONE
 from assay.checkers.rest.routing import STALE_METADATA
 from assay.checkers.rest.settings import DISOBEYED_SETTINGS
 from assay.checkers.rest.unrest import RESTLESS_STATE
+from assay.checkers.times import readable, seconds
 
 
 def _too_short(engine: Engine) -> list[str]:
@@ -32,8 +33,10 @@ def _too_short(engine: Engine) -> list[str]:
     if not row["unsettled"] or row["until"] - row["since"] >= row["deadline"]:
         return []
     return [
-        f"not everything had come to its end at {seconds(row['until'])}, and the system was looked at for "
-        f"{seconds(row['until'] - row['since'])} only, not for the contract's {seconds(row['deadline'])}"
+        readable(
+            f"not everything had come to its end at {seconds(row['until'])}, and the system was looked at for "
+            f"{seconds(row['until'] - row['since'])} only, not for the contract's {seconds(row['deadline'])}"
+        )
     ]
 
 

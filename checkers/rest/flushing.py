@@ -8,10 +8,11 @@ before it.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting
 from assay.checkers.sql import first_rows, order_by
+from assay.checkers.times import seconds
 
 
 def _unflushed(row: Row, _: Evidence) -> Explanation:

@@ -4,10 +4,11 @@ contract's obedience deadline: what lies between is not acknowledged and not rea
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, epoch_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital, epoch_of
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, length
 from assay.checkers.sql import first_of
+from assay.checkers.times import seconds
 
 
 def _late(row: Row, _: Evidence) -> Explanation:

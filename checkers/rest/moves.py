@@ -9,11 +9,12 @@ that waits for one broker alone, which does not get in sync with that leader els
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.rest.looks import following, lasting, length, lists, on_node
 from assay.checkers.sql import first_rows, order_by, previous
+from assay.checkers.times import seconds
 
 _NONE_LEFT: Final = " and ".join(
     f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"

@@ -6,10 +6,11 @@ Versions of the znode prove nothing, since a leader changes the in-sync set with
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, epoch_of, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, epoch_of
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists, on_node
 from assay.checkers.sql import first_rows, order_by
+from assay.checkers.times import seconds
 
 
 def _deaf(row: Row, _: Evidence) -> Explanation:

@@ -5,10 +5,11 @@ No leader is given to it, no replica of it can be in sync, and of those the othe
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, of_broker
 from assay.checkers.sql import first_of
+from assay.checkers.times import seconds
 
 
 def _absent(row: Row, _: Evidence) -> Explanation:

@@ -6,10 +6,11 @@ and obeys it, too. At rest no client writes, so that it gains on the leader in a
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import following, lasting, lists
 from assay.checkers.sql import first_of
+from assay.checkers.times import seconds
 
 
 def _out(row: Row, _: Evidence) -> Explanation:

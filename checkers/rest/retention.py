@@ -9,11 +9,12 @@ fault is in force.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.rest.looks import lasting
 from assay.checkers.sql import first_rows, order_by
+from assay.checkers.times import seconds
 
 DUE: Final = View(
     "retention_due",

@@ -7,10 +7,11 @@ histories of before this was recorded, none does.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import lasting, lists, on_node
 from assay.checkers.sql import first_rows, order_by
+from assay.checkers.times import seconds
 
 
 def _leader(value: int | None) -> str:

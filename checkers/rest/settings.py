@@ -6,11 +6,12 @@ its own account. A change that is announced while an earlier one is being read m
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, seconds
+from assay.checkers.check import Check, Evidence, Explanation, View, capital
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.rest.looks import lasting, of_broker, on_node
 from assay.checkers.sql import first_of
+from assay.checkers.times import seconds
 
 
 def _stale(row: Row, _: Evidence) -> Explanation:

@@ -9,9 +9,10 @@ different things, and go on for ever.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, seconds
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of, row_number
+from assay.checkers.times import seconds
 
 TIMES: Final = 3
 

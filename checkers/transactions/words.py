@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.checkers.check import seconds
 from assay.checkers.engine import Engine, Row
+from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import FIRST, WR, WW
 from assay.checkers.transactions.graph import ORDER, Step
 from assay.checkers.verdict import LONGEST_LIST

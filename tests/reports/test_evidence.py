@@ -49,3 +49,20 @@ def test_the_faults_between_cause_and_effect_say_what_they_cut(tmp_path: Path) -
     at = text.splitlines().index("  faults in force between 1.000 and 2.001 s:")
     line = text.splitlines()[at + 1]
     assert line == "    partition n1 (cut n1 from n2 and zk1, ZooKeeper included) from 1.500 s to 1.700 s"
+
+
+def test_the_faults_in_force_and_the_time_between_are_told_apart(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1], 0, (1_000, 1_001), process=1)
+    book.send([2], 0, (2_000, 2_001), process=2)
+    texts = []
+    for number, injected in enumerate((1_500_000_000, 1_000_400_000)):
+        faults = [
+            {"id": 1, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time, "detail": "{}"}
+            for phase, time in (("injected", injected), ("healed", 1_700_000_000))
+        ]
+        folder = write(tmp_path / str(number), book.rows, faults=faults)
+        judgement = judge(folder, forbid("inconsistent-offset"))
+        texts.append(describe(judgement, look_up(open_history(folder), judgement), Ending()))
+    assert "between 1.000 and 2.001 s:\n    kill n1 from 1.500 s to 1.700 s" in texts[0]
+    assert "between 1.000000 and 2.001000 s:\n    kill n1 from 1.000400 s to 1.700000 s" in texts[1]

@@ -9,6 +9,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.checkers.verdict import LONGEST_LIST, Verdict
@@ -86,6 +87,16 @@ def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(tmp_path
     assert '20 2 send orders-3 [20] ok {"offset":20} 2.000 s 2.004 s' in text
     assert "45 0 poll orders-3 [45] ok" in text
     assert "3 more operations are involved." in text
+
+
+def test_times_that_tie_are_shown_to_the_microsecond_in_chips_too(tmp_path: Path) -> None:
+    for name, since in (("apart", 1_900_000_000), ("tied", 2_000_100_000)):
+        one = msgspec.structs.replace(finding(20, 45), since=since, until=4_500_000_000)
+        text = parsed(write_run(tmp_path / name, judgement(Verdict.FAIL, one), ordinary())).text
+        digits = "" if name == "apart" else "000"
+        assert f"kill leader of orders-3 on n3, 2.000{digits} s – 3.000{digits} s" in text
+        assert f"between {'1.900' if name == 'apart' else '2.000100'} s and 4.500{digits} s" in text
+        assert f'[20] ok {{"offset":20}} 2.000{digits} s 2.004{digits} s' in text
 
 
 def test_the_longest_list_unfolds(tmp_path: Path) -> None:

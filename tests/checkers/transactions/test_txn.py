@@ -203,8 +203,8 @@ def test_real_time_counts_where_the_contract_says_so(tmp_path: Path) -> None:
     judgement = judged(tmp_path / "stale", stale, strict)
     assert judgement.anomalies == {"G-single-real-time": 1}
     assert judgement.findings[0].claim == (
-        "2 transactions go round in a circle by real-time order: transaction 0 had returned at 0.000 s, before "
-        "transaction 1 was called at 0.000 s; transaction 1 read x when nothing was in it, without the 1 that "
+        "2 transactions go round in a circle by real-time order: transaction 0 had returned at 0.000006 s, before "
+        "transaction 1 was called at 0.000011 s; transaction 1 read x when nothing was in it, without the 1 that "
         "transaction 0 appended."
     )
     fresh = Store()
