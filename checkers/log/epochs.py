@@ -6,8 +6,9 @@ These checks read events of the nodes and what lay on their disks after the run;
   ``high_watermark`` what the new leader knew to be committed.
 - ``high-watermark`` (the same, without a position): known to be committed in that epoch, by a leader or a follower.
 - an ``end`` reported with its epoch, and an acknowledged ``append`` with its: committed in that epoch, too. Of one
-  without an epoch the last is taken in which the ``node`` that answered led from that offset or below; where lines of
-  the node's event log are missing, it is left out. Where topics of one name came after each other (``orders-0``,
+  without an epoch the last is taken in which the ``node`` that answered led from that offset or below. What a poll
+  showed was committed by the last epoch in which the ``node`` that answered ever led, wherever that began. Where lines
+  of the node's event log are missing, both are left out. Where topics of one name came after each other (``orders-0``,
   ``orders#2-0``), nodes and clients may have counted them differently, and what clients were given says nothing.
 - ``replicas``: ``epoch`` and ``epoch_start`` of what counts (``below_hw``). A log that begins later than offset 0 has
   moved the start of its first epoch there, so only starts above the first offsets of both replicas are compared, or
@@ -114,6 +115,18 @@ LEADER_COMPLETENESS: Final = Check(
             where is_ack = 1 and epoch is not null group by key, node, epoch
             """,
         ),
+        View(
+            "epoch_shown",
+            """
+            select s.key, s.node, s.position, max(b.epoch) as epoch
+            from (
+                select e.key, e.node, max(e.position) as position
+                from effects e join epoch_topics t on e.key = t.key join epoch_nodes n on e.node = n.node
+                where e.kind = 'observe' and e.outcome = 'ok' and e.position is not null group by e.key, e.node) s
+                join events b on b.event = 'became-leader' and b.key = s.key and b.node = s.node
+            where b.epoch is not null group by s.key, s.node, s.position
+            """,
+        ),
         Table(
             "epoch_marks",
             f"""
@@ -132,6 +145,11 @@ LEADER_COMPLETENESS: Final = Check(
             select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
             from epoch_acks a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
             where e.kind = 'append' and e.outcome = 'ok' and e.leader_epoch is null
+            group by a.key, a.epoch, a.position
+            union all
+            select a.key, a.epoch, least(a.position, {INFINITY - 1}) + 1, cast(null as string), min(e.op)
+            from epoch_shown a join effects e on e.key = a.key and e.node = a.node and e.position = a.position
+            where e.kind = 'observe' and e.outcome = 'ok'
             group by a.key, a.epoch, a.position
             """,
         ),

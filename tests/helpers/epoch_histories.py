@@ -61,13 +61,18 @@ def ack(op: int, position: int, node: str, key: str = "t-0", epoch: int | None =
     return effect(op, 0, "append", key, *times, position=position, value=op, node=node, leader_epoch=epoch, process=op)
 
 
+def shown(op: int, position: int, node: str, key: str = "t-0") -> Row:
+    times = op * S, op * S + 1
+    return effect(op, 0, "observe", key, *times, position=position, value=position, node=node, process=op)
+
+
 def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[Row]]:
     """Events of epochs that begin further and further on, most of the time, and what clients were answered."""
     events: list[Row] = []
     answers: list[Row] = []
     position, lives = 0, rng.choice((1, 1, 2))
     for epoch in range(6):
-        op = first_op + 2 * epoch
+        op = first_op + 3 * epoch
         life = key if rng.randint(1, lives) == 1 else key.replace("-", "#2-")
         node = f"n{first_op}-{rng.randint(0, 2)}"
         position = max(0, position + rng.choice((4, 4, 4, -1)))
@@ -84,6 +89,8 @@ def terms(key: str, rng: random.Random, first_op: int) -> tuple[list[Row], list[
         if rng.random() < 0.6:
             known_epoch = rng.choice((None, None, epoch))
             answers.append(ack(op + 1, position + rng.randint(0, 4), node, key=key, epoch=known_epoch))
+        if rng.random() < 0.3:
+            answers.append(shown(op + 2, position + rng.randint(-4, 4), node, key=key))
     for node in {one["node"] for one in events}:
         for number, one in enumerate([one for one in events if one["node"] == node], 1):
             one["seq"] = number if rng.random() < 0.95 else number + 9
@@ -102,8 +109,10 @@ def committed(events: list[Row], answers: list[Row]) -> list[tuple[str, int, int
             if epoch is None and one["kind"] == "append" and whole:
                 epoch = max((line["epoch"] for line in mine if line["event"] == "became-leader"
                              and line["position"] <= one["position"]), default=None)  # fmt: skip
+            if one["kind"] == "observe" and whole:
+                epoch = max((line["epoch"] for line in mine if line["event"] == "became-leader"), default=None)
             if epoch is not None:
-                marks.append((one["key"], epoch, one["position"] + (one["kind"] == "append")))
+                marks.append((one["key"], epoch, one["position"] + (one["kind"] in ("append", "observe"))))
     return marks
 
 

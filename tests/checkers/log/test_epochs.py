@@ -35,6 +35,7 @@ from helpers.epoch_histories import (
     premature,
     record,
     replica,
+    shown,
     terms,
 )  # fmt: skip
 from helpers.judging import opened
@@ -174,6 +175,17 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
         "leader-completeness",
         {"effects": [ack(5, 8, "n1")], "events": [began(1, 3, 4, 4), began(2, 5, 9, 9), began(1, 4, 8, 8, node="n2")]},
     ),
+    "a record was shown by a leader of an earlier epoch": (
+        "leader-completeness",
+        {"effects": [shown(5, 8, "n1")], "events": [began(1, 3, 9, 4), began(1, 4, 8, 8, node="n2")]},
+    ),
+    "a replica joined without a record that was shown": (
+        "member-completeness",
+        {
+            "effects": [shown(5, 8, "n1")],
+            "events": [began(1, 3, 4, 4), began(1, 4, 9, 4, node="n2"), joined(2, 4, 8, 5, node="n2")],
+        },
+    ),
     "damaged after a loss of power": (
         "damaged-log", {"events": [damaged(7)], "faults": [injected("power-loss", loses_unsynced=True)]},
     ),
@@ -221,6 +233,27 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
     },
     "acknowledged by one whose event log has gaps": {
         "effects": [ack(5, 8, "n1")], "events": [began(1, 3, 4, 4), began(3, 5, 9, 9), began(1, 4, 8, 8, node="n2")],
+    },
+    "a record before the end of the next epoch was shown": {
+        "effects": [shown(5, 7, "n1")], "events": [began(1, 3, 4, 4), began(1, 4, 8, 8, node="n2")],
+    },
+    "a record was shown by a node that led later, too": {
+        "effects": [shown(5, 8, "n1")],
+        "events": [began(1, 3, 4, 4), began(2, 5, 9, 9), began(1, 4, 8, 8, node="n2")],
+    },
+    "a record was shown by a node that may have led later, too": {
+        "effects": [shown(5, 8, "n1")], "events": [began(1, 3, 4, 4), mark(3, 3, 6), began(1, 4, 8, 8, node="n2")],
+    },
+    "a record was shown by a node that no one has seen lead": {
+        "effects": [shown(5, 8, "n3")], "events": [began(1, 3, 4, 4), mark(1, 4, 3, node="n3"), began(2, 5, 8, 8)],
+    },
+    "a poll that may have shown a record": {
+        "effects": [shown(5, 8, "n1") | {"outcome": "info"}],
+        "events": [began(1, 3, 4, 4), began(1, 4, 8, 8, node="n2")],
+    },
+    "a record was shown of a topic of the same name": {
+        "effects": [shown(5, 8, "n1")],
+        "events": [began(1, 3, 4, 4), began(1, 4, 8, 8, node="n2"), began(2, 5, 9, 9, node="n2", key="t#2-0")],
     },
     "a file was changed": {"events": [damaged(7)], "faults": [injected("corrupt", damages_files=True)]},
     "a fault of which it is not known whether it changes files": {
