@@ -179,6 +179,13 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
         "leader-completeness",
         {"effects": [shown(5, 8, "n1")], "events": [began(1, 3, 9, 4), began(1, 4, 8, 8, node="n2")]},
     ),
+    "a record was shown by a leader of an earlier epoch, and a poll of unknown outcome went further": (
+        "leader-completeness",
+        {
+            "effects": [shown(5, 8, "n1"), shown(6, 9, "n1") | {"outcome": "info"}],
+            "events": [began(1, 3, 9, 4), began(1, 4, 8, 8, node="n2")],
+        },
+    ),
     "a replica joined without a record that was shown": (
         "member-completeness",
         {
