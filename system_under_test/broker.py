@@ -75,9 +75,8 @@ class BrokerProcess:
             replication_traits(config.defects),
             log_traits(config.defects),
         )
-        self._controller = Controller(
-            config, runtime, zookeeper, events, background, cache, controller_traits(config.defects)
-        )
+        traits = controller_traits(config.defects)
+        self._controller = Controller(config, runtime, zookeeper, events, background, cache, traits)
         metadata = MetadataRequests(config, runtime, zookeeper, manager, cache)
         self._coordinator = Coordinator(
             config,
@@ -91,7 +90,15 @@ class BrokerProcess:
             group_traits(config.defects),
         )
         self._registrar = Registrar(
-            config, runtime, zookeeper, events, background, manager, cache, self._controller.registered
+            config,
+            runtime,
+            zookeeper,
+            events,
+            background,
+            manager,
+            cache,
+            self._controller.registered,
+            traits.recognises,
         )
         self._departure = Departure(config, cache, manager, events)
         self._config_changes = ConfigChanges(zookeeper, self._configure)

@@ -66,6 +66,50 @@ _ALL = (
         "workloads/test_log.py --replay=schedules/divergent-tail.json --time-limit=60",
     ),
     Defect(
+        "epoch-not-recorded",
+        "a new leader notes its epoch with its first record, and not before it serves",
+        "two kills of leaders, one soon after the other, of a partition that is idle between them",
+        ("inconsistent-offset", "lost-write", "damaged-log"),
+        "KAFKA-7415",
+        "workloads/test_log.py --cluster=sim --replay=schedules/truncate-to-hw.json"
+        " --nodes=5 --rate=200 --time-limit=60",
+    ),
+    Defect(
+        "zombie-follower",
+        "a leader serves followers of any epoch, so that one which has missed changes of leader goes on as it was",
+        "cut a follower from the controller while the lead goes from A to C and back to A",
+        ("leader-completeness",),
+        "KIP-320",
+        "workloads/test_log.py --cluster=sim --replay=schedules/zombie-follower.json"
+        " --workload-mix=handovers --rate=200 --time-limit=60",
+    ),
+    Defect(
+        "hw-regression",
+        "a new leader says where the log ends before its high watermark has reached the start of its epoch",
+        "a change of leader with slow followers",
+        ("real-time-order",),
+        "KAFKA-2334, KIP-207",
+        "workloads/test_log.py --cluster=sim --nemesis=kill,connection-fetch,slow-network"
+        " --workload-mix=handovers --rate=200 --time-limit=60",
+    ),
+    Defect(
+        "cached-zk-version",
+        "a leader tries to write its in-sync set at a version that it remembers wrongly, for ever",
+        "cut the leader from ZooKeeper for a moment while its in-sync set changes",
+        ("no-rejoin",),
+        "KAFKA-2729",
+        "workloads/test_log.py --cluster=sim --replay=schedules/cached-zk-version.json --rate=100 --time-limit=60",
+    ),
+    Defect(
+        "lost-registration",
+        "a broker that was restarted takes the registration of its former session for its own, until that ends",
+        "restart a broker before its session has ended",
+        ("unregistered",),
+        "KAFKA-1387",
+        "workloads/test_controller.py --cluster=sim --replay=schedules/shrunk/lost-registration.json"
+        " --rate=100 --time-limit=16",
+    ),
+    Defect(
         "zombie-controller",
         "a controller that was replaced while it slept goes on writing to ZooKeeper",
         "stop the controller past its session, then continue it",

@@ -12,7 +12,7 @@ from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.metadata import MetadataCache
-from assay.system_under_test.controller.registration import IdTaken, register
+from assay.system_under_test.controller.registration import IdTaken, Recognises, by_session, register
 from assay.system_under_test.controller.term import known_epoch
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.identity import BACK_OFF, BrokerError
@@ -39,6 +39,7 @@ class Registrar:
     manager: ReplicaManager
     cache: MetadataCache
     on_registered: Callable[[], None]
+    recognises: Recognises = by_session
     _registered_in: int = 0
     """The session."""
     _clean_since: int | None = None
@@ -92,7 +93,11 @@ class Registrar:
             self._clean_since = None
         clean_since = self._clean_since
         self.manager.broker_epoch = await register(
-            self.zookeeper, self.config, clean_since=clean_since, timestamp=timestamp
+            self.zookeeper,
+            self.config,
+            clean_since=clean_since,
+            timestamp=timestamp,
+            recognises=self.recognises,
         )
         self._registered_in = self.zookeeper.session_id
         if self._clean_since is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, OperationTimeoutError
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
@@ -16,15 +17,34 @@ without it no session ends, and a ZooKeeper that comes back grants each its whol
 """
 
 
+Recognises = Callable[[ZooKeeper, BrokerConfig, bytes, ZnodeStat], bool]
+"""Is this registration, as it was read, my own of this life?"""
+
+
+def by_session(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
+    """Never by its host: an id may move to another machine."""
+    return bool(stat.ephemeralOwner == zookeeper.session_id)
+
+
+def by_address(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
+    """One of a former session, too, with which it will go (KAFKA-1387)."""
+    found = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)
+    return (found.host, found.port) == (config.host, config.port)
+
+
 class IdTaken(Exception):
     """Another process lives under this id; the message says which, and what to do."""
 
 
-async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean_since: int | None, timestamp: str) -> int:
-    """This life's czxid. Raises ``IdTaken`` when another's registration does not go away in time.
-
-    An own session's registration is recognised by the session, never by its host: an id may move to another machine.
-    """
+async def register(
+    zookeeper: ZooKeeper,
+    config: BrokerConfig,
+    *,
+    clean_since: int | None,
+    timestamp: str,
+    recognises: Recognises = by_session,
+) -> int:
+    """This life's czxid. Raises ``IdTaken`` when another's registration does not go away in time."""
     path = paths.broker(config.broker_id)
     data = znodes.encode(
         znodes.BrokerRegistration(
@@ -44,10 +64,11 @@ async def register(zookeeper: ZooKeeper, config: BrokerConfig, *, clean_since: i
         def fired(_: WatchedEvent, gone: asyncio.Event = gone) -> None:
             gone.set()
 
-        stat = await zookeeper.exists(path, fired)
-        if stat is None:
+        try:
+            found, stat = await zookeeper.get(path, fired)
+        except NoNodeError:
             continue
-        if stat.ephemeralOwner == zookeeper.session_id:
+        if recognises(zookeeper, config, found, stat):
             return int(stat.czxid)
         try:
             async with asyncio.timeout(zookeeper.session_timeout + GRACE):

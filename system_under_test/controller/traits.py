@@ -1,4 +1,6 @@
-"""What a controller does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
+"""What a controller, or a registration, does differently when a historic defect is built in; see
+``assay.system_under_test.defects``.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -7,6 +9,7 @@ from typing import Any
 from assay.system_under_test.controller import leaders
 from assay.system_under_test.controller.leaders import AskLogEnds, Brokers, Policy
 from assay.system_under_test.controller.partitions import Decide
+from assay.system_under_test.controller.registration import Recognises, by_address, by_session
 from assay.system_under_test.controller.term import Fence, Term
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper.znodes import PartitionState
@@ -14,11 +17,12 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 @dataclass(frozen=True)
 class ControllerTraits:
-    """How it elects, how it writes, and whether it gives up when it has been replaced."""
+    """How it elects, how it writes, whether it gives up when it has been replaced, and whose registration is mine."""
 
     decide: Decide = leaders.next_state
     fence: Callable[[ZooKeeper, Term], Fence] = Fence
     resigns: bool = True
+    recognises: Recognises = by_session
 
 
 CORRECT = ControllerTraits()
@@ -30,6 +34,8 @@ def controller_traits(defects: Collection[str]) -> ControllerTraits:
         return ControllerTraits(decide=any_living)
     if "zombie-controller" in defects:
         return ControllerTraits(fence=NoFence, resigns=False)
+    if "lost-registration" in defects:
+        return ControllerTraits(recognises=by_address)
     return CORRECT
 
 

@@ -72,6 +72,9 @@ class IsrWriter:
             else:
                 self._known(term, Members.of(content), stat.version)
                 return
+            if not replica.traits.reads_state_again:
+                await asyncio.sleep(self._retry)
+                continue
             try:
                 await self._zookeeper.sync(path)
                 doubtful = False

@@ -86,6 +86,8 @@ class LeaderTerm:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION) from damage
         if not self.appended:
             self.appended = True
+            if not replica.traits.notes_epoch_at_once:
+                replica.epochs.assign(self.epoch, first)
             replica.events.emit("first-append-in-epoch", key=replica.key, epoch=self.epoch, position=first)
         replica.flush_in_time()
         if replica.counted_end() < log.end_offset:

@@ -37,7 +37,7 @@ async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, 
         raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE) from error
     if state.leader != manager.config.broker_id or state.leader_epoch != term.epoch or partition.leader is not term:
         raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
-    if partition.high_watermark < term.start_offset:
+    if not partition.traits.knows_end(partition.high_watermark, term.start_offset):
         raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE)
     return term.epoch, partition.high_watermark
 

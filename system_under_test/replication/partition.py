@@ -105,7 +105,8 @@ class Partition(Replica):
             self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)
         self.leader = term = LeaderTerm(self, update, self._on_isr_wanted, now)
-        self.epochs.assign(term.epoch, term.start_offset)
+        if self.traits.notes_epoch_at_once:
+            self.epochs.assign(term.epoch, term.start_offset)
         await self.epochs.flush()
         if term.over:
             return
@@ -161,7 +162,7 @@ class Partition(Replica):
         A topic that was deleted and made again by hand begins with the epoch of the one before.
         """
         term = self.leading()
-        if term.epoch != epoch or self.incarnation != incarnation:
+        if not self.traits.same_epoch(epoch, term.epoch) or self.incarnation != incarnation:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return term
 

@@ -1,6 +1,7 @@
 """What a replica does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
 
-from collections.abc import Callable, Collection
+import operator
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ def _by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tu
 
 @dataclass(frozen=True)
 class ReplicationTraits:
-    """What counts as safe, who may read it, and where a follower cuts its log."""
+    """What counts as safe, who may read it, where a follower cuts its log, and what is noted when."""
 
     acknowledged: Callable[[LogMarks], int] = _high_watermark
     """Producers that asked for all replicas are answered up to here."""
@@ -54,6 +55,14 @@ class ReplicationTraits:
     """Does the leader lack what comes next in a follower's log, so that it must begin with an empty one?"""
     parting: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _by_epochs
     """Where a follower's history parts from the leader's as far as the answer shows, and whether that is all to cut."""
+    knows_end: Callable[[int, int], bool] = operator.ge
+    """May a leader say where the log ends, with this high watermark and start of its epoch (KIP-207)?"""
+    same_epoch: Callable[[int, int], bool] = operator.eq
+    """May a follower of this epoch fetch from a leader of that (KIP-320)?"""
+    notes_epoch_at_once: bool = True
+    """Is a new leader's epoch on its disk before it serves (KAFKA-7415), or with its first record?"""
+    reads_state_again: bool = True
+    """Does a leader look what is in ZooKeeper when its in-sync set was not written, or may not have been?"""
     wakes_followers: bool = True
     """Are followers that wait for records served at an append?"""
     shrinks_in_zookeeper: bool = True
@@ -65,27 +74,14 @@ CORRECT = ReplicationTraits()
 
 def replication_traits(defects: Collection[str]) -> ReplicationTraits:
     """Of the build with these defects."""
-    if "ack-before-replication" in defects:
-        # The records reach the followers when these ask the next time: no one waits for that.
-        return ReplicationTraits(acknowledged=_end, wakes_followers=False)
-    if "isr-of-one" in defects:
-        return ReplicationTraits(enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False)
-    if "truncate-to-hw" in defects:
-        return ReplicationTraits(parting=at_high_watermark)
-    if "hw-checkpoint-lost" in defects:
-        return ReplicationTraits(
-            parting=at_high_watermark, checkpointed=lambda marks, leads: marks.high_watermark if leads else 0
-        )
-    if "divergent-tail" in defects:
-        return ReplicationTraits(parting=by_length)
-    if "fetch-append-race" in defects:
-        return ReplicationTraits(
-            fetchable=lambda marks, appended: marks.end if appended else marks.high_watermark,
-            starts_over=lambda log_end, leaders_start: True,
-        )
-    if "read-above-hw" in defects:
-        return ReplicationTraits(readable=_end)
+    for name in defects:
+        if name in _DEFECTIVE:
+            return _DEFECTIVE[name]
     return CORRECT
+
+
+def _always(*_: int) -> bool:
+    return True
 
 
 def at_high_watermark(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
@@ -99,3 +95,25 @@ def by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tup
         return min(answer.end_offset, marks.end), True
     epochs.replace((entry.epoch, entry.start_offset) for entry in answer.history if entry.start_offset < marks.end)
     return marks.end, True
+
+
+_DEFECTIVE: Mapping[str, ReplicationTraits] = {
+    # The records reach the followers when these ask the next time: no one waits for that.
+    "ack-before-replication": ReplicationTraits(acknowledged=_end, wakes_followers=False),
+    "isr-of-one": ReplicationTraits(enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False),
+    "truncate-to-hw": ReplicationTraits(parting=at_high_watermark),
+    "hw-checkpoint-lost": ReplicationTraits(
+        parting=at_high_watermark, checkpointed=lambda marks, leads: marks.high_watermark if leads else 0
+    ),
+    "divergent-tail": ReplicationTraits(parting=by_length),
+    "fetch-append-race": ReplicationTraits(
+        fetchable=lambda marks, appended: marks.end if appended else marks.high_watermark,
+        starts_over=lambda log_end, leaders_start: True,
+    ),
+    "read-above-hw": ReplicationTraits(readable=_end),
+    "epoch-not-recorded": ReplicationTraits(notes_epoch_at_once=False),
+    "zombie-follower": ReplicationTraits(same_epoch=_always),
+    "hw-regression": ReplicationTraits(knows_end=_always),
+    "cached-zk-version": ReplicationTraits(reads_state_again=False),
+}
+"""By the defect's name."""

@@ -12,6 +12,7 @@ from kazoo.exceptions import ConnectionLoss
 
 from assay.system_under_test.replication.insync import Members
 from assay.system_under_test.replication.isr_writer import IsrWriter
+from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.tasks import Background
 
 
@@ -32,7 +33,9 @@ class SlowZooKeeper:
 
 @dataclass
 class Term:
-    replica: Any = field(default_factory=lambda: SimpleNamespace(topic="orders", index=0, key="orders-0"))
+    replica: Any = field(
+        default_factory=lambda: SimpleNamespace(topic="orders", index=0, key="orders-0", traits=ReplicationTraits())
+    )
     in_sync: Any = field(default_factory=lambda: SimpleNamespace(zk_version=0))
     controller_epoch: int = 1
     epoch: int = 0
