@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
+import shlex
+import signal
 import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +46,58 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     assert len(kept) == 1
     assert decode(kept[0].read_bytes()) == Schedule(0)
     assert (toy_project.path / "runs" / "latest" / "report.html").exists()
+
+
+def test_a_search_that_is_interrupted_says_what_it_had_found_and_leaves_its_schedule(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C at a terminal, which sends the signal to all processes, while the failure is made small."""
+    scratch = toy_project.mkdir("scratch")
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    asked = (*SMALL, "--explore=10min", "--defect=forgetful", "--nemesis=kill")
+    searching = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *PLAIN, *asked], cwd=toy_project.path, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert searching.stdout is not None
+        begun = list(iter_until(searching.stdout, "; shrinking"))
+        os.killpg(searching.pid, signal.SIGINT)
+        rest, _ = searching.communicate(timeout=60)
+    finally:
+        searching.kill()
+    text = "".join(begun) + rest
+    assert searching.returncode == pytest.ExitCode.INTERRUPTED, text
+    found = text[text.index("\nFOUND ") + 1 :].splitlines()
+    (kept,) = (toy_project.path / "runs" / "found").glob("*.json")
+    schedule = decode(kept.read_bytes())
+    assert isinstance(schedule, Schedule)
+    steps = len(schedule.steps)
+    assert "lost-write" in found[0].partition(" after ")[0]
+    small = re.fullmatch(
+        r"interrupted while it was made small: (\d+) of (\d+) steps are left; it was not played again", found[1]
+    )
+    assert small is not None, found
+    assert steps == int(small[1]) <= int(small[2])
+    assert found[2].startswith("  1 nodes, "), "what else the run needs"
+    assert all(" s  kill " in line for line in found[3 : 3 + steps]), "a line for each step"
+    assert found[3 + steps] == f"schedule: {kept}"
+    assert found[4 + steps].startswith("replay: pytest ")
+    assert [one.name for one in (toy_project.path / "runs").iterdir()] == ["found"], "nothing was played"
+    assert list(scratch.iterdir()) == [], "nor is anything else left"
+    again = [sys.executable, "-m", *shlex.split(found[4 + steps].removeprefix("replay: ")), *PLAIN]
+    played = subprocess.run(again, cwd=toy_project.path, capture_output=True, text=True, timeout=120, check=False)
+    assert played.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "FAIL inconsistent-offset" in played.stdout
+
+
+def iter_until(lines: Iterable[str], last: str) -> Iterator[str]:
+    """As far as the first one that has this."""
+    for line in lines:
+        yield line
+        if last in line:
+            return
 
 
 def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: pytest.Pytester) -> None:
