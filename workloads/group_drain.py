@@ -149,6 +149,11 @@ def grown(keys: Sequence[str], late: Sequence[str], *, seconds: float, group: st
     )
 
 
+def reached(keys: Sequence[str], *, seconds: float, group: str) -> Generator:
+    """Sentinels that the members of ``group`` reach within ``seconds``, however far behind they are."""
+    return _sentinels(keys, 4, group, seconds)
+
+
 def _sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
     """Those of the ``time``-th drain of these partitions in a run; no value comes twice."""
     return GroupDrain(tuple(Partition(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)

@@ -1,6 +1,7 @@
 """The mixes of workloads with consumer groups; see ``assay.workloads.mixes``."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -9,7 +10,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.groups import expiry
 from assay.checkers.groups.generations import GENERATION_REUSE
 from assay.cluster.system import System
-from assay.harness.core.generator import Context, Generator, Source, mix, stagger, time_limit, unfold
+from assay.harness.core.generator import Context, Generator, Source, mix, sequence, stagger, time_limit, unfold
 from assay.harness.core.operation import Operation
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
@@ -17,18 +18,20 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
 from assay.workloads.group_client import ASSIGNOR, DRAFT
-from assay.workloads.group_drain import bereaved
+from assay.workloads.group_drain import bereaved, reached
 from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, by_owners, commit, poll
 from assay.workloads.log_client import KEEPS
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
-from assay.workloads.mixes import PURSUIT_SECONDS, progressing
+from assay.workloads.mixes import BACKLOGS, LOADING, PURSUIT_SECONDS, loaded, progressing, small_segments
 from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
-from assay.workloads.topic_mixes import owned, subscribed
+from assay.workloads.topic_mixes import CROWDED, GROWTH, SHARED_CROWD, growing_for, owned, subscribed
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 8
 STAYING: Final = "staying"
 """A second group: its members stay, until one dies."""
+LATECOMERS: Final = "latecomers"
+"""A group that begins when there is much to read."""
 OFFSETS: Final = 1_000
 MOST_AGAIN: Final = 12
 """Records: a compressed set has up to eight."""
@@ -67,6 +70,27 @@ def _bereaved(system: System, settings: Settings) -> Source:
         dying=settings.concurrency - settings.concurrency // 3,
         meanwhile=topic_changes.changeover([coordinated_by(STAYING)], settings.nodes, back=True),
     )
+
+
+def _far_behind(system: System, settings: Settings) -> Shares:
+    """Its members begin when there is a backlog."""
+    work = mix(poll(LATECOMERS), by_owners(LATECOMERS, commit(LATECOMERS, owned(system, settings))), weights=(2, 1))
+    return [*small_segments(system, settings), (LOADING, sequence(loaded(system, settings), work))]
+
+
+FAR_BEHIND: Final = replace(
+    BACKLOGS,
+    adds=_far_behind,
+    closes=lambda system, settings: reached(subscribed(system, settings), seconds=DRAIN_SECONDS, group=LATECOMERS),
+)
+"""The same for workloads with groups: a group more, which begins far behind and gets to the end."""
+
+
+def with_members(mixes: Sequence[WorkloadMix], group: str | None = None) -> tuple[WorkloadMix, ...]:
+    """The same mixes, of a workload with groups; ``group``: whose members poll all the time."""
+    others = {BACKLOGS.name: FAR_BEHIND, CROWDED.name: SHARED_CROWD}
+    others |= {} if group is None else {GROWTH.name: growing_for(group)}
+    return tuple(others.get(one.name, one) for one in mixes)
 
 
 NEIGHBOURS: Final = WorkloadMix(

@@ -158,26 +158,27 @@ class LogClient:
 
     async def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
         topic, partition = split(key)
+        place = key if (reader := argument.get("reader")) is None else f"{key} of {reader}"
         start: int | None = None
-        sought = argument.get("seek", False) or key not in self._positions
+        sought = argument.get("seek", False) or place not in self._positions
         if sought:
-            self._positions.pop(key, None)
+            self._positions.pop(place, None)
             earliest = argument["start"] == EARLIEST
             position = await self._consumer.offsets(topic, partition, EARLIEST_TIME if earliest else LATEST_TIME)
             start = position if earliest else None
-            self._assignments[key] = next(self._numbers)
-            self._positions[key] = position
-        begin = self._positions[key]
+            self._assignments[place] = next(self._numbers)
+            self._positions[place] = position
+        begin = self._positions[place]
         try:
             fetched = await self._consumer.fetch(topic, partition, begin, self._fetch_bytes, max_wait=LONGEST_WAIT)
         except DamagedAnswer as error:
             return _illegible(error, begin)
         if fetched.error is not ErrorCode.NONE:
             # Out of range above all: the reader starts again, as a consumer with auto.offset.reset would.
-            del self._positions[key]
+            del self._positions[place]
             return _refused(fetched.error, begin)
-        result = seen_from(begin, fetched, self._assignments[key])
-        self._positions[key] = result["end"]
+        result = seen_from(begin, fetched, self._assignments[place])
+        self._positions[place] = result["end"]
         if sought:
             result["sought"] = True
         if start is not None:

@@ -7,7 +7,7 @@ f         argument                                       result
 ========  =============================================  ==========================================================
 ``send``  list of values, one message set, or more       ``{"offset"?: of the first, "timestamp"?, "epoch"?,
                                                          "node"?}``
-``poll``  ``{"start", "seek"?, "until"?}``               ``{"begin", "records": [record, ...], "end",
+``poll``  ``{"start", "seek"?, "until"?, "reader"?}``    ``{"begin", "records": [record, ...], "end",
                                                          "assignment", "sought"?, "start"?, "node"?}``
 ``glance`` ``{"thousandths", "steps"?}``                  as of a poll; with steps ``{"polls"}``, one of each
 ``end``   none                                           ``{"offset": log end, "start"?: log start, "epoch"?,
@@ -22,7 +22,8 @@ outcome is unknown has a ``timestamp``, too, unless it took too long.
 
 A poll reads on from its client's position in the partition. Where there is none, or with ``seek``, it begins at
 ``start`` (``earliest`` or ``latest``), and that is a new ``assignment`` (``sought`` in the result; ``start`` there is
-the log start as it was reported). ``until`` is the sentinel's offset, in the drain.
+the log start as it was reported). ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of
+the same client, with a position of its own.
 
 A glance is the poll of another reader: one that begins in the middle of the log, so many thousandths of the way from
 its start to its end as far as the client knows it, as a consumer does that goes on where it once was. It reads a few

@@ -11,7 +11,7 @@ from assay.harness.core.generator import Context, Generator, as_generator, mix, 
 from assay.harness.core.operation import Operation
 from assay.workloads.burst_client import BURST
 from assay.workloads.log_messages import LARGE_REQUESTS, NEWCOMER, REGULAR
-from assay.workloads.log_operations import LOOK_UP, SEND, end, glance, poll
+from assay.workloads.log_operations import EARLIEST, LOOK_UP, POLL, SEND, end, glance, poll
 from assay.workloads.sweeps import LIST, SWEEP, WAIT, WAIT_MS
 from assay.workloads.wide_requests import WIDE
 
@@ -38,7 +38,8 @@ RANGE: Final = 100_000_000
     BULKY,
     GUSTY,
     BROKEN,
-) = (RANGE * number for number in range(1, 21))
+    LOADED,
+) = (RANGE * number for number in range(1, 22))
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
@@ -78,6 +79,8 @@ VOLLEY: Final = 3
 """Messages of each."""
 BULK_MESSAGES: Final = 30
 """In a set, at most."""
+SLOW: Final = "slow"
+"""A client's reader that polls seldom."""
 
 
 def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3) -> Generator:
@@ -135,6 +138,25 @@ def loyal(keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, clo
 
     first = RANGE // 2 if closing else 0
     return mix(unfold(regular, LOYAL + first), unfold(newcomer, ARRIVED + first), weights=(2, 1))
+
+
+def backlog(key: str, sets: int, longest: int) -> Generator:
+    """So many sets of so many messages each to one partition, more than readers get through for a while."""
+
+    def step(number: int, context: Context) -> tuple[Operation | None, int]:
+        first = LOADED + number * longest
+        return Operation(SEND, key, list(range(first, first + longest))) if number < sets else None, number + 1
+
+    return unfold(step, 0)
+
+
+def slow_polls(keys: Sequence[str]) -> Generator:
+    """Polls of readers that begin at the start of a partition, one of each client, for ever."""
+
+    def read(context: Context) -> Operation:
+        return Operation(POLL, keys[context.pick() % len(keys)], {"start": EARLIEST, "reader": SLOW})
+
+    return as_generator(read)
 
 
 def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:

@@ -6,7 +6,7 @@ from typing import Final
 from assay.checkers.contract import Contract
 from assay.checkers.progress import PROGRESS
 from assay.cluster.system import System
-from assay.harness.core.generator import Source, limit, mix, phases, stagger, time_limit
+from assay.harness.core.generator import Generator, Source, limit, mix, phases, stagger, time_limit
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
@@ -28,6 +28,13 @@ from assay.workloads.topic_mixes import (
 
 MOST_BYTES: Final = 1500
 """Of a message, on the disk."""
+LOADED_SETS: Final = 20
+LOADED_EACH: Final = 25
+"""Messages of each set: packed again as one, they are within the limit."""
+LOADING: Final = 60
+"""Weight of the backlog, which is there within seconds."""
+SLOW_SECONDS: Final = 0.15
+"""Between two polls of slow readers, on average: each client's come seconds after each other."""
 LATELY: Final = 300
 """Thousandths of a log, from its end."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
@@ -45,16 +52,26 @@ PURSUIT_SECONDS: Final = 9.0
 """Longer than the contract's ``progress_deadline``, with what the changes take."""
 
 
-def _backlogs(system: System, settings: Settings) -> Shares:
+def small_segments(system: System, settings: Settings) -> Shares:
     near = MOST_BYTES - ENTRY_OVERHEAD
     paddings = (0, 0, 60, 400, near - 60, near - 13, near - 12, near, near + 12, near + 13)
-    return [(10, glance(system.keys())), (30, mixed_traffic.packed(system.keys(), paddings))]
+    return [
+        (10, glance(system.keys())),
+        (30, mixed_traffic.packed(system.keys(), paddings)),
+        (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
+    ]
+
+
+def loaded(system: System, settings: Settings) -> Generator:
+    """A backlog, in one of the partitions."""
+    keys = system.keys()
+    return mixed_traffic.backlog(keys[settings.seed % len(keys)], LOADED_SETS, LOADED_EACH)
 
 
 BACKLOGS: Final = WorkloadMix(
     "backlogs",
-    "messages of all codecs and formats up to the limit, small segments, readers that take little at a time",
-    adds=_backlogs,
+    "messages of all codecs and formats up to the limit, small segments, readers that take little at a time, or seldom",
+    adds=lambda system, settings: [*small_segments(system, settings), (LOADING, loaded(system, settings))],
     settings={
         "segment.bytes": ("512", "2048"),
         "index.interval.bytes": ("128", "1024"),
@@ -110,7 +127,10 @@ LOOK_UPS: Final = WorkloadMix(
 RETENTION: Final = WorkloadMix(
     "retention",
     "old segments are deleted within seconds, by age and by size, while readers are still in them",
-    adds=lambda system, settings: [(10, glance(system.keys()))],
+    adds=lambda system, settings: [
+        (10, glance(system.keys())),
+        (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
+    ],
     closes=lambda system, settings: topic_changes.keeping(broker_of(system).topic),
     settings={
         "retention.ms": ("1500", "4000"),

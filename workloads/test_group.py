@@ -18,10 +18,10 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
-from assay.workloads.group_mixes import GROUP_MIXES
+from assay.workloads.group_mixes import GROUP_MIXES, with_members
 from assay.workloads.group_operations import OPERATION_SECONDS, WORKERS, traffic
 from assay.workloads.mixes import LOG_MIXES
-from assay.workloads.topic_mixes import owned, subscribed, with_members
+from assay.workloads.topic_mixes import owned, subscribed
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")

@@ -14,13 +14,14 @@ from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
+from assay.workloads.group_mixes import with_members
 from assay.workloads.group_operations import OPERATION_SECONDS
 from assay.workloads.log_operations import end, send
 from assay.workloads.migration import GROUP, farewell, migration
 from assay.workloads.mixes import OLD_GROUP_MIXES
 from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
-from assay.workloads.topic_mixes import subscribed, with_members
+from assay.workloads.topic_mixes import subscribed
 
 SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""

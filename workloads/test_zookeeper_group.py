@@ -19,11 +19,11 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
-from assay.workloads.group_mixes import ZOOKEEPER_MIXES
+from assay.workloads.group_mixes import ZOOKEEPER_MIXES, with_members
 from assay.workloads.group_operations import LEAVE, OPERATION_SECONDS, WORKERS, commit, poll
 from assay.workloads.log_operations import end, send
 from assay.workloads.mixes import OLD_GROUP_MIXES
-from assay.workloads.topic_mixes import subscribed, with_members
+from assay.workloads.topic_mixes import subscribed
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0

@@ -1,6 +1,5 @@
 """Mixes that have topics of their own, or make the workload's larger; see ``assay.workloads.mixes``."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -216,9 +215,3 @@ def owned(system: System, settings: Settings) -> list[str]:
     grows = GROWTH.name in settings.workload_mix
     late = _beyond(broker_of(system), 0, NEW_PARTITIONS + LATE_PARTITIONS) if grows else ()
     return [*subscribed(system, settings), *late]
-
-
-def with_members(mixes: Sequence[WorkloadMix], group: str | None = None) -> tuple[WorkloadMix, ...]:
-    """The same mixes, of a workload with groups; ``group``: whose members poll all the time."""
-    others = {CROWDED.name: SHARED_CROWD} | ({} if group is None else {GROWTH.name: growing_for(group)})
-    return tuple(others.get(one.name, one) for one in mixes)

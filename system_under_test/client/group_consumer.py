@@ -102,6 +102,8 @@ class GroupConsumer:
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=config.timeout)
         self._fetching = traits.fetching()
         self._fetch_bytes = config.fetch_bytes
+        self._behind = False
+        """Whether its last fetch brought something: then the next one does not wait at the ends of other partitions."""
         self._subscribed = bool(topics)
         self._generation: Generation | None = None
         self._announced = False
@@ -305,8 +307,9 @@ class GroupConsumer:
         if not begin:
             await asyncio.sleep(wait)
             return []
+        behind, self._behind = self._behind, False
         try:
-            found = await self._consumer.multi_fetch(begin, self._fetch_bytes, max_wait=wait)
+            found = await self._consumer.multi_fetch(begin, self._fetch_bytes, max_wait=0.0 if behind else wait)
             starts = await self._starts(begin, found)
         except ReadFailed:
             if self._membership.generation is generation:
@@ -328,6 +331,7 @@ class GroupConsumer:
             received += self._take(one, fetched)
         if failed is not None and not received:
             raise failed
+        self._behind = bool(received)
         return received
 
     async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:

@@ -35,10 +35,10 @@ from assay.workloads import test_group, test_log, test_migration, test_offsets, 
 from assay.workloads.brief_groups import RENEWED
 from assay.workloads.burst_client import LONGEST
 from assay.workloads.group_client import REBALANCE_SECONDS
-from assay.workloads.group_mixes import GROUP_MIXES, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
+from assay.workloads.group_mixes import GROUP_MIXES, LATECOMERS, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
 from assay.workloads.group_operations import SESSION_SECONDS, WORKERS
 from assay.workloads.log_client import GLANCE_BYTES
-from assay.workloads.mixed_traffic import BULKY, HASTY, STAMPED, TOGETHER, TOMBSTONES
+from assay.workloads.mixed_traffic import BULKY, HASTY, LOADED, SLOW, STAMPED, TOGETHER, TOMBSTONES
 from assay.workloads.mixes import BROKEN_EACH, LOG_MIXES
 from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
 from assay.workloads.topic_mixes import LATE_PARTITIONS, SHARED
@@ -115,6 +115,46 @@ def test_members_fetch_as_little_at_a_time_as_other_readers(
     monkeypatch.setattr(SimpleConsumer, method, noted)
     play(tmp_path, "backlogs", test, workload_mix=mixes)
     assert sizes - {GLANCE_BYTES} == {700}, "as the seed has it"
+
+
+@pytest.mark.parametrize("mix", ["backlogs", "retention"])
+def test_readers_that_poll_seldom_fall_behind_and_read_on(tmp_path: Path, mix: str) -> None:
+    attempt = play(tmp_path, mix, time_limit=12.0)
+    slow = [row for row in table(attempt, "ops") if SLOW in (row["argument"] or "")]
+    calls: dict[tuple[int, str], list[int]] = collections.defaultdict(list)
+    for row in slow:
+        calls[row["process"], row["key"]].append(row["call"])
+    pauses = [later - earlier for times in calls.values() for earlier, later in itertools.pairwise(times)]
+    assert sum(pause > NANOSECONDS for pause in pauses) > 10, "seconds lie between two polls of a reader"
+    refused = any("out-of-range" in (row["error"] or "") for row in slow)
+    assert refused == (mix == "retention"), "what is deleted under a reader that is slow"
+    ends = {row["key"]: row["position"] for row in table(attempt) if row["kind"] == "drained"}
+    read = {row["op"]: row for row in table(attempt) if row["kind"] == "observe-end"}
+    reached = [read[row["index"]] for row in slow if row["outcome"] == "ok"]
+    assert sum(row["position"] < ends[row["key"]] // 2 for row in reached) > 5, "and it is far behind"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_group.test_group,
+        test_zookeeper_group.test_zookeeper_group,
+        pytest.param(test_migration.test_migration, marks=pytest.mark.long),
+    ],
+)
+def test_a_group_that_begins_far_behind_gets_to_the_end(tmp_path: Path, test: object) -> None:
+    rows = table(play(tmp_path, "backlogs", test, time_limit=10.0))
+    there = [row for row in rows if row["kind"] == "append" and row["value"] >= LOADED and row["outcome"] == "ok"]
+    assert len(there) > 400
+    (key,) = {row["key"] for row in there}
+    assert len({row["position"] for row in rows if row["kind"] == "observe" and row["key"] == key}) > 400
+    late = [row for row in rows if row["group"] == LATECOMERS]
+    begun = min(row["ret"] for row in late if row["kind"] == "acquire" and row["key"] == key)
+    assert sum(row["ret"] < begun for row in there) > 300, "it was there when the group began"
+    first = {row["position"] for row in late if row["kind"] == "observe-begin" and row["key"] == key}
+    assert 0 in first
+    reached = {row["key"] for row in late if row["kind"] == "drained"}
+    assert reached == {f"orders-{number}" for number in range(4)}
 
 
 def test_look_ups_by_time_find_places_all_over_the_log(tmp_path: Path) -> None:

@@ -60,6 +60,9 @@ class MessageStream:
         self._holds = holds
         self._reset = reset
         self._fetch_bytes = fetch_bytes
+        self._behind = False
+        """Whether the last fetches brought something: then the next ones do not wait at the ends of partitions, where
+        they would hold up those of others on the same connection."""
         self.closed = False
         """Ends it, after its connector's shutdown: it returns nothing more."""
 
@@ -73,7 +76,8 @@ class MessageStream:
         deadline = loop.time() + timeout
         while not self.closed:
             owned = self._holds()
-            found = await asyncio.gather(*(self._read(hold) for hold in owned), return_exceptions=True)
+            wait, self._behind = 0.0 if self._behind else LONGEST_WAIT, False
+            found = await asyncio.gather(*(self._read(hold, wait) for hold in owned), return_exceptions=True)
             failures = [one for one in found if isinstance(one, BaseException)]
             for failure in failures:
                 if not isinstance(failure, ReadFailed) or len(failures) == len(owned):
@@ -85,7 +89,8 @@ class MessageStream:
                 for chunk in chunks:
                     if chunk.hold == hold.number:
                         hold.position = chunk.end
-            if any(chunk.messages for chunk in chunks) or loop.time() >= deadline:
+            self._behind = any(chunk.messages for chunk in chunks)
+            if self._behind or loop.time() >= deadline:
                 return chunks
             if not owned:
                 await asyncio.sleep(min(LONGEST_WAIT, max(0.0, deadline - loop.time())))
@@ -106,10 +111,10 @@ class MessageStream:
         """Where to begin without a committed offset. Raises ``ReadFailed``."""
         return await self._consumer.offsets(*partition, self._reset)
 
-    async def _read(self, hold: Hold) -> Chunk | None:
+    async def _read(self, hold: Hold, wait: float) -> Chunk | None:
         begin = hold.position
         topic, index = hold.partition
-        fetched = await self._consumer.fetch(topic, index, begin, self._fetch_bytes, max_wait=LONGEST_WAIT)
+        fetched = await self._consumer.fetch(topic, index, begin, self._fetch_bytes, max_wait=wait)
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             hold.position = await self.start(hold.partition)
             return None
