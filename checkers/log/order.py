@@ -76,6 +76,17 @@ MOMENTS: Final = View(
 )
 """The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""
 
+FOUND_AT: Final = View(
+    "log_found_at",
+    f"""
+    select s.op, p.key, p.position, min(p.seen_op) as seen_op
+    from log_placed p join log_sends s on p.key = s.key and p.value = s.value
+    where p.acks = 0 and p.observed > 0 and p.position < {PLACEABLE}
+    group by s.op, p.key, p.position
+    """,
+)
+"""Who was shown what a send did not say itself: that its record is at this offset."""
+
 
 def _what(place: int, key: str) -> str:
     return f"offset {place // 2} of {key}" if place % 2 == 0 else f"log end offset {(place + 1) // 2} of {key}"
@@ -98,7 +109,8 @@ def _real_time(row: Row, evidence: Evidence) -> Explanation:
         cause = end_in(row["key"], late) if low % 2 else _filling(low // 2, row["key"], late)
         offsets = (offset_of(row["key"], place // 2) for place in (row["place"], low) if place % 2 == 0)
         about = (cause, *offsets)
-        return Explanation(capital(claim), (row["known_op"], row["later_op"]), moments=(row["onset"],), about=about)
+        operations = (row["known_op"], row["later_op"], row["later_seen_op"], row["known_seen_op"])
+        return Explanation(capital(claim), operations, moments=(row["onset"],), about=about)
     claim = (
         f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
@@ -135,7 +147,8 @@ REAL_TIME_ORDER: Final = Check(
     ),
     evidence=f"""
         select f.key, f.place, f.overtaken, f.future_ret, f.future_call, k.op as known_op, l.op as later_op,
-            r.op as future_op, c.op as future_send_op, n.spot as earlier_place, n.onset
+            r.op as future_op, c.op as future_send_op, n.spot as earlier_place, n.onset,
+            y.seen_op as later_seen_op, x.seen_op as known_seen_op
         from {_FEW} f left join ({
         nearest_pairs(
             f'''
@@ -159,6 +172,8 @@ REAL_TIME_ORDER: Final = Check(
     }) n on f.key = n.key and f.place = n.place
             left join log_moments k on f.key = k.key and n.former_moment = k.moment and k.is_return = 1
             left join log_moments l on f.key = l.key and n.moment = l.moment and l.is_return = 0
+            left join log_found_at x on f.key = x.key and k.op = x.op and f.place = 2 * x.position
+            left join log_found_at y on f.key = y.key and l.op = y.op and n.spot = 2 * y.position
             left join log_moments r on f.key = r.key and f.future_ret = r.moment and r.is_return = 1
             left join log_moments c on f.key = c.key and f.future_call = c.moment and c.is_return = 0
         {order_by("f.key, f.place")}
@@ -168,7 +183,7 @@ REAL_TIME_ORDER: Final = Check(
     explain=_real_time,
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
     seen_again=True,  # what comes late comes after all that is above it
-    evidence_views=(SAID, ACTED, MOMENTS),
+    evidence_views=(SAID, ACTED, MOMENTS, FOUND_AT),
 )
 
 
