@@ -67,18 +67,32 @@ def merged(checks: Judgement, model: Judgement | str) -> Judgement:
         verdict = Verdict.UNKNOWN if checks.verdict is Verdict.PASS else checks.verdict
         return msgspec.structs.replace(checks, verdict=verdict, unknown=(*checks.unknown, model))
     verdicts = {checks.verdict, model.verdict}
+    forbidden = (*checks.forbidden, *model.forbidden)
+    places = len(model.findings)
+    later = [_later(finding, places) for finding in checks.findings]
+    sooner = [_beneath(finding, later, places, forbidden) for finding in model.findings]
     return msgspec.structs.replace(
         checks,
         verdict=next(one for one in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS) if one in verdicts),
         anomalies={**checks.anomalies, **model.anomalies},
         meanings={**checks.meanings, **model.meanings},
-        forbidden=(*checks.forbidden, *model.forbidden),
-        findings=(*model.findings, *(_later(finding, len(model.findings)) for finding in checks.findings)),
+        forbidden=forbidden,
+        findings=(*sooner, *later),
         examined=(*checks.examined, *model.examined),
         unknown=tuple(dict.fromkeys((*checks.unknown, *model.unknown))),
         seconds=checks.seconds + model.seconds,
         interrupted=checks.interrupted or model.interrupted,
     )
+
+
+def _beneath(finding: Finding, checks: Sequence[Finding], places: int, forbidden: Sequence[str]) -> Finding:
+    """The same, beneath what a check says of its key and of the operation that has no place: it says more."""
+    for place, other in enumerate(checks, places):
+        same = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
+        if same and (other.anomaly in forbidden or finding.anomaly not in forbidden):
+            head = place if other.same_cause_as is None else other.same_cause_as
+            return msgspec.structs.replace(finding, same_cause_as=head)
+    return finding
 
 
 def _later(finding: Finding, places: int) -> Finding:

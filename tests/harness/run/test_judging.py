@@ -11,7 +11,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
-from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.run.judging import judge_run
 from assay.harness.run.registry import Registry
 
@@ -66,6 +66,36 @@ def test_what_the_model_finds_names_the_faults_in_force_from_the_last_operation_
     (found,) = judgement.findings
     assert found.operations[:2] == (3, 2)
     assert found.faults == (2,)
+
+
+WRITTEN = [("put", "a", 1), ("put", "b", 2), ("get", "b", 2)]
+"""What the model is given, and the value of the register's effect."""
+
+
+@pytest.mark.parametrize(
+    ("read", "head"),
+    [([("get", "a", 1)], "stale-read"), ([("get", "c", 2), ("get", "b", 1)], None)],
+    ids=["of the same operation", "of another one"],
+)
+def test_what_the_model_finds_is_beneath_what_a_check_says_of_that_operation(
+    tmp_path: Path, read: list[tuple[str, str, int]], head: str | None
+) -> None:
+    with HistoryWriter(tmp_path) as writer:
+        for index, (verb, text, value) in enumerate([*WRITTEN, *read]):
+            put, call = verb == "put", (index + 1) * SECOND
+            operation = Operation(verb, "k", text if put else None)
+            completion = Completion(Outcome.OK, None if put else text)
+            effect = Effect("register-write" if put else "register-read", "k", value=value)
+            writer.completed(Completed(index, 0, "w0", operation, completion, call, call + 1), [effect])
+    contract = Contract(forbidden=("stale-read",), minimum_operations=1)
+    with Engines() as engines:
+        judgement = judge_run(open_history(tmp_path), contract, engines, Registry.standard(), model="kv")
+    heads = {
+        one.anomaly: None if one.same_cause_as is None else judgement.findings[one.same_cause_as].anomaly
+        for one in judgement.findings
+    }
+    assert judgement.anomalies == {"nonlinearizable": 1, "stale-read": 1}
+    assert heads == {"nonlinearizable": head, "stale-read": None}
 
 
 def test_what_the_checks_doubt_keeps_a_model_from_passing(tmp_path: Path) -> None:
