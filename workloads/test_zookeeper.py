@@ -3,6 +3,7 @@
 pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
 """
 
+from time import monotonic
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -31,7 +32,7 @@ from assay import (
 from assay.cluster import zookeeper
 
 KEYS, BARRIER, DEAF = [f"/register-{n}" for n in range(3)], "/barrier", ["partition-one-way"]  # deaf leaders stay
-SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # for one call; half of it for a connection
+SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # for one operation; half of it for a connection
 
 
 class Ensemble(System):
@@ -58,6 +59,8 @@ class Ensemble(System):
 
 class RegisterClient:
     blocking = True
+    until: float
+    replacing: dict[str, Any] | None
 
     def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.zk = KazooClient(",".join(endpoint.all), SECONDS / 2, connection_retry=RETRY, randomize_hosts=False)
@@ -70,40 +73,45 @@ class RegisterClient:
         self.zk.close()
 
     def invoke(self, operation: Operation) -> Completion:
+        self.until, self.replacing = monotonic() + SECONDS, None
         try:
             return Completion(Outcome.OK, getattr(self, operation.f)(operation.key, operation.argument))
         except (KazooException, self.zk.handler.timeout_exception) as error:  # a write may still arrive, mostly
-            unchanged = operation.f == "read" or isinstance(error, BadVersionError)
-            return Completion(Outcome.FAIL if unchanged else Outcome.INFO, error=type(error).__name__)
+            asked = operation.f == "write" or self.replacing is not None
+            unchanged = not asked or isinstance(error, BadVersionError)
+            return Completion(Outcome.FAIL if unchanged else Outcome.INFO, self.replacing, error=type(error).__name__)
 
     def read(self, key: str, _: None = None) -> dict[str, Any]:
-        self.zk.set_async(BARRIER, b"").get(timeout=SECONDS)  # what is read after a write is not older than the write
-        data, stat = self.zk.get_async(key).get(timeout=SECONDS)
+        self.answer(self.zk.set_async(BARRIER, b""))  # what is read after a write is not older than the write
+        data, stat = self.answer(self.zk.get_async(key))
         return {"value": int(data) if data else None, "version": stat.version}
 
     def write(self, key: str, value: int, version: int = -1) -> dict[str, Any]:
-        return {"value": value, "version": self.zk.set_async(key, b"%d" % value, version).get(timeout=SECONDS).version}
+        return {"value": value, "version": self.answer(self.zk.set_async(key, b"%d" % value, version)).version}
 
     def cas(self, key: str, value: int) -> dict[str, Any]:
         seen = self.read(key)
-        return self.write(key, value, seen["version"]) | {"expected": seen["value"]}
+        self.replacing = {"expected": seen["value"]}  # also where no answer comes
+        return self.write(key, value, seen["version"]) | self.replacing
+
+    def answer(self, call: Any) -> Any:
+        return call.get(timeout=max(0.0, self.until - monotonic()))
 
     @staticmethod
     def effects(completed: Completed) -> list[Effect]:
-        operation, result = completed.operation, completed.completion.result
-        if result is not None:
-            return [
-                Effect(
-                    f"register-{operation.f}",
-                    str(operation.key),
-                    version=result["version"],
-                    value=result["value"],
-                    expected=result.get("expected"),
-                )
-            ]
-        # What an unanswered cas has replaced, if anything, is unknown: it is a write that may have happened.
-        f = "read" if operation.f == "read" else "write"
-        return [Effect(f"register-{f}", str(operation.key), value=operation.argument)]
+        operation, completion = completed.operation, completed.completion
+        result, f = completion.result or {}, operation.f
+        if f == "cas" and completion.outcome is Outcome.INFO and "expected" not in result:
+            f = "write"  # given up by the harness: what it has replaced, if anything, is unknown
+        return [
+            Effect(
+                f"register-{f}",
+                str(operation.key),
+                version=result.get("version"),
+                value=result.get("value", operation.argument),
+                expected=result.get("expected"),
+            )
+        ]
 
 
 def step(value: int, context: Context) -> tuple[Operation, int]:

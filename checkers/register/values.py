@@ -229,8 +229,8 @@ LOST_UPDATE: Final = Check(
     examined="""
         select case when k.links > 0 then k.links else w.tried end as examined
         from (select count(*) as links from register_links) k
-            cross join (select count(*) as tried from register_writers where kind = 'cas') w
+            cross join (select count(*) as tried from register_rows where kind = 'cas') w
         """,
     explain=_lost,
 )
-"""Where no CAS is known to have taken effect, those of unknown outcome were looked at."""
+"""Where no CAS is known to have taken effect, those that were tried were looked at."""

@@ -284,10 +284,8 @@ def test_failed_and_indeterminate_reads_and_failed_cas_prove_nothing(tmp_path: P
     assert found(tmp_path, book.rows) == []
 
 
-@pytest.mark.parametrize(("outcome", "verdict"), [("info", Verdict.PASS), ("fail", Verdict.UNKNOWN)])
-def test_a_cas_without_an_answer_has_been_looked_at_one_that_failed_put_nothing_in_place(
-    tmp_path: Path, outcome: str, verdict: Verdict
-) -> None:
+@pytest.mark.parametrize("outcome", ["info", "fail"])
+def test_a_cas_without_an_answer_has_been_looked_at_and_so_has_one_that_failed(tmp_path: Path, outcome: str) -> None:
     book = Ledger()
     for number in range(20):
         book.write(2 * number, (number * 10, number * 10 + 3))
@@ -295,8 +293,7 @@ def test_a_cas_without_an_answer_has_been_looked_at_one_that_failed_put_nothing_
     book.cas(38, 1001, (1000, None if outcome == "info" else 1010), outcome=outcome)
     book.read(38, (1020, 1030))
     judged = judge(write(tmp_path / "history", book.rows), forbid(*REGISTER_ANOMALIES))
-    assert judged.verdict is verdict, judged.unknown
-    assert [reason for reason in judged.unknown if "lost-update" not in reason] == []
+    assert judged.verdict is Verdict.PASS, judged.unknown
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 64, 100])
