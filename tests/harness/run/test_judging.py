@@ -68,20 +68,21 @@ def test_what_the_model_finds_names_the_faults_in_force_from_the_last_operation_
     assert found.faults == (2,)
 
 
-WRITTEN = [("put", "a", 1), ("put", "b", 2), ("get", "b", 2)]
+PUT_A, PUT_B, GET_B = ("put", "a", 1), ("put", "b", 2), ("get", "b", 2)
 """What the model is given, and the value of the register's effect."""
 
 
 @pytest.mark.parametrize(
-    ("read", "head"),
-    [([("get", "a", 1)], "stale-read"), ([("get", "c", 2), ("get", "b", 1)], None)],
+    ("done", "head"),
+    [([PUT_A, PUT_B, GET_B, ("get", "a", 1)], "stale-read"),
+     ([PUT_A, ("get", "c", 1), PUT_B, GET_B, ("get", "b", 1)], None)],
     ids=["of the same operation", "of another one"],
-)
+)  # fmt: skip
 def test_what_the_model_finds_is_beneath_what_a_check_says_of_that_operation(
-    tmp_path: Path, read: list[tuple[str, str, int]], head: str | None
+    tmp_path: Path, done: list[tuple[str, str, int]], head: str | None
 ) -> None:
     with HistoryWriter(tmp_path) as writer:
-        for index, (verb, text, value) in enumerate([*WRITTEN, *read]):
+        for index, (verb, text, value) in enumerate(done):
             put, call = verb == "put", (index + 1) * SECOND
             operation = Operation(verb, "k", text if put else None)
             completion = Completion(Outcome.OK, None if put else text)
