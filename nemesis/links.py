@@ -6,7 +6,7 @@
 import itertools
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from assay.nemesis.cuts import Drop
@@ -31,27 +31,40 @@ def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, P
         *itertools.combinations(servers, 2),
         *itertools.product(servers, keepers),
         *itertools.product(clients, servers),
+        *itertools.combinations(keepers, 2),
+        *(itertools.product(clients, keepers) if census.sessions else ()),
     ]
-    if not graph:
+    lively = [link for link in graph if _lively(link, census)]
+    if not lively:
         raise ScheduleError(f"links: between {census.servers} servers there is no link to cut (--nodes=3)")
-    # These may be quiet for long: those of servers are there as well.
-    more = [*itertools.combinations(keepers, 2), *(itertools.product(clients, keepers) if census.sessions else ())]
     share = rng.choice(SHARES)
-    chosen = [link for link in graph if rng.random() < share] or [rng.choice(graph)]
-    return _cut(rng, [*chosen, *(link for link in more if rng.random() < share)])
+    chosen = [link for link in graph if rng.random() < share]
+    if not set(lively) & set(chosen):
+        chosen.append(rng.choice(lively))
+    return _cut(rng, chosen)
+
+
+def _lively(link: Collection[str], census: Census) -> bool:
+    """Is something said on it all the time? A server speaks to one node of ZooKeeper, a client to whom it likes."""
+    numbered = sum(re.fullmatch(r"n\d+", name) is not None for name in link)
+    return numbered == 2 or (numbered == 1 and "zk1" in link and census.zookeepers == 1)
 
 
 def spared(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
     """The same without the links of a majority of the servers, drawn, with each other, ZooKeeper and clients."""
     servers = [f"n{number}" for number in range(1, census.servers + 1)]
     rest = rng.sample(servers, max(1, (census.servers - 1) // 2))
-    words = [word for word in links.split() if set(re.split(r"\||<-", word)) & set(rest)]
+    words = [word for word in links.split() if set(_ends(word)) & set(rest)]
     peers = [name for name in servers if name not in rest] or [f"zk{number + 1}" for number in range(census.zookeepers)]
-    if not words and peers:
-        words = [f"{rest[0]}|{rng.choice(peers)}"]
-    touched = {name for word in words for name in re.split(r"\||<-", word)}
+    if peers and not any(_lively(_ends(word), census) for word in words):
+        words.append(f"{rest[0]}|{rng.choice(peers)}")
+    touched = {name for word in words for name in _ends(word)}
     whom = named(*(name for name in servers if name in touched & set(rest)))
     return whom, {"shape": LINKS, LINKS: " ".join(words)}
+
+
+def _ends(word: str) -> list[str]:
+    return re.split(r"\||<-", word)
 
 
 def _cut(rng: random.Random, chosen: Sequence[tuple[str, str]]) -> tuple[Target, dict[str, Parameter]]:
