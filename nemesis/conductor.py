@@ -224,7 +224,7 @@ class Conductor:
             return None
         seed = self._seeds[number - 1]
         injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
-        began = self._reporter.elapsed()
+        began = self._reporter.moment()
         self._reporter.aimed(injection, began, _described(step, chosen, fired, held, began))
         self._in_force.add(injection)
         trouble = await attempt(ACTION_SECONDS, self._faults[step.fault].inject(injection))
@@ -285,7 +285,7 @@ class Conductor:
                 unseen = await attempt(ACTION_SECONDS, fault.observe(injection))
                 if unseen is not None:
                     self._reporter.failed(number, names, Stage.OBSERVE, unseen)
-            began = self._reporter.elapsed()
+            began = self._reporter.moment()
             trouble = await attempt(ACTION_SECONDS, fault.heal(injection))
             if trouble is not None:
                 self._reporter.failed(number, names, Stage.HEAL, trouble)

@@ -4,6 +4,7 @@ Times that a row's detail gives are seconds of the run; the row's own time is th
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class Reporter:
         self._record = record
         self._stamp = stamp
         self._started = 0.0
+        self._noted = -math.inf
         self._resolved: dict[int, Resolved] = {}
 
     @property
@@ -51,6 +53,11 @@ class Reporter:
     def elapsed(self) -> float:
         """Seconds of the run."""
         return asyncio.get_running_loop().time() - self._started
+
+    def moment(self) -> float:
+        """The same, later than what it was the last time: two acts at one moment of the clock keep their order."""
+        self._noted = max(self.elapsed(), math.nextafter(self._noted, math.inf))
+        return self._noted
 
     def intended(self) -> None:
         """The run begins: one row for each step that will surely be tried."""

@@ -11,6 +11,7 @@ Unknown fields are errors: a misspelled ``duration`` must not become a default.
 """
 
 import itertools
+import math
 from typing import Annotated, Any
 
 import msgspec
@@ -119,13 +120,23 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
                 target=named(*done.targets),
                 trigger=None,
                 exact=done.healed_at is not None,
-                duration=max(done.healed_at - done.at, 0.001) if done.healed_at is not None else done.step.duration,
+                duration=done.step.duration if done.healed_at is None else _between(done.at, done.healed_at),
             )
             for done in self.resolved
             if done.targets
         ]
         steps.sort(key=lambda step: step.at)
         return Schedule(seed=self.schedule.seed, steps=tuple(steps), omitted=self.schedule.omitted)
+
+
+def _between(at: float, healed_at: float) -> float:
+    """A duration that, as floats are added, ends when it did: what came before it, and after it, does so again."""
+    duration = healed_at - at
+    while at + duration > healed_at:
+        duration = math.nextafter(duration, 0.0)
+    while at + duration < healed_at:
+        duration = math.nextafter(duration, math.inf)
+    return duration
 
 
 def encode(document: Schedule | Record) -> bytes:
