@@ -45,7 +45,9 @@ LAST_POLLS: Final = 15
 
 
 class Rolled(msgspec.Struct, frozen=True):
-    """A worker's member, as far as it is known: its process, and the step whose mode it is in, None before any."""
+    """A worker's member, as far as it is known: its process, and the step whose mode it is in; None before any, and
+    from the call that has it take on another until that is answered: it is in one of the two.
+    """
 
     process: int
     step: int | None = None
@@ -75,8 +77,9 @@ class Migration(Generator, frozen=True):
         known = self.members.get(worker)
         if known is None or known.process != context.processes[worker]:
             known = Rolled(context.processes[worker])
-        following = self._with(step=step, before=before, members={**self.members, worker: known})
         target = step if known.step is None or self._may_roll(context, worker, step) else known.step
+        entered = known if target == known.step else Rolled(known.process)
+        following = self._with(step=step, before=before, members={**self.members, worker: entered})
         argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
         if target == known.step and not context.below(COMMIT_ONE_IN, salt=1):
             return Invoke(Operation(COMMIT, argument=argument), worker), following
@@ -117,6 +120,8 @@ class Migration(Generator, frozen=True):
 
     def _may_roll(self, context: Context, worker: int, step: int) -> bool:
         """One after the other, in the workers' order; a new one begins in the present mode anyway."""
+        if any(known.step is None and context.busy >> one & 1 for one, known in self.members.items()):
+            return False
         behind = [one for one, known in sorted(self.members.items()) if known.step is not None and known.step != step]
         return bool(behind) and behind[0] == worker
 
