@@ -14,6 +14,18 @@ def held(value: int | None) -> str:
     return "the initial value" if value is None or value == INITIAL else f"value {value}"
 
 
+SEERS: Final = View(
+    "register_seers",
+    """
+    select key, value, min(op) as op from (
+        select key, value, op from register_seen
+        union all select key, expected, op from register_links) as seers
+    group by key, value
+    """,
+)
+"""Who shows that a value was there: without an answer its CAS proves nothing by itself."""
+
+
 def _missing(row: Row, evidence: Evidence) -> Explanation:
     seen = f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} at "
     claim = f"{seen}{evidence.called(row['seen_op'])}, but "
@@ -24,7 +36,9 @@ def _missing(row: Row, evidence: Evidence) -> Explanation:
     else:
         claim += f"{evidence.unmade(row['failed_op'], 'write', 'wrote')}."
     about = (value_of(row["key"], row["value"]),)
-    return Explanation(capital(claim), (row["seen_op"], row["failed_op"]), row["observed"] - 1, about=about)
+    return Explanation(
+        capital(claim), (row["seen_op"], row["failed_op"], row["shown_op"]), row["observed"] - 1, about=about
+    )
 
 
 MISSING_WRITER: Final = Check(
@@ -61,14 +75,18 @@ MISSING_WRITER: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version, min(w.op) as failed_op
+        select f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version, min(w.op) as failed_op,
+            min(s.op) as shown_op
         from {first_rows("found_missing_writer", "key, value, why")} f
             left join (select * from register_rows where kind in ('write', 'cas') and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
+            left join register_links c on f.key = c.key and f.seen_op = c.op and c.ret = {INFINITY}
+            left join register_seers s on c.key = s.key and c.value = s.value
         group by f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version
         {order_by("f.key, f.value, f.why")}
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
+    evidence_views=(SEERS,),
     explain=_missing,
     explained_by=("refused-but-done",),
     needs_close=True,
@@ -215,17 +233,7 @@ LOST_UPDATE: Final = Check(
     }) n on f.why = 'successors' and f.key = n.key and f.expected = n.expected
         {order_by("f.key, f.why, f.expected, f.version")}
         """,
-    evidence_views=(
-        View(
-            "register_seers",
-            """
-            select key, value, min(op) as op from (
-                select key, value, op from register_seen
-                union all select key, expected, op from register_links) as seers
-            group by key, value
-            """,
-        ),
-    ),
+    evidence_views=(SEERS,),
     examined="""
         select case when k.links > 0 then k.links else w.tried end as examined
         from (select count(*) as links from register_links) k

@@ -342,3 +342,12 @@ def test_a_register_history_is_judged_by_its_own_families_alone(tmp_path: Path) 
     book.cas(38, 1003, (1001, 1011))
     judged = judge(write(tmp_path / "c", book.rows), Contract())
     assert (judged.verdict, judged.anomalies) == (Verdict.FAIL, {"lost-update": 1})
+
+
+def test_a_cas_without_an_answer_is_named_with_what_shows_that_it_was_done(tmp_path: Path) -> None:
+    book = Ledger()
+    failed = book.write(3, (0, 10), outcome="fail")
+    cas = book.cas(3, 4, (11, None), outcome="info")
+    read = book.read(4, (20, 30))
+    (finding,) = [one for one in found(tmp_path, book.rows) if one.anomaly == "missing-writer"]
+    assert finding.operations == (cas, failed, read)
