@@ -12,8 +12,8 @@ what else is gone. And they must go together: of those at or above the cut none 
 offset above it. Where one is, no cut is granted.
 When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
 
-A record has gone when a poll called after the loss passed its offset without it, another value stands there, or the
-drain ended at or below it. Records that only a log end speaks of, since no one knows what they were, have gone when
+A record has gone when a poll called after the loss passed its offset without it, an operation that ended after the loss
+shows another value there, or the drain ended at or below it. Records that only a log end speaks of, since no one knows what they were, have gone when
 what was sent after the loss stands below that end, or the log ended lower. Until something of the kind is known it
 accuses no one either, so a run that was cut short, before the heal or after it, is judged by what it shows.
 """
@@ -120,7 +120,8 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     ``gone``: it certainly is. ``hidden``: a log end at or below it was reported, so it may have gone, though reported
     ends may just lag behind. ``found``: the highest offset at which its value was shown afterwards. What was
     acknowledged in an operation that spans the moment may have been so before it, as one message of several, and be
-    gone; if it is there, it may have been sent afterwards, and proves nothing.
+    gone; if it is there, it may have been sent afterwards, and proves nothing. But where it stands at the offset of
+    another record, one of the two has gone.
     """
     taken = "".join(
         f" and not (key = {literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
@@ -141,10 +142,8 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
             where kind = 'observe' and call >= {moment} and value is not null group by key, value, position),
         latest as (select key, value, max(position) as position from shown group by key, value),
         placed as (
-            select key, value, position from shown
-            union all
             select key, value, position from effects
-            where kind = 'append' and outcome = 'ok' and call >= {moment} and value is not null),
+            where kind in ('append', 'observe') and outcome = 'ok' and ret >= {moment} and value is not null),
         replaced as (
             select t.key, t.position from tail t join placed p
                 on t.key = p.key and t.position = p.position and t.value <> p.value

@@ -58,13 +58,15 @@ class Log:
         self.now += 1_100
         return self
 
-    def judged(self, folder: Path, contract: Contract) -> Judgement:
+    def judged(self, folder: Path, contract: Contract, *, read: bool = True) -> Judgement:
+        """``read``: the log is read from its start to its end when all is healed."""
         book, log = self.book, self.values
         book.send([9_999], len(log), (self.now, self.now + 2), phase="sentinel", process=3)
         log.append(9_999)
-        shown = [(offset, value) for offset, value in enumerate(log) if value is not None]
-        book.poll(0, shown, len(log), (self.now + 10, self.now + 20), phase="drain", process=4)
-        book.drained(len(log), (self.now + 30, self.now + 31))
+        if read:
+            shown = [(offset, value) for offset, value in enumerate(log) if value is not None]
+            book.poll(0, shown, len(log), (self.now + 10, self.now + 20), phase="drain", process=4)
+            book.drained(len(log), (self.now + 30, self.now + 31))
         book.add("end", (self.now + 32, self.now + 33), len(log), process=5)
         events = [
             {"time": 1, "node": node, "event": "registered", "seq": 1, "incarnation": 1, "detail": "{}"}

@@ -90,6 +90,32 @@ def test_what_such_an_operation_wrote_after_the_loss_is_no_proof_against_the_cut
     assert (judged.verdict, judged.anomalies.keys()) == (Verdict.PASS, {UNFLUSHED_LOSS})
 
 
+def unread(log: Log, *, ended: int) -> Log:
+    """No one polled the last records. Two went, and an operation of ``ended`` milliseconds put another in their place."""
+    at = len(log.values)
+    for value in (601, 602, 603):
+        log.book.send([value], len(log.values), (log.now, log.now + 2), process=6)
+        log.values.append(value)
+        log.now += 10
+    begun = log.now - 3
+    log.power_loss([2, 1])
+    log.book.send([700], at + 1, (begun, begun + ended), process=7)
+    log.values.append(700)
+    return log
+
+
+def test_what_such_an_operation_wrote_in_the_place_of_another_shows_that_that_one_went(tmp_path: Path) -> None:
+    """Nothing else does, as no one reads them (for which the contract accuses: ``unseen``)."""
+    judged = unread(Log().run(20), ended=1_050).run(10).judged(tmp_path, CONTRACT, read=False)
+    assert judged.anomalies.keys() == {UNFLUSHED_LOSS, "unseen"}
+    assert judged.anomalies[UNFLUSHED_LOSS] == 2
+
+
+def test_but_not_one_that_ended_before_the_loss(tmp_path: Path) -> None:
+    judged = unread(Log().run(20), ended=1).run(10).judged(tmp_path, CONTRACT, read=False)
+    assert "inconsistent-offset" in judged.anomalies
+
+
 @pytest.mark.parametrize(
     ("why", "make"),
     [
