@@ -26,6 +26,7 @@ from assay.nemesis.consumer import (
     KillConsumer,
     StopConsumer,
 )
+from assay.nemesis.controlled_shutdown import ControlledShutdown
 from assay.nemesis.damage import Damage, Way
 from assay.nemesis.expire import ZooKeeperExpire
 from assay.nemesis.fast_fail import FastFail
@@ -167,6 +168,7 @@ def standard_faults() -> tuple[Fault, ...]:
         ConsumerFromCoordinator(),
         ConsumerFromZooKeeper(),
         ConsumerZooKeeperResets(),
+        ControlledShutdown(),
         CutConsumer(),
         *(Damage(way) for way in Way),
         FastFail(),
@@ -218,7 +220,12 @@ def unsuited(fault: Fault, system: System) -> str | None:
         return f"needs a node of role {', '.join(missing)}, which {system.name} has not"
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
-        return f"needs a system that is {', '.join(without)} (cluster/system.py), which {system.name} is not"
+        return f"needs a system that is {', '.join(without)} ({_where(fault)}), which {system.name} is not"
     if Movable in fault.capabilities and not system.keys():
         return f"needs a system with keys, which {system.name} has not"
     return None
+
+
+def _where(fault: Fault) -> str:
+    modules = sorted({capability.__module__ for capability in fault.capabilities})
+    return ", ".join(f"{module.removeprefix('assay.').replace('.', '/')}.py" for module in modules)

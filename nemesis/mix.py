@@ -91,6 +91,8 @@ CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 PAIR: Final = f"partition-{Shape.LEADER_AND_FOLLOWER}"
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
 """During these a connection to ZooKeeper has nothing to be lost."""
+UNSWEPT: Final = ("controlled-shutdown",)
+"""Not in the mix yet: no large number of runs of the correct broker was made with them."""
 OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
 HOLD, KILL, MOVE = Hold.name, Kill.name, MoveReplicas.name
 
@@ -176,7 +178,7 @@ def weight(name: str) -> float:
 
 def mixable(catalogue: Catalogue) -> tuple[str, ...]:
     """What the mix draws from: everything, but for what another one of it includes."""
-    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling"}))
+    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling", *UNSWEPT}))
 
 
 def _kinds(rng: random.Random, faults: Sequence[str], catalogue: Catalogue, census: Census) -> list[str]:

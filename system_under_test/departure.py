@@ -17,6 +17,7 @@ from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import ShutdownRequest
 from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.replica import Replica
 
 _log = logging.getLogger("assay.broker")
 
@@ -41,19 +42,34 @@ class Departure:
         seconds, now = self.config.controlled_shutdown_max_ms / 1000, asyncio.get_running_loop().time()
         if not seconds:
             return
-        self.events.emit("shutdown-began", value=len(self._led()))
+        led = len(self._led())
+        self.events.emit("shutdown-began", value=led)
         try:
             async with asyncio.timeout_at(now + seconds):
                 await self._until_dispensable(now + seconds / 2)
                 await self._move_leads()
         except TimeoutError:
             _log.warning("stopping without a successor as leader of %s", ", ".join(self._led()) or "nothing")
-        self.events.emit("shutdown-handed-over", value=len(self._led()))
+        kept = self._led()
+        self.events.emit("shutdown-handed-over", value=len(kept), led=led, kept=kept)
 
-    def _led(self) -> list[str]:
-        """What this broker leads and others might."""
+    def _led(self) -> dict[str, str]:
+        """What this broker leads and others might, and why they do not."""
         found = self.manager.replicas.all()
-        return [replica.key for replica in found if replica.leader is not None and replica.leader.positions]
+        led = [replica for replica in found if replica.leader is not None and replica.leader.positions]
+        return {replica.key: self._why(replica) for replica in led}
+
+    def _why(self, replica: Replica) -> str:
+        others = self._live() & {*replica.leader.positions} if replica.leader is not None else set()
+        state = self.cache.state(replica.topic, replica.index)
+        if not others:
+            return "no other replica lives"
+        if state is not None and not others & {*state.isr}:
+            return "no other live replica is in sync"
+        return "no controller moved it in time"
+
+    def _live(self) -> set[int]:
+        return {broker.broker_id for broker in self.cache.brokers()} - {self.config.broker_id}
 
     async def _until_dispensable(self, deadline: float) -> None:
         """Or until the deadline: with too few in sync no send is acknowledged."""
@@ -108,9 +124,8 @@ class Departure:
 
     def _leads(self) -> bool:
         """What a live broker could lead?"""
-        live = {broker.broker_id for broker in self.cache.brokers()} - {self.config.broker_id}
         return any(
-            live & replica.leader.positions.keys()
+            self._live() & replica.leader.positions.keys()
             for replica in self.manager.replicas.all()
             if replica.leader is not None
         )

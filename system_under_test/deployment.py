@@ -307,6 +307,12 @@ class Broker:
         """As the controller says that has done its last step."""
         return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
+    def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
+        """As the broker says before it closes its sockets."""
+        if line.get("event") != "shutdown-handed-over":
+            return None
+        return line["detail"]["led"], line["detail"]["kept"]
+
     # -- questions to the running system ---------------------------------------------------------------------------
 
     async def ready(self, node: _Node) -> bool:

@@ -71,6 +71,7 @@ class FakeNode:
         self.lag = 0.0
         self.unpowered: str | None = None
         self.slow_power_loss = 0.0
+        self.kept: dict[str, str] = {}
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
         self.on_event: Callable[[str, str], None] | None = None
 
@@ -104,6 +105,8 @@ class FakeNode:
 
     async def terminate(self) -> None:
         if self._called("terminate"):
+            if "hand over" not in self.deaf:
+                self.say("handed-over", led=2, kept=self.kept)
             self.state = ProcessState.DEAD
 
     async def freeze(self) -> None:
@@ -327,6 +330,9 @@ class FakeSystem:
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
         return (line["key"], line["detail"]["replicas"]) if line["event"] == "moved" else None
+
+    def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
+        return (line["detail"]["led"], line["detail"]["kept"]) if line["event"] == "handed-over" else None
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the nemesis must not use System.{name}")

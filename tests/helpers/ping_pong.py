@@ -65,6 +65,9 @@ class PingPong:
     def moved(self, line: Mapping[str, Any]) -> None:
         return None
 
+    def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
+        return (0, {}) if line["event"] == "ended" else None
+
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         address, zookeepers, *peers = argv
         say(runtime, "started")
@@ -74,12 +77,16 @@ class PingPong:
         zookeeper = runtime.zookeeper(zookeepers, 3.0)
         server = await asyncio.start_server(serve, address, PORT)
         say(runtime, "listening")
-        async with server, asyncio.TaskGroup() as tasks:
-            tasks.create_task(note_for_ever(runtime))
-            for peer in peers:
-                tasks.create_task(ping_for_ever(peer))
-            await zookeeper.connect(60.0)
-            await server.serve_forever()
+        try:
+            async with server, asyncio.TaskGroup() as tasks:
+                tasks.create_task(note_for_ever(runtime))
+                for peer in peers:
+                    tasks.create_task(ping_for_ever(peer))
+                await zookeeper.connect(60.0)
+                await server.serve_forever()
+        except asyncio.CancelledError:
+            say(runtime, "ended")
+            raise
         return 0
 
     async def ready(self, node: Node) -> bool:

@@ -16,7 +16,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
     assert set(faults) == {
         "clock", "connection", "connection-controller", "connection-fetch", "connection-zookeeper",
         "consumer-from-coordinator", "consumer-from-zookeeper", "consumer-zookeeper-resets",
-        "corrupt", "cut-consumer", "freeze",
+        "controlled-shutdown", "corrupt", "cut-consumer", "freeze",
         "garbage-tail", "hold", "kill", "kill-consumer", "kill-in-fsync",
         "move-replicas", "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
@@ -100,6 +100,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "consumer-from-coordinator",
             "consumer-from-zookeeper",
             "consumer-zookeeper-resets",
+            "controlled-shutdown",
             "cut-consumer",
             "kill-consumer",
             "kill-in-fsync",

@@ -107,6 +107,8 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("consumer-zookeeper-resets", "reject_from", "no packet to or from client1 was dropped"),
         ("consumer-from-coordinator", "drop_from", "no packet to or from client1 was dropped"),
         ("move-replicas", "move", "are where they were"),
+        ("controlled-shutdown", "terminate", "had not ended after SIGTERM"),
+        ("controlled-shutdown", "hand over", "does not say what it still led"),
     ],
 )
 def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
@@ -119,6 +121,16 @@ def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason
     failed = play.row(1, FaultPhase.FAILED)
     assert failed.detail["stage"] == Stage.EFFECT
     assert reason in failed.detail["reason"]
+
+
+@pytest.mark.parametrize("why", ["no other replica lives", ""])
+def test_a_lead_that_is_kept_at_a_controlled_shutdown_needs_a_reason(why: str) -> None:
+    play = one_step("controlled-shutdown")
+    play.cluster.node("n2").kept = {"orders-1": why}
+    row = healed(play)
+    assert row.detail["evidence"]["n2"]["kept"] == {"orders-1": why}
+    assert row.detail["evidence"]["n2"]["led"] == 2
+    assert row.took_effect is bool(why)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

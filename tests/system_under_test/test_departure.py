@@ -146,7 +146,10 @@ def test_it_gives_up_in_time(missing: str) -> None:
             assert asyncio.get_running_loop().time() - began < 10
             assert leaving.exit_code == 0
             (ended,) = cluster.events(leaving, "shutdown-handed-over")
-            assert ended["value"] == (1 if missing == "zookeeper" else 0)
+            kept = ended["detail"]["kept"]
+            assert ended["value"] == len(kept) == (1 if missing == "zookeeper" else 0)
+            assert {*kept.values()} <= {"no controller moved it in time"}
+            assert system().handed_over(ended) == (1, kept)
             for node in stopped:
                 await node.resume()
             await leaving.start()
@@ -154,6 +157,32 @@ def test_it_gives_up_in_time(missing: str) -> None:
             assert cluster.events(leaving, "recovered")[-1]["detail"]["clean"] is True
 
     simulate(check)
+
+
+def test_a_lead_that_no_other_can_take_is_kept_and_named_with_the_reason() -> None:
+    async def check() -> None:
+        async with brokers(system()) as cluster:
+            leaving, *others = cluster.nodes
+            for node in others:
+                await node.kill()
+            zookeeper = await zookeeper_of(cluster)
+
+            async def alone() -> bool:
+                gone = [await zookeeper.exists(f"/brokers/ids/{node.index}") is None for node in others]
+                return all(gone)
+
+            await until(alone, "the others are missed", 30)
+            await until(lambda: all_led_by(cluster, leaving), "it leads all", 30)
+            await zookeeper.close()
+            await leaving.terminate()
+            (ended,) = cluster.events(leaving, "shutdown-handed-over")
+            assert ended["detail"] == {"led": len(KEYS), "kept": dict.fromkeys(KEYS, "no other replica lives")}
+
+    simulate(check)
+
+
+async def all_led_by(cluster: Brokers, node: SimNode) -> bool:
+    return all(state["leader"] == node.index for state in await states(cluster))
 
 
 def test_the_last_of_a_cluster_does_not_wait_for_a_successor() -> None:
