@@ -1,14 +1,14 @@
-"""How long a send waits while every broker is restarted, one after the other, in the simulation.
+"""How long a send waits while every broker is restarted, one after the other, in the simulation or in Docker.
 
 Three brokers, and producers that send to each partition without a pause, each message until it is acknowledged by all
-in-sync replicas. Each broker is ended cleanly, started again, and the next one ended as soon as it serves. All times
-are virtual milliseconds. Next to it: the same with brokers that stop without handing over what they lead.
+in-sync replicas. Each broker is ended cleanly, started again, and the next one ended as soon as it serves. Times are
+milliseconds, virtual ones in the simulation. Next to it: the same with brokers that stop without handing over what they lead.
 
 What a send that meets a broker which no longer leads has to do is to look for the leader: it pauses (the client's
 back-off), asks a broker for its metadata, and sends again. That is measured on the side, without a pause, in the same
 run: the longest one is the "refresh" of the figures.
 
-    python benchmarks/rolling_restart.py [--seeds 1,2,3,4,5] [--partitions 6] [--json]
+    python benchmarks/rolling_restart.py [--cluster sim] [--seeds 1,2,3,4,5] [--partitions 6] [--producers 4] [--json]
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import statistics
 from dataclasses import asdict, dataclass, field
 
 from assay.cluster.deploy import start_system
-from assay.cluster.sim.cluster import SimCluster
-from assay.cluster.sim.loop import SimLoop
+from assay.cluster.node import by_role
+from assay.harness.run.settings import DOCKER, SIM, Settings
+from assay.harness.run.worlds import World, open_world
 from assay.nemesis.restart import serves
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import SendFailed
@@ -43,21 +44,19 @@ MS = 1000
 
 @dataclass
 class Measured:
-    """Virtual milliseconds of each send and of each look for the leader while the brokers were restarted."""
+    """Milliseconds of each send and of each look for the leader while the brokers were restarted."""
 
     sends: list[float] = field(default_factory=list)
     refreshes: list[float] = field(default_factory=list)
     stops: list[float] = field(default_factory=list)
 
 
-async def measure(seed: int, partitions: int, shutdown_ms: int, of_each: int) -> Measured:
-    system = Broker(partitions=partitions).with_setting("controlled.shutdown.max.ms", str(shutdown_ms))
-    cluster = SimCluster(system, {"zookeeper": 1, "broker": 3}, seed)
-    await cluster.start()
+async def measure(world: World, system: Broker, of_each: int) -> Measured:
+    cluster = await world.open(lambda _: None)
     await start_system(system, cluster, 60.0, lambda _: None)
-    brokers = [node for node in cluster.sim_nodes if node.role == "broker"]
+    brokers = by_role(cluster, "broker")
     bootstrap = [f"{node.address}:9092" for node in brokers]
-    loop, runtime, measured = asyncio.get_running_loop(), cluster.harness_runtime(), Measured()
+    loop, runtime, measured = asyncio.get_running_loop(), world.runtime(), Measured()
     config = ProducerConfig(timeout=PATIENCE, retries=1000, repeat_unknown=True, request_timeout=2.0)
     producers = [Producer(bootstrap, config, runtime=runtime) for _ in range(of_each)]
     pool = Pool("looking")
@@ -80,7 +79,7 @@ async def measure(seed: int, partitions: int, shutdown_ms: int, of_each: int) ->
             measured.refreshes.append((loop.time() - began) * MS)
             await asyncio.sleep(LOOK_EVERY)
 
-    load = [loop.create_task(send(producer, p)) for producer in producers for p in range(partitions)]
+    load = [loop.create_task(send(producer, p)) for producer in producers for p in range(system.partitions)]
     load.append(loop.create_task(look()))
     try:
         await asyncio.sleep(SETTLED)
@@ -99,16 +98,17 @@ async def measure(seed: int, partitions: int, shutdown_ms: int, of_each: int) ->
         for producer in producers:
             await producer.close()
         await pool.close()
-        await cluster.close()
+        await world.close(keep=False)
 
 
-def in_simulation(seed: int, partitions: int, shutdown_ms: int, of_each: int = PRODUCERS) -> Measured:
-    """``of_each``: so many producers send to each partition."""
-    loop = SimLoop(seed)
+def measured_in(where: str, seed: int, partitions: int, shutdown_ms: int, of_each: int = PRODUCERS) -> Measured:
+    """``where``: ``sim`` or ``docker``. ``of_each``: so many producers send to each partition."""
+    system = Broker(partitions=partitions).with_setting("controlled.shutdown.max.ms", str(shutdown_ms))
+    world = open_world(system, Settings(seed, cluster=where), run_id=f"rolling-{seed}-{shutdown_ms}")
     try:
-        return loop.run_until_complete(measure(seed, partitions, shutdown_ms, of_each))
+        return world.loop.run_until_complete(measure(world, system, of_each))
     finally:
-        loop.close()
+        world.loop.close()
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,13 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=numbers, default=[1, 2, 3, 4, 5])
     parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--producers", type=int, default=PRODUCERS, help="of each partition")
+    parser.add_argument("--cluster", choices=(SIM, DOCKER), default=SIM)
     options = parser.parse_args()
     out, rows = Output(options.json), []
     for way, shutdown_ms in (("handed over", 5_000), ("not handed over", 1)):
-        rows.append(row(way, [in_simulation(seed, options.partitions, shutdown_ms) for seed in options.seeds]))
+        where = (options.partitions, shutdown_ms, options.producers)
+        rows.append(row(way, [measured_in(options.cluster, seed, *where) for seed in options.seeds]))
         one = rows[-1]
         out.text(
             f"{one.way:16} {one.sends} sends  p50 {one.median:.1f}  p99.9 {one.percentile_999:.1f}  "

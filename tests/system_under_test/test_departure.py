@@ -31,8 +31,8 @@ def restarted() -> Callable[[int, int], Any]:
     """Plays a rolling restart and measures its sends in milliseconds, by seed and ``controlled.shutdown.max.ms``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARKS)
-        in_simulation = importlib.import_module("rolling_restart").in_simulation
-    return lambda seed, shutdown_ms: in_simulation(seed, len(KEYS), shutdown_ms, of_each=1)
+        measured_in = importlib.import_module("rolling_restart").measured_in
+    return lambda seed, shutdown_ms: measured_in("sim", seed, len(KEYS), shutdown_ms, of_each=1)
 
 
 def system(**settings: str) -> Broker:
