@@ -332,6 +332,14 @@ class Durable(Protocol):
 
 
 @runtime_checkable
+class Replicating(Protocol):
+    """A system that knows which of its servers have all of something; faults that take a server's data ask."""
+
+    async def alone_with(self, cluster: Cluster, node: Node) -> str | None:
+        """A key of which no other server than this one is known to have everything acknowledged; None: there is none."""
+
+
+@runtime_checkable
 class Damageable(Protocol):
     """A system that says where its data are; the faults that damage files need it."""
 

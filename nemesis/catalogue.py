@@ -28,6 +28,7 @@ from assay.nemesis.consumer import (
 )
 from assay.nemesis.controlled_shutdown import ControlledShutdown
 from assay.nemesis.damage import Damage, Way
+from assay.nemesis.data_loss import Rollback, Wipe
 from assay.nemesis.expire import ZooKeeperExpire
 from assay.nemesis.fast_fail import FastFail
 from assay.nemesis.fault import Fault
@@ -186,11 +187,13 @@ def standard_faults() -> tuple[Fault, ...]:
         PowerLoss(),
         PowerLossInFsync(),
         Restart(),
+        Rollback(),
         RollingRestart(),
         SlowFsync(),
         SlowNetwork(),
         Stop(),
         StopConsumer(),
+        Wipe(),
         ZooKeeperExpire(),
         ZooKeeperKill(),
         ZooKeeperPause(),

@@ -93,6 +93,8 @@ class FaultContext:
     """The latest line of each node's event log, by name, as far as it has been read."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """How often each event has been read, of any node."""
+    lost: dict[str, None] = field(default_factory=dict)
+    """Servers that have lost data in this run, beyond what they had not fsynced (:mod:`assay.nemesis.data_loss`)."""
     listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 

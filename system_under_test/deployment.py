@@ -270,6 +270,12 @@ class Broker:
         """What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it."""
         return await disks.durable_size(node, path)
 
+    async def alone_with(self, cluster: _Cluster, node: _Node) -> str | None:
+        """As the leaders say who is in sync; of a partition without one that answers nothing is known."""
+        led = await disks.led([other for other in cluster.nodes if other.role == BROKER], PORT)
+        mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
+        return next((key for key, one in mine.items() if not {*one.in_sync} - {node.index}), None)
+
     async def replicas(self, cluster: _Cluster) -> Sequence[disks.StoredRecord]:
         return await disks.replicas([node for node in cluster.nodes if node.role == BROKER], PORT)
 

@@ -24,6 +24,9 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.broker")
 
+MOST_LIVES = 100
+"""So many of its clean lives a broker remembers; who was admitted in an older one counts as having come back uncleanly.
+"""
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -42,8 +45,8 @@ class Registrar:
     recognises: Recognises = by_session
     _registered_in: int = 0
     """The session."""
-    _clean_since: int | None = None
-    """The first registration of the unbroken row of lives that all stopped cleanly, up to this one."""
+    _clean_lives: tuple[int, ...] = ()
+    """The registrations of the unbroken row of lives that all stopped cleanly; of the last ``MOST_LIVES``."""
 
     async def prepare_zookeeper(self) -> None:
         """Makes the folders that all brokers use, and the cluster's id."""
@@ -66,7 +69,7 @@ class Registrar:
         """Makes the data directory this broker's own. Did the last process that used it stop cleanly?"""
         storage, where = self.runtime.storage, self.config.data_dir
         await directory.make_root(storage, where)
-        self._clean_since = await directory.take_clean_marker(storage, where)
+        self._clean_lives = await directory.take_clean_marker(storage, where)
         found = directory.read_meta_properties(storage, where)
         if found is not None and found.broker_id != self.config.broker_id:
             raise BrokerError(
@@ -76,35 +79,37 @@ class Registrar:
         if found is None:
             made = directory.MetaProperties(self.config.broker_id, self.cache.cluster_id)
             await directory.write_meta_properties(storage, made, where)
-        return self._clean_since is not None
+        return bool(self._clean_lives)
 
     async def leave_directory(self) -> None:
         """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row
         of clean stops is broken.
         """
-        assert self._clean_since is not None, "it was registered"
+        assert self._clean_lives, "it was registered"
         if self.manager.replicas.lost:
             return  # what it had when it registered it has no more
-        await directory.write_clean_marker(self.runtime.storage, self._clean_since, self.config.data_dir)
+        await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
 
     async def register(self) -> None:
         timestamp = str(int(self.runtime.wall_clock() * 1000))
         if self.manager.replicas.take_lost():
-            self._clean_since = None
-        clean_since = self._clean_since
+            self._clean_lives = ()
+        before = self._clean_lives
         self.manager.broker_epoch = await register(
             self.zookeeper,
             self.config,
-            clean_since=clean_since,
+            clean_lives=before,
             timestamp=timestamp,
             recognises=self.recognises,
         )
         self._registered_in = self.zookeeper.session_id
-        if self._clean_since is None:
-            self._clean_since = self.manager.broker_epoch
+        self._clean_lives = (*before, self.manager.broker_epoch)[-MOST_LIVES:]
         self.manager.controller_epoch = max(self.manager.controller_epoch, await self._known_epoch())
         self.events.emit(
-            "registered", zxid=self.manager.broker_epoch, value=self.config.broker_id, clean_since=clean_since
+            "registered",
+            zxid=self.manager.broker_epoch,
+            value=self.config.broker_id,
+            clean_since=before[0] if before else None,
         )
 
     async def _known_epoch(self) -> int:

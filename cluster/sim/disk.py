@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
+from zlib import crc32
 
 from assay.cluster.sim.names import Folder, Inode, Namespace
 
@@ -97,19 +98,20 @@ class SimDisk:
         if self.capacity is not None and self.used + size > self.capacity:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def snapshot(self) -> Snapshot:
-        """All as it is seen now, to be rolled back to."""
-        return Snapshot({path: self.read(path) for path in self.files()})
+    def snapshot(self, folder: str = "") -> Snapshot:
+        """All that is in a folder as it is seen now, to be rolled back to."""
+        return Snapshot(folder, {path: self.read(path) for path in self.files() if _within(path, folder)})
 
     def roll_back(self, snapshot: Snapshot) -> None:
         """As it was then, durably; what came into being since is gone. Processes must be dead."""
-        self.wipe()
+        self.wipe(snapshot.folder)
         for path, data in snapshot.files.items():
             self.write(path, data)
 
-    def wipe(self) -> None:
-        """Nothing is left. Processes must be dead."""
-        self._names = Namespace()
+    def wipe(self, folder: str = "") -> None:
+        """Nothing is left in there. Processes must be dead."""
+        for name in self.names(folder):
+            self.remove(f"{folder}/{name}")
 
     def power_loss(self) -> None:
         """The machine stops at once. Processes must be dead; what is left is durable."""
@@ -176,9 +178,19 @@ class FileState(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Every file's content, by path."""
+    """The content of every file in a folder, by path."""
 
+    folder: str
     files: Mapping[str, bytes]
+
+    @property
+    def sums(self) -> dict[str, str]:
+        """Size and checksum of each."""
+        return {path: f"{len(data)} {crc32(data):08x}" for path, data in self.files.items()}
+
+
+def _within(path: str, folder: str) -> bool:
+    return f"/{path.strip('/')}".startswith(f"/{folder.strip('/')}/".replace("//", "/"))
 
 
 class SimSlice:

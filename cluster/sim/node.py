@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
-from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.disk import SimDisk, Snapshot
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
 
@@ -88,6 +88,7 @@ class SimNode:
         self._process: Process | None = None
         self._task: asyncio.Task[int] | None = None
         self._stopped_before_freeze = False
+        self._copy: Snapshot | None = None
 
     def __repr__(self) -> str:
         return f"<SimNode {self.name} {self._process}>"
@@ -131,10 +132,13 @@ class SimNode:
         self.disk.write(path, self._damageable(path)[:size])
 
     def _damageable(self, path: str) -> bytes:
+        self._only_when_dead(path)
+        return self.disk.read(path)
+
+    def _only_when_dead(self, path: str) -> None:
         self._reach()
         if self._process is not None and not self._process.dead:
             raise NodeError(f"{self.name}: {path} is not damaged while {self._process} is alive; kill it first")
-        return self.disk.read(path)
 
     # The process
 
@@ -198,6 +202,28 @@ class SimNode:
         self.disk.power_loss()
         after = {path: len(self.disk.read(path)) for path in self.disk.files()}
         return {path: size - after.get(path, 0) for path, size in before.items() if size > after.get(path, 0)}
+
+    async def contents(self, folder: str) -> Mapping[str, str]:
+        self._reach()
+        return self.disk.snapshot(folder).sums
+
+    async def remove_contents(self, folder: str) -> None:
+        self._only_when_dead(folder)
+        self.disk.wipe(folder)
+
+    async def save(self, folder: str) -> Mapping[str, str]:
+        self._reach()
+        self._copy = self.disk.snapshot(folder)
+        return self._copy.sums
+
+    async def restore(self, folder: str) -> None:
+        self._only_when_dead(folder)
+        if self._copy is None:
+            raise NodeError(f"{self.name}: there is no copy of {folder}; save it first")
+        self.disk.roll_back(self._copy)
+
+    async def discard(self, folder: str) -> None:
+        self._copy = None
 
     async def unsynced(self, pattern: str) -> Mapping[str, int]:
         return {path: size for path in await self.find_files(pattern) if (size := self.disk.state(path).unsynced)}

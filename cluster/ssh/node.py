@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 import paramiko
 
 from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
-from assay.cluster.ssh import firewall, power, process
+from assay.cluster.ssh import data, firewall, power, process
 from assay.cluster.ssh.connection import SshConnection
 
 T = TypeVar("T")
@@ -133,6 +133,32 @@ class SshNode:
         await self._only_when_dead(path)
         await self._call(self._connection.truncate, path, size)
         await self._make_durable(path)
+
+    async def contents(self, folder: str) -> Mapping[str, str]:
+        return data.sums(await self.run(data.contents(folder)), folder)
+
+    async def remove_contents(self, folder: str) -> None:
+        await self._only_when_dead(folder)
+        await self.run(data.remove(folder))
+
+    async def save(self, folder: str) -> Mapping[str, str]:
+        running = (await self.process()).state is ProcessState.RUNNING
+        await self._note("copy", data.undo_copy(folder))
+        if running:
+            await self.stop()
+        try:
+            return data.sums(await self.run(data.copy(folder)), folder)
+        finally:
+            if running:
+                await self.resume()
+
+    async def restore(self, folder: str) -> None:
+        await self._only_when_dead(folder)
+        await self.run(data.restore(folder))
+
+    async def discard(self, folder: str) -> None:
+        await self.run(shlex.join(data.undo_copy(folder)))
+        await self._tick_off("copy")
 
     async def _make_durable(self, path: str) -> None:
         """What the harness writes is no deed of the system's, and must not go with the power."""

@@ -168,7 +168,7 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
             _log.error("%s: %s; no broker is seen there", path, error)
             continue
         brokers[broker_id] = LiveBroker(
-            broker_id, registration.host, registration.port, stat.czxid, registration.clean_since
+            broker_id, registration.host, registration.port, stat.czxid, tuple(registration.clean_lives)
         )
     return dict(sorted(brokers.items()))
 

@@ -21,8 +21,8 @@ class LiveBroker:
     host: str
     port: int
     czxid: int
-    clean_since: int | None = None
-    """The first of its lives since which it has always stopped cleanly; None after an unclean start."""
+    clean_lives: tuple[int, ...] = ()
+    """Former lives of which it still has everything; none after an unclean start."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,10 @@ def next_state(
         return member in brokers and members.epochs.get(member) == brokers[member].czxid
 
     def came_back_clean(member: int) -> bool:
-        """All lives since the one in which it was admitted ended cleanly. That the last one did is not enough: a life
-        that began uncleanly, was never admitted again, and then stopped cleanly has not got back what was lost.
+        """It still has everything of the life in which it was admitted. That the last one ended cleanly is not enough:
+        a life that began uncleanly, was never admitted again, and then stopped cleanly has not got back what was lost.
         """
-        since = brokers[member].clean_since if member in brokers else None
-        return since is not None and members.epochs.get(member, -1) >= since
+        return member in brokers and members.epochs.get(member) in brokers[member].clean_lives
 
     if led(state, brokers):
         failed = [member for member in state.isr if not same_life(member)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, OperationTimeoutError
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
@@ -40,7 +40,7 @@ async def register(
     zookeeper: ZooKeeper,
     config: BrokerConfig,
     *,
-    clean_since: int | None,
+    clean_lives: Sequence[int],
     timestamp: str,
     recognises: Recognises = by_session,
 ) -> int:
@@ -52,7 +52,7 @@ async def register(
             port=config.port,
             endpoints=[f"PLAINTEXT://{config.host}:{config.port}"],
             timestamp=timestamp,
-            clean_since=clean_since,
+            clean_lives=list(clean_lives),
         )
     )
     while True:

@@ -5,6 +5,7 @@
 belongs to (the czxid of the topic's znode), so that a topic created again under its old name does not get old data.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.system_under_test.runtime import Storage
@@ -62,28 +63,29 @@ async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
     return names
 
 
-async def take_clean_marker(storage: Storage, root: str = "") -> int | None:
-    """What the last process left when it stopped cleanly (see :func:`write_clean_marker`); None when it did not.
+async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]:
+    """What the last process left when it stopped cleanly (see :func:`write_clean_marker`); empty when it did not.
 
     The marker is durably gone before this returns. Must be awaited before anything is written, or a crash would be
     taken for a clean stop. A marker that makes no sense counts as none.
     """
     path = _join(root, CLEAN_MARKER)
     if not storage.exists(path):
-        return None
-    text = storage.read_bytes(path).decode("ascii", "replace").strip()
+        return ()
+    words = storage.read_bytes(path).decode("ascii", "replace").split()
     storage.remove(path)
     await storage.fsync_directory(root)
-    return int(text) if text.isdigit() else None
+    return tuple(map(int, words)) if all(word.isdigit() for word in words) else ()
 
 
-async def write_clean_marker(storage: Storage, clean_since: int, root: str = "") -> None:
+async def write_clean_marker(storage: Storage, lives: Sequence[int], root: str = "") -> None:
     """Await it last, once every log is closed and every checkpoint written.
 
-    ``clean_since``: the registration (czxid) of the first life in the unbroken row of lives that all stopped cleanly,
-    up to this one: what any of them had, this directory still has.
+    ``lives``: the registrations (czxid) of the unbroken row of lives that all stopped cleanly, up to this one: what any
+    of them had, this directory still has. A life that is not among them is none of this directory's, which may be an
+    older copy that was put back.
     """
-    await write_atomic(storage, _join(root, CLEAN_MARKER), f"{clean_since}\n".encode())
+    await write_atomic(storage, _join(root, CLEAN_MARKER), f"{' '.join(map(str, lives))}\n".encode())
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,15 @@ class ZnodeError(Exception):
 class BrokerRegistration(msgspec.Struct, frozen=True):
     """/brokers/ids/N.
 
-    ``clean_since`` is ours (KIP-966): the registration (czxid) of the first of the lives since which this broker has
-    always stopped cleanly, so that it still has all it had in any of them; null after an unclean start.
+    ``clean_lives`` is ours (KIP-966): the registrations (czxid) of former lives since which this broker has always
+    stopped cleanly, so that it still has all it had in any of them; none after an unclean start.
     """
 
     host: str
     port: int
     endpoints: list[str]
     timestamp: str
-    clean_since: int | None
+    clean_lives: list[int]
     listener_security_protocol_map: dict[str, str] = msgspec.field(default_factory=lambda: {"PLAINTEXT": "PLAINTEXT"})
     jmx_port: int = -1
     version: int = 4

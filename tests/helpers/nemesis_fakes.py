@@ -73,6 +73,9 @@ class FakeNode:
         self.slow_power_loss = 0.0
         self.kept: dict[str, str] = {}
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
+        self.copy: dict[str, bytes] | None = None
+        self.writes = True
+        """A process that is killed has written something."""
         self.on_event: Callable[[str, str], None] | None = None
 
     def _called(self, what: str) -> bool:
@@ -124,6 +127,8 @@ class FakeNode:
     async def kill(self) -> None:
         if self._called("kill"):
             self.state = ProcessState.DEAD
+            if self.writes and "/data/orders-0/11.log" in self.files:
+                self.files["/data/notes"] = b"killed"
 
     def power_loss_unavailable(self) -> str | None:
         return self.unpowered
@@ -224,6 +229,30 @@ class FakeNode:
             assert self.state is ProcessState.DEAD, "files of a living process"
             self.files[path] = self.files[path][:size]
 
+    async def contents(self, folder: str) -> Mapping[str, str]:
+        self._called("contents")
+        return {path: data.hex() for path, data in sorted(self.files.items()) if path.startswith(f"{folder}/")}
+
+    async def remove_contents(self, folder: str) -> None:
+        if self._called("remove_contents"):
+            assert self.state is ProcessState.DEAD, "files of a living process"
+            self.files = {path: data for path, data in self.files.items() if not path.startswith(f"{folder}/")}
+
+    async def save(self, folder: str) -> Mapping[str, str]:
+        if self._called("save"):
+            self.copy = {path: data for path, data in self.files.items() if path.startswith(f"{folder}/")}
+        return await self.contents(folder)
+
+    async def restore(self, folder: str) -> None:
+        if self._called("restore"):
+            await self.remove_contents(folder)
+            assert self.copy is not None
+            self.files |= self.copy
+
+    async def discard(self, folder: str) -> None:
+        if self._called("discard"):
+            self.copy = None
+
     async def events(self) -> AsyncIterator[str]:
         lines: list[str] = []
         for line in lines:
@@ -236,7 +265,7 @@ class FakeNode:
     def untouched(self) -> bool:
         alive = self.state is ProcessState.RUNNING and not self.is_frozen
         return alive and not (
-            self.rules or self.clock_ahead or self.slow_since or self.lag or self.files.get(HOLD_FILE)
+            self.copy or self.rules or self.clock_ahead or self.slow_since or self.lag or self.files.get(HOLD_FILE)
         )
 
 
@@ -280,6 +309,12 @@ class FakeSystem:
     def port(self, role: str) -> int:
         return PORT
 
+    def data_folder(self, node: Any) -> str:
+        return "/data"
+
+    async def alone_with(self, cluster: Any, node: Any) -> str | None:
+        return "orders-1" if now() < self.alone_until.get(node.name, 0.0) else None
+
     def data_files(self, node: Any) -> Sequence[str]:
         return ["/data/*/*.log"]
 
@@ -293,6 +328,8 @@ class FakeSystem:
         self.coordinator: str | None = "n2"
         self.slow = slow
         self.never_ready: set[str] = set()
+        self.alone_until: dict[str, float] = {}
+        """Until when a node alone has all of something."""
         self.asked: list[tuple[str, str | None]] = []
         self.find_error: Exception | None = None
         self.placed = ["n1", "n2", "n3"]

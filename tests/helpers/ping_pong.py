@@ -49,6 +49,9 @@ class PingPong:
     def hold_file(self, node: Node) -> str:
         return HOLD
 
+    def data_folder(self, node: Node) -> str:
+        return "/data"
+
     def data_files(self, node: Node) -> Sequence[str]:
         return ["/data/*/*.log"]
 
@@ -134,8 +137,8 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def note_for_ever(runtime: Any) -> None:
-    runtime.storage.mkdir("notes")
-    file = runtime.storage.open("notes/1")
+    runtime.storage.mkdir("data/notes")
+    file = runtime.storage.open("data/notes/1")
     while True:
         file.append(b"x")
         await file.fsync()

@@ -25,7 +25,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "partition-follower-from-leader", "partition-links", "power-loss", "power-loss-in-fsync", "restart",
         "restart-rolling", "slow-fsync", "slow-network", "stop",
         "stop-consumer", "truncate-tail", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
-        "outage", "outage-power-loss",
+        "outage", "outage-power-loss", "rollback", "wipe",
     }  # fmt: skip
 
 
@@ -109,11 +109,13 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "power-loss-in-fsync",
             "restart",
             "restart-rolling",
+            "rollback",
             "slow-fsync",
             "slow-network",
             "stop",
             "stop-consumer",
             "truncate-tail",
+            "wipe",
             "zookeeper-expire",
             "zookeeper-kill",
             "zookeeper-pause",
@@ -134,6 +136,7 @@ def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
     assert reasons["kill"] is None
     assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"
     assert "Damageable" in (reasons["corrupt"] or "")
+    assert "Durable" in (reasons["wipe"] or "")
     assert "Holdable" in (reasons["hold"] or "")
     assert reasons["stop-consumer"] == "needs a node of role client, which plain has not"
     broker = {name: unsuited(fault, Broker()) for name, fault in FAULTS.items()}

@@ -32,8 +32,8 @@ EVERYBODY = (1, 2, 3, 4)
 POLICY = Policy(min_insync=2, unclean_election=False)
 
 
-def broker(broker_id: int, czxid: int, clean_since: int | None = None) -> LiveBroker:
-    return LiveBroker(broker_id, f"host{broker_id}", 9092, czxid, clean_since)
+def broker(broker_id: int, czxid: int, clean_lives: tuple[int, ...] = ()) -> LiveBroker:
+    return LiveBroker(broker_id, f"host{broker_id}", 9092, czxid, clean_lives)
 
 
 def state(
@@ -95,14 +95,22 @@ def test_unclean_starters_are_asked_only_when_all_are_back() -> None:
 
 def test_a_clean_return_is_elected_without_asking() -> None:
     gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
-    found = next_state(gone, ASSIGNMENT, {1: broker(1, 50, clean_since=10)}, POLICY, 1)
+    found = next_state(gone, ASSIGNMENT, {1: broker(1, 50, (10,))}, POLICY, 1)
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr_epochs["1"]) == (1, 50)
 
 
 def test_a_clean_stop_does_not_mend_what_an_unclean_start_before_it_had_lost() -> None:
     gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
-    assert next_state(gone, ASSIGNMENT, {1: broker(1, 50, clean_since=40)}, POLICY, 1) is None
+    assert next_state(gone, ASSIGNMENT, {1: broker(1, 50, (40,))}, POLICY, 1) is None
+
+
+def test_an_older_copy_with_the_notes_of_a_clean_stop_is_not_elected() -> None:
+    gone = state(NO_LEADER, [1], {1: 30, 2: 20}, elr=(2,))
+    copied_in_its_second_life = {1: broker(1, 50, (10, 20))}
+    assert next_state(gone, ASSIGNMENT, copied_in_its_second_life, POLICY, 1) is None
+    stopped_cleanly_since = {1: broker(1, 60, (10, 20, 50))}
+    assert next_state(gone, ASSIGNMENT, stopped_cleanly_since, POLICY, 1) is None
 
 
 def test_a_move_ends_when_all_that_stay_are_in_sync_in_this_life() -> None:
@@ -182,7 +190,7 @@ class Model:
     live: dict[int, LiveBroker] = field(default_factory=dict)
     acknowledged: int = 0
     lives: int = 0
-    clean_since: dict[int, int] = field(default_factory=dict)
+    clean_lives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Of those whose last stop was clean."""
     damaged: set[int] = field(default_factory=set)
     """Those whose logs are not whole, and which know it."""
@@ -198,7 +206,7 @@ class Model:
         if member not in self.live:
             self.lives += 1
             self.broken.discard(member)
-            self.live[member] = broker(member, self.lives, self.clean_since.pop(member, None))
+            self.live[member] = broker(member, self.lives, self.clean_lives.pop(member, ()))
             self.control()
 
     def kill(self, member: int, keep: int) -> None:
@@ -209,7 +217,7 @@ class Model:
     def stop_cleanly(self, member: int) -> None:
         stopped = self.live.pop(member, None)
         if stopped is not None and member not in self.broken:
-            self.clean_since[member] = stopped.czxid if stopped.clean_since is None else stopped.clean_since
+            self.clean_lives[member] = (*stopped.clean_lives, stopped.czxid)
 
     def damage(self, member: int, keep: int) -> None:
         if member in self.live:

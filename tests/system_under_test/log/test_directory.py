@@ -34,12 +34,12 @@ def test_the_clean_marker_counts_once_and_is_durably_gone_when_taken() -> None:
         for seed in range(20):
             disk = SimDisk(Random(seed))
             disk.write("data/x", b"")
-            assert await directory.take_clean_marker(view(disk), "data") is None
-            await directory.write_clean_marker(view(disk), 4711, "data")
+            assert await directory.take_clean_marker(view(disk), "data") == ()
+            await directory.write_clean_marker(view(disk), [4711, 4715], "data")
             disk.power_loss()
-            assert await directory.take_clean_marker(view(disk), "data") == 4711
+            assert await directory.take_clean_marker(view(disk), "data") == (4711, 4715)
             disk.power_loss()
-            assert await directory.take_clean_marker(view(disk), "data") is None
+            assert await directory.take_clean_marker(view(disk), "data") == ()
 
     asyncio.run(scenario())
 

@@ -1,0 +1,181 @@
+"""Wipe and rollback: a server comes back with an empty disk, or with an older state of it.
+
+``wipe``      the process is killed and all its data are removed, as when a machine is replaced and keeps its id
+``rollback``  its data are copied, half of the fault's time later it is killed and the copy is put back, as a virtual
+              machine is. Parameter ``copied``: ``running``, as a snapshot of a machine that runs; ``stopped``, with
+              the process ended cleanly first and started again, so that the copy has its notes of a clean end
+
+Unlike damage (:mod:`assay.nemesis.damage`), what was fsynced goes, too, and nothing in what is left says so. No
+replicated system survives that everywhere, so one server suffers it at a time, and the same one all through a run: the
+one that was hit first. Where a system can say that a server alone has all of something (``Replicating``), the fault
+waits until another has it as well, and fails where none gets it.
+
+Proof: that of the kill, and the files as they were read back: none is left, or they are those of the copy and not those
+of before.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from assay.cluster.node import Cluster, Node, Restorable
+from assay.cluster.system import Durable, Replicating, System
+from assay.nemesis.fault import NOT_READY_ERRORS, Census, Injection, Proof, on_each
+from assay.nemesis.impact import Impact
+from assay.nemesis.kill import Kill
+from assay.nemesis.process import draw_target, probe_processes, seen_of
+from assay.nemesis.restart import serves
+from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.target import Kind, Target, TargetError, servers
+
+KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
+TOO_MANY = (Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
+RUNNING, STOPPED = "running", "stopped"
+LOOK = 0.1
+"""Seconds between two looks at whether another server has everything."""
+PATIENCE = 10.0
+"""Seconds that this may take: others are on their way back into the in-sync set."""
+AGE = 0.5
+"""How old a copy is when it is put back, in parts of the fault's duration."""
+
+
+class Wipe(Kill):
+    """See the module."""
+
+    name = "wipe"
+    description = "the process is killed and all its data are removed; started again with nothing at the heal"
+    capabilities: Sequence[type] = (Durable,)
+    impact = Impact(ends_process=True, damages_files=True)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if census.servers < 2:
+            raise ScheduleError(f"{self.name} needs a second server, which keeps what the first loses (--nodes=3)")
+        if target is not None and (target.kind in TOO_MANY or len(target.names) > 1):
+            raise ScheduleError(f"{self.name} is of one server, it takes no target {target}")
+        return draw_target(rng, census, target, KINDS)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        everyone = servers(cluster, system)
+        if len(everyone) == 1:
+            return "it needs a second server, which keeps what the first loses (--nodes=3)"
+        if not all(isinstance(node, Restorable) for node in everyone):
+            return f"a {cluster.kind} node's data cannot be removed and put back"
+        return await probe_processes(everyone)
+
+    async def inject(self, injection: Injection) -> None:
+        await self._aim(injection)
+        await super().inject(injection)
+
+    async def _aim(self, injection: Injection) -> None:
+        """Who was hit first is hit again. Waits until someone else has everything."""
+        context, loop = injection.context, asyncio.get_running_loop()
+        if len(injection.targets) != 1:
+            raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
+        others = {node.name: node for node in injection.others}
+        if context.lost and injection.names[0] not in context.lost:
+            name = next(iter(context.lost))
+            if name not in others:
+                raise TargetError(f"{name} has lost its data in this run, so no other may; it is held, or not meant")
+            injection.evidence["instead_of"] = injection.names[0]
+            injection.targets = (others[name],)
+        node, deadline = injection.targets[0], loop.time() + PATIENCE
+        while (key := await _alone_with(injection, node)) is not None:
+            if loop.time() >= deadline:
+                raise TargetError(f"no server but {node.name} is known to have all of {key}")
+            await asyncio.sleep(LOOK)
+        context.lost[node.name] = None
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        await super().end(injection, node)
+        folder, disk = _folder(injection, node), cast(Restorable, node)
+        before = await disk.contents(folder)
+        await disk.remove_contents(folder)
+        left = await disk.contents(folder)
+        seen_of(injection, node).update({"files": len(before), "left": len(left)})
+
+    def proof(self, injection: Injection) -> Proof:
+        killed = super().proof(injection)
+        if not killed.took_effect:
+            return killed
+        lacking = {name: self.lacking(injection.evidence[name]) for name in injection.names}
+        reasons = [f"{name} {reason}" for name, reason in lacking.items() if reason is not None]
+        return Proof(not reasons, killed.evidence, "; ".join(reasons) or None)
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        """What is missing from the proof for one node's data, or None."""
+        if not seen.get("files"):
+            return "had no data that could be removed"
+        return f"still had {seen['left']} of {seen['files']} files" if seen["left"] else None
+
+
+class Rollback(Wipe):
+    """See the module."""
+
+    name = "rollback"
+    description = "the process is killed and its data are put back to an older copy; started again with that at the heal"
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom, _ = super().draw(rng, census, target)
+        return whom, {"copied": rng.choice((RUNNING, STOPPED))}
+
+    async def inject(self, injection: Injection) -> None:
+        copied = injection.step.parameters.get("copied", RUNNING)
+        if copied not in (RUNNING, STOPPED):
+            raise TargetError(f"{self.name} of a server that is {copied!r} when it is copied; {RUNNING} or {STOPPED}")
+        await self._aim(injection)
+        (node,) = injection.targets
+        folder = _folder(injection, node)
+        if copied == STOPPED:
+            await node.terminate()
+        copy = await cast(Restorable, node).save(folder)
+        seen_of(injection, node).update({"copied": copied, "copy": dict(copy)})
+        if copied == STOPPED:
+            await node.start()
+            await serves(injection.context.system, node)
+        await asyncio.sleep(injection.step.duration * AGE)
+        await self._aim(injection)
+        await Kill.inject(self, injection)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        await Kill.end(self, injection, node)
+        folder, disk, seen = _folder(injection, node), cast(Restorable, node), seen_of(injection, node)
+        copy, before = seen.pop("copy"), await disk.contents(folder)
+        await disk.restore(folder)
+        after = await disk.contents(folder)
+        changed = sum(before.get(path) != copy.get(path) for path in {*before, *copy})
+        back = sum(after.get(path) == copy.get(path) != before.get(path) for path in {*after, *before, *copy})
+        seen.update({"files": len(copy), "changed": changed, "back": back})
+
+    async def heal(self, injection: Injection) -> None:
+        async def tidy(node: Node) -> None:
+            seen_of(injection, node).pop("copy", None)
+            if isinstance(node, Restorable):
+                await node.discard(_folder(injection, node))
+
+        await super().heal(injection)
+        await on_each(injection.targets, tidy)
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if not seen.get("changed"):
+            return "had changed nothing since its data were copied"
+        wrong = seen["changed"] - seen["back"]
+        return f"had {wrong} of {seen['changed']} changed files not as in the copy" if wrong else None
+
+
+def _folder(injection: Injection, node: Node) -> str:
+    system = injection.context.system
+    if not isinstance(system, Durable):
+        raise TargetError(f"{system.name} does not say where its data are (`data_folder`)")
+    return system.data_folder(node)
+
+
+async def _alone_with(injection: Injection, node: Node) -> str | None:
+    """Of what no other server is known to have all; None also where the system never says."""
+    system = injection.context.system
+    if not isinstance(system, Replicating):
+        return None
+    try:
+        return await system.alone_with(injection.context.cluster, node)
+    except NOT_READY_ERRORS as error:
+        return f"anything ({error})"

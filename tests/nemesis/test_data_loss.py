@@ -1,0 +1,130 @@
+"""A server's data are removed, or put back: of one server, the same one all through, and never of the last that has
+them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from assay.cluster.node import ProcessState
+from assay.nemesis.fault import Census
+from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.schedule import Schedule, ScheduleError, Step
+from assay.nemesis.target import Kind, Target, parse
+
+from helpers.nemesis_fakes import FAULTS, FakeCluster, Play
+
+OLD = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
+NAMES = ["wipe", "rollback"]
+
+
+def play(name: str, *whom: str, copied: str = "running") -> Play:
+    steps = [Step(2.0 + 8 * at, name, parse(target), 5.0, {"copied": copied}, at) for at, target in enumerate(whom)]
+    return Play(Schedule(1, tuple(steps)), FakeCluster(3))
+
+
+def test_wiped_is_everything_and_no_one_elses() -> None:
+    one = play("wipe", "n2")
+    one.play()
+    assert one.row(1, FaultPhase.HEALED).took_effect is True
+    assert one.row(1, FaultPhase.HEALED).detail["evidence"]["n2"]["files"] == 3
+    assert one.cluster.node("n2").files == {}
+    assert one.cluster.node("n1").files == OLD
+    assert one.cluster.untouched
+
+
+@pytest.mark.parametrize("copied", ["running", "stopped"])
+def test_rolled_back_is_what_was_there_when_it_was_copied(copied: str) -> None:
+    one = play("rollback", "n2", copied=copied)
+    one.play()
+    row = one.row(1, FaultPhase.HEALED)
+    assert row.took_effect is True
+    seen = row.detail["evidence"]["n2"]
+    assert (seen["copied"], seen["files"], seen["changed"], seen["back"]) == (copied, 2, 1, 1)
+    assert one.cluster.node("n2").files == OLD, "what came later is gone"
+    calls = one.cluster.node("n2").calls
+    assert ("terminate" in calls) is (copied == "stopped")
+    assert calls.index("save") < calls.index("kill") < calls.index("restore") < calls.index("discard")
+    assert one.cluster.untouched
+
+
+def test_a_copy_after_which_nothing_was_written_proves_nothing() -> None:
+    one = play("rollback", "n2")
+    one.cluster.node("n2").writes = False
+    one.play()
+    row = one.row(1, FaultPhase.HEALED)
+    assert row.took_effect is False
+    assert "had changed nothing since" in row.detail["reason"]
+
+
+def test_a_server_without_data_has_none_to_lose() -> None:
+    one = play("wipe", "n2")
+    one.cluster.node("n2").files = {}
+    one.play()
+    assert "had no data" in one.row(1, FaultPhase.HEALED).detail["reason"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_was_hit_first_is_hit_again(name: str) -> None:
+    one = play(name, "leader:orders-1", "leader:orders-0", "follower:orders-0")
+    one.play()
+    rows = [one.row(number, FaultPhase.INJECTED) for number in (1, 2, 3)]
+    assert [row.targets for row in rows] == [("n2",)] * 3
+    assert rows[1].detail["evidence"]["instead_of"] == "n1"
+    assert [node.name for node in one.cluster.servers if "kill" in node.calls] == ["n2"]
+
+
+def test_another_by_name_is_rejected() -> None:
+    one = play("wipe", "n2", "n3")
+    one.play()
+    failed = one.row(2, FaultPhase.FAILED)
+    assert failed.detail["stage"] == Stage.INJECT
+    assert "n2 has lost its data in this run" in failed.detail["reason"]
+    assert "kill" not in one.cluster.node("n3").calls
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_waits_until_another_has_everything(name: str) -> None:
+    one = play(name, "n2")
+    one.system.alone_until["n2"] = 4.0
+    one.play()
+    assert one.row(1, FaultPhase.HEALED).took_effect is True
+    assert one.at(1, FaultPhase.INJECTED) >= 4.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_server_has_alone_is_left_to_it(name: str) -> None:
+    one = play(name, "n2")
+    one.system.alone_until["n2"] = 1000.0
+    one.play()
+    failed = one.row(1, FaultPhase.FAILED)
+    assert failed.detail["reason"] == "no server but n2 is known to have all of orders-1"
+    assert one.cluster.node("n2").files == OLD
+    assert one.cluster.untouched
+
+
+def test_a_copy_that_fails_midway_leaves_a_process_and_no_copy() -> None:
+    one = play("rollback", "n2", copied="stopped")
+    one.cluster.node("n2").refuse["save"] = 1
+    one.play()
+    assert one.row(1, FaultPhase.FAILED).detail["stage"] == Stage.INJECT
+    assert one.cluster.node("n2").state is ProcessState.RUNNING
+    assert one.cluster.untouched
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_takes_one_server_of_several(name: str) -> None:
+    rng = random.Random(1)
+    for kind in (Kind.MINORITY, Kind.MAJORITY, Kind.ALL):
+        with pytest.raises(ScheduleError, match="of one server"):
+            FAULTS[name].draw(rng, Census(5), Target(kind))
+    with pytest.raises(ScheduleError, match="of one server"):
+        FAULTS[name].draw(rng, Census(5), parse("n1+n2"))
+    with pytest.raises(ScheduleError, match="second server"):
+        FAULTS[name].draw(rng, Census(1), None)
+
+
+def test_both_sorts_of_copies_are_drawn() -> None:
+    drawn = {FAULTS["rollback"].draw(random.Random(seed), Census(3), None)[1]["copied"] for seed in range(20)}
+    assert drawn == {"running", "stopped"}
