@@ -1,7 +1,9 @@
-"""What a system says of servers that leave the cluster, for the faults that have them leave."""
+"""What a system says of servers that leave the cluster and come back, for the faults that have them do so."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
+
+from assay.cluster.node import Cluster
 
 
 @runtime_checkable
@@ -13,3 +15,25 @@ class HandingOver(Protocol):
 
         None for every line of its event log but the one that says that it has done what it could.
         """
+
+
+class Standing(Protocol):
+    """The servers that are members of the cluster, and which of them have what; each by its index."""
+
+    @property
+    def members(self) -> Collection[int]: ...
+    @property
+    def replicas(self) -> Mapping[str, Sequence[int]]:
+        """Of every key that does not move, also of those that the system keeps for itself."""
+
+    @property
+    def moving(self) -> Mapping[str, Collection[int]]:
+        """Of every key that moves: all that have, get or give up a replica."""
+
+
+@runtime_checkable
+class Membered(Protocol):
+    """A system whose servers come and go while it runs."""
+
+    async def standing(self, cluster: Cluster) -> Standing | None:
+        """As the system says at present; None when it does not say."""

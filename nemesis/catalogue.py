@@ -35,6 +35,7 @@ from assay.nemesis.fault import Fault
 from assay.nemesis.freeze import Freeze
 from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
+from assay.nemesis.membership import Change, Membership
 from assay.nemesis.move import MoveReplicas
 from assay.nemesis.one_way import OneWay
 from assay.nemesis.outage import Outage, OutagePowerLoss
@@ -103,6 +104,7 @@ class Catalogue(Mapping[str, Fault]):
     def standard(cls, *more: Fault) -> Catalogue:
         """The faults that come with the project, and ``more``."""
         apart = [f"partition-{shape}" for shape in Shape] + [f"connection-{line}" for line in Line]
+        apart += [f"membership-{change}" for change in Change]
         return cls((*standard_faults(), *more), apart=[*apart, Outage.name, OutagePowerLoss.name])
 
     def __getitem__(self, name: str) -> Fault:
@@ -178,6 +180,8 @@ def standard_faults() -> tuple[Fault, ...]:
         Kill(),
         KillConsumer(),
         KillInFsync(),
+        Membership(),
+        *(Membership(change) for change in Change),
         MoveReplicas(),
         OneWay(),
         Outage(),

@@ -113,7 +113,9 @@ class Rollback(Wipe):
     """See the module."""
 
     name = "rollback"
-    description = "the process is killed and its data are put back to an older copy; started again with that at the heal"
+    description = (
+        "the process is killed and its data are put back to an older copy; started again with that at the heal"
+    )
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)

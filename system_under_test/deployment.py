@@ -313,6 +313,10 @@ class Broker:
         """As the controller says that has done its last step."""
         return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
+    async def standing(self, cluster: _Cluster) -> questions.Standing | None:
+        controller = await self.find(cluster, "controller")
+        return None if controller is None else await questions.standing(controller.address, PORT)
+
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
         """As the broker says before it closes its sockets."""
         if line.get("event") != "shutdown-handed-over":

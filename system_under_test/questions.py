@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from assay.system_under_test.network.connection import CallError, Connection
@@ -60,6 +61,37 @@ async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[i
     if result.error_code == ErrorCode.NONE:
         return None
     return result.error_message or ErrorCode.of(result.error_code).name
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The brokers that are registered, and which of them have, or get, or give up, what."""
+
+    members: Collection[int]
+    replicas: Mapping[str, Sequence[int]]
+    moving: Mapping[str, Collection[int]]
+
+
+async def standing(host: str, port: int) -> Standing | None:
+    """As this controller says; None when it does not."""
+    known = await metadata(host, port)
+    if known is None or known.controller_id not in {broker.node_id for broker in known.brokers}:
+        return None
+    named = [
+        control.PartitionName(topic=t.topic, partition=one.partition) for t in known.topics for one in t.partitions
+    ]
+    request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
+    try:
+        answer = await ask(host, port, request, VERSION, PATIENCE)
+    except CallError:
+        return None
+    if answer.error_code != ErrorCode.NONE:
+        return None
+    return Standing(
+        {broker.node_id for broker in known.brokers},
+        {f"{one.topic}-{one.partition}": one.replicas for one in answer.settled},
+        {f"{one.topic}-{one.partition}": {*one.replicas, *one.target, *one.removing} for one in answer.moving},
+    )
 
 
 async def metadata(host: str, port: int) -> MetadataResponse | None:

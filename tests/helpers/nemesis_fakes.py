@@ -22,6 +22,7 @@ from assay.nemesis.fault import FaultContext, Injection
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import named
+from assay.system_under_test.questions import Standing
 
 T = TypeVar("T")
 FAULTS = Catalogue.standard()
@@ -367,6 +368,16 @@ class FakeSystem:
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
         return (line["key"], line["detail"]["replicas"]) if line["event"] == "moved" else None
+
+    async def standing(self, cluster: Any) -> Any:
+        """A server is a member as long as it runs; one that is deaf to this stays one."""
+        if now() < self.moving_until:
+            return Standing(self._members(), {}, {key: [1, 2, 3] for key in self.leaders})
+        placed = [self.cluster.node(name).index for name in self.placed]
+        return Standing(self._members(), dict.fromkeys(self.leaders, placed), {})
+
+    def _members(self) -> list[int]:
+        return [n.index for n in self.cluster.servers if n.state is ProcessState.RUNNING or "leave" in n.deaf]
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
         return (line["detail"]["led"], line["detail"]["kept"]) if line["event"] == "handed-over" else None

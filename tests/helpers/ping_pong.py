@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.node import Cluster, Node, ProcessState, by_role
 from assay.cluster.system import zookeeper_servers
+from assay.system_under_test.questions import Standing
 
 PORT = 7000
 HOLD = "/etc/hold"
@@ -64,6 +65,12 @@ class PingPong:
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
         self.placed = nodes
         return None
+
+    async def standing(self, cluster: Cluster) -> Standing:
+        brokers = by_role(cluster, "broker")
+        members = [node.index for node in brokers if (await node.process()).state is ProcessState.RUNNING]
+        placed = self.placed if self.placed is not None else brokers[:3]
+        return Standing(members, {"orders-0": [node.index for node in placed]}, {})
 
     def moved(self, line: Mapping[str, Any]) -> None:
         return None

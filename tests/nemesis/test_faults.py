@@ -14,7 +14,7 @@ from assay.nemesis.target import Kind, Target, parse
 
 from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeCluster, FakeNode, FakeSystem, Play, now, run
 
-MIXES = {"partition", "connection"}
+MIXES = {"partition", "connection", "membership"}
 """Faults of which only the draw says what they do."""
 SHAPES = [str(shape) for shape in Shape]
 CONSUMERS = (
@@ -34,6 +34,8 @@ TARGETS = {
     "outage-power-loss": Target(Kind.ALL),
 }
 PARAMETERS: dict[str, dict[str, Parameter]] = {
+    "membership-remove": {"change": "remove"},
+    "membership-replace": {"change": "replace"},
     "slow-fsync": {"seconds": 0.2},
     "slow-network": {"seconds": 0.2},
     "kill-in-fsync": {"seconds": 0.2, "slow_for": 0.3, "part": 0.5},
@@ -110,6 +112,8 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("consumer-zookeeper-resets", "reject_from", "no packet to or from client1 was dropped"),
         ("consumer-from-coordinator", "drop_from", "no packet to or from client1 was dropped"),
         ("move-replicas", "move", "are where they were"),
+        ("membership-remove", "remove_contents", "files of n2 were left"),
+        ("membership-replace", "remove_contents", "files of n2 were left"),
         ("controlled-shutdown", "terminate", "had not ended after SIGTERM"),
         ("controlled-shutdown", "hand over", "does not say what it still led"),
     ],

@@ -1,0 +1,148 @@
+"""Membership: a server goes without its replicas and comes back with nothing, and what the heal waits for."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from assay.nemesis.fault import Census
+from assay.nemesis.membership import Membership
+from assay.nemesis.row import FaultPhase, Stage
+from assay.nemesis.schedule import Schedule, ScheduleError, Step
+from assay.nemesis.target import parse
+from assay.system_under_test.questions import Standing
+
+from helpers.nemesis_fakes import FakeCluster, Play, now
+
+
+def made(change: str, target: str = "n2", servers: int = 5, exact: bool = False) -> Play:
+    step = Step(2.0, f"membership-{change}", parse(target), 5.0, {"change": change}, exact=exact)
+    return Play(Schedule(1, (step,)), FakeCluster(servers))
+
+
+@pytest.mark.parametrize("text", ["minority", "all", "n1+n2", "zookeepers"])
+def test_it_takes_one_server(text: str) -> None:
+    with pytest.raises(ScheduleError):
+        Membership().draw(random.Random(1), Census(5, 1, ("orders-0",)), parse(text))
+
+
+def test_it_needs_three_servers_and_a_key_and_draws_both_changes() -> None:
+    drawn = {str(Membership().draw(random.Random(n), Census(3, 1, ("a",)), None)[1]["change"]) for n in range(20)}
+    assert drawn == {"remove", "replace"}
+    for census in (Census(3, 1, ()), Census(2, 1, ("a",))):
+        with pytest.raises(ScheduleError):
+            Membership().draw(random.Random(1), census, None)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("servers", [3, 5])
+@pytest.mark.parametrize("change", ["remove", "replace"])
+def test_its_replicas_go_before_its_process_does_and_come_back_to_an_empty_disk(
+    change: str, servers: int, exact: bool
+) -> None:
+    play = made(change, servers=servers, exact=exact)
+    node, placed = play.cluster.node("n2"), list(play.system.placed)
+    at: dict[str, tuple[float, list[str], int]] = {}
+
+    def watched(what: str) -> None:
+        call = getattr(node, what)
+
+        async def noted() -> None:
+            at.setdefault(what, (now(), play.system.placed, len(node.files)))
+            await call()
+
+        setattr(node, what, noted)
+
+    watched("terminate")
+    watched("start")
+    play.play()
+    row = play.row(1, FaultPhase.HEALED)
+    assert row.took_effect is True, row.detail
+    assert "n2" not in at["terminate"][1], "its replicas were elsewhere"
+    assert len(at["terminate"][1]) == min(3, servers - 1)
+    assert at["start"][2] == 0, "its files were gone"
+    assert (at["start"][0] >= 7.0) is (change == "remove")
+    assert play.system.placed == placed
+    evidence = row.detail["evidence"]
+    assert [name for name in evidence["members"] if name not in evidence["without"]] == ["n2"]
+    assert evidence["with"] == evidence["members"]
+    assert evidence["back"] == ["orders-0", "orders-1"]
+
+
+@pytest.mark.parametrize(
+    ("deaf", "reason", "trouble"),
+    [
+        ("move", "was not seen (ended)", "did not leave n2"),
+        ("terminate", "had not ended after SIGTERM", "still has n2 as a member"),
+        ("leave", "was a member all the time", "still has n2 as a member"),
+        ("start", "no other incarnation", "did not serve"),
+    ],
+)
+def test_one_that_stops_midway_took_no_effect(deaf: str, reason: str, trouble: str) -> None:
+    play = made("replace")
+    play.cluster.node("n2").deaf.add(deaf)
+    play.play()
+    failed = [row.detail["reason"] for row in play.rows if row.phase is FaultPhase.FAILED]
+    assert any(trouble in text for text in failed), failed
+    healed = [row for row in play.rows if row.phase is FaultPhase.HEALED]
+    assert not healed or (healed[0].took_effect is False and reason in healed[0].detail["reason"])
+    assert healed or deaf == "start", "a server that does not start cannot be healed"
+
+
+def test_a_server_without_replicas_has_none_to_move_away() -> None:
+    play = made("remove", target="n5")
+    play.play()
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.stage is Stage.INJECT
+    assert "n5 has no replica" in failed.detail["reason"]
+    assert play.cluster.untouched
+
+
+def test_what_it_was_given_before_it_had_ended_is_moved_away_as_well() -> None:
+    """A topic that a client made in between."""
+    play = made("remove")
+    node, asked, more = play.cluster.node("n2"), play.system.standing, {"new-0": ["n2", "n3"]}
+    terminate, move = node.terminate, play.system.move
+    ended: list[float] = []
+
+    async def noted() -> None:
+        ended.append(now())
+        await terminate()
+
+    async def standing(cluster: Any) -> Standing:
+        found: Standing = await asked(cluster)
+        if not ended:
+            return found
+        return Standing(found.members, {**found.replicas, "new-0": [int(n[1:]) for n in more["new-0"]]}, found.moving)
+
+    async def moved(cluster: Any, key: str, nodes: Any) -> str | None:
+        if key != "new-0":
+            return await move(cluster, key, nodes)
+        more[key] = [node.name for node in nodes]
+        return None
+
+    node.terminate, play.system.standing, play.system.move = noted, standing, moved  # type: ignore[method-assign]
+    play.play()
+    row = play.row(1, FaultPhase.HEALED)
+    assert row.took_effect is True, row.detail
+    assert len(ended) == 2
+    assert more["new-0"] == ["n2", "n3"]
+    assert "new-0" in row.detail["evidence"]["back"]
+
+
+def test_what_a_client_has_moved_since_stays_where_it_is() -> None:
+    play = made("replace")
+    terminate, node = play.cluster.node("n2").terminate, play.cluster.node("n2")
+
+    async def noted() -> None:
+        play.system.placed = ["n5", "n4"]
+        await terminate()
+
+    node.terminate = noted  # type: ignore[method-assign]
+    play.play()
+    row = play.row(1, FaultPhase.HEALED)
+    assert row.took_effect is True, row.detail
+    assert play.system.placed == ["n5", "n4"]
+    assert row.detail["evidence"]["back"] == []
