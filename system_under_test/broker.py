@@ -101,7 +101,7 @@ class BrokerProcess:
             traits.recognises,
         )
         self._departure = Departure(config, cache, manager, events)
-        self._config_changes = ConfigChanges(zookeeper, self._configure)
+        self._config_changes = ConfigChanges(zookeeper, self._configure, config.broker_id, manager.throttles.configure)
         answers = handlers(
             zookeeper,
             manager,

@@ -84,6 +84,10 @@ class TopicConfig(msgspec.Struct, frozen=True):
     """Compaction waits until more than this part of the bytes that it may touch are new since the last one."""
     min_compaction_lag_ms: int = 0
     """A message stays at least this long, even if a later one has its key."""
+    leader_replication_throttled_replicas: str = ""
+    """Replicas (``partition:broker,...``, or ``*``) that send others no more than their brokers' rate."""
+    follower_replication_throttled_replicas: str = ""
+    """Those that copy no more than that."""
     delete_retention_ms: int = 24 * 3600 * 1000
     """How much time compaction leaves readers to see a key's null value once it has taken the values before it."""
 
@@ -139,12 +143,21 @@ class TopicConfig(msgspec.Struct, frozen=True):
         if config._format not in _MAGICS:
             known_formats = " ".join(_MAGICS)
             raise ConfigError(f"topic settings {dict(settings)}: message.format.version is one of {known_formats}")
+        for text in (config.leader_replication_throttled_replicas, config.follower_replication_throttled_replicas):
+            if not is_replicas(text):
+                raise ConfigError(f"topic settings {dict(settings)}: {text!r} is neither * nor partition:broker,...")
         if not 0 <= config.min_cleanable_dirty_ratio <= 1:
             raise ConfigError(f"topic settings {dict(settings)}: min.cleanable.dirty.ratio is from 0 to 1")
         for name, (least, most) in _LIMITS.items():
             if not least <= getattr(config, name) <= most:
                 raise ConfigError(f"topic settings {dict(settings)}: {name.replace('_', '.')} may be {least} to {most}")
         return config
+
+
+def is_replicas(text: str) -> bool:
+    """Is it the text of a setting that names throttled replicas?"""
+    words = [word.strip().split(":") for word in text.split(",")]
+    return text.strip() in ("", "*") or all(len(pair) == 2 and all(one.isdigit() for one in pair) for pair in words)
 
 
 _INT, _LONG = 2**31 - 1, MAXIMUM

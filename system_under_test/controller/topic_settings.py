@@ -1,11 +1,11 @@
-"""A topic's own settings: as they are in ZooKeeper, and when they change while brokers run.
+"""A topic's own settings, and this broker's: as they are in ZooKeeper, and when they change while brokers run.
 
 They reach a broker in two ways, from the controller with its role and from ZooKeeper when they change, and may
 overtake each other. So each reading has the zxid as of which it is true, and an older one replaces nothing.
 
 Every broker watches /config/changes, where a sequence node names the topic of a change; what it has now is in
-/config/topics. All settings are read again at the start, and whenever an announcement may have come and gone unread, as
-when the connection was lost.
+/config/topics. A broker's own are in /config/brokers, and go the same way. All settings are read again at the start,
+and whenever an announcement may have come and gone unread, as when the connection was lost.
 """
 
 import asyncio
@@ -69,19 +69,30 @@ def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 class ConfigChanges:
-    """``apply`` gets the settings of a topic, possibly again, possibly of one that is not here."""
+    """``apply`` gets the settings of a topic, possibly again, possibly of one that is not here; ``apply_own`` those of
+    this broker.
+    """
 
-    def __init__(self, zookeeper: ZooKeeper, apply: Callable[[str, TopicSettings], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        apply: Callable[[str, TopicSettings], Awaitable[None]],
+        broker_id: int,
+        apply_own: Callable[[Mapping[str, str]], None],
+    ) -> None:
         self._zookeeper = zookeeper
         self._apply = apply
+        self._broker_id = broker_id
+        self._apply_own = apply_own
         self._handled: dict[str, int] = {}
         """Announcements that are there and done, and when they were made (ms)."""
         self._fired = asyncio.Event()
         self._read_all = True
 
     async def read_all(self) -> None:
-        """The settings of every topic that has any."""
+        """The settings of every topic that has any, and of this broker."""
         self._read_all = False
+        await self._read_own()
         for name in await self._zookeeper.get_children(paths.TOPIC_CONFIGS):
             await self._read(name, 0)
 
@@ -119,14 +130,16 @@ class ConfigChanges:
                 self._fired.set()
                 continue
             try:
-                topic = znodes.decode(znodes.ConfigChange, path, data).topic()
-                if topic is not None and not is_topic_name(topic):
-                    raise ValueError(f"{topic!r} is no name of a topic")
+                kind, entity = znodes.decode(znodes.ConfigChange, path, data).entity()
+                if kind == "topics" and not is_topic_name(entity):
+                    raise ValueError(f"{entity!r} is no name of a topic")
             except (znodes.ZnodeError, ValueError) as error:
                 _log.error("change of settings %s: %s; it is ignored", path, error)
             else:
-                if topic is not None:
-                    await self._read(topic, stat.czxid)
+                if kind == "topics":
+                    await self._read(entity, stat.czxid)
+                elif (kind, entity) == ("brokers", str(self._broker_id)):
+                    await self._read_own()
             self._handled[name] = stat.ctime
         await self._forget_old()
 
@@ -134,6 +147,17 @@ class ConfigChanges:
         settings = await read_settings(self._zookeeper, topic, zxid)
         if settings is not None:
             await self._apply(topic, settings)
+
+    async def _read_own(self) -> None:
+        path, values = paths.broker_config(self._broker_id), dict[str, str]()
+        try:
+            values = znodes.decode(znodes.TopicSettings, path, (await self._zookeeper.get(path))[0]).config
+        except NoNodeError:
+            pass  # it has none, or none any more
+        except znodes.ZnodeError as error:
+            _log.error("%s; it is ignored", error)
+            return
+        self._apply_own(values)
 
     async def _forget_old(self) -> None:
         newest = max(self._handled.values(), default=0)

@@ -23,6 +23,7 @@ from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.offsets import proven_end
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
+from assay.system_under_test.replication.throttle import named
 from assay.system_under_test.runtime import Slice, ZooKeeper
 
 _log = logging.getLogger("assay.replication")
@@ -228,6 +229,7 @@ async def replica_fetch(
     while True:
         response, size, readers = _read_for_follower(manager, request, rejected)
         if rejected or size >= request.min_bytes or loop.time() >= deadline:
+            _count(manager, response)
             return response
         await _changed(readers, deadline)
 
@@ -244,6 +246,8 @@ def _read_for_follower(
             try:
                 partition = manager.get(wanted.topic, wanted.partition)
                 answer = _read_replica(partition, wanted)
+                if records_size(answer.records) and _held_back(manager, partition, request.replica_id):
+                    answer.records = b""
                 readers.append(partition.append_readers)
                 size += records_size(answer.records)
                 parts.append(answer)
@@ -259,6 +263,25 @@ def _read_for_follower(
             )
         )
     return internal.ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers
+
+
+def _throttled(manager: ReplicaManager, partition: Partition) -> bool:
+    return named(partition.config.leader_replication_throttled_replicas, partition.index, manager.config.broker_id)
+
+
+def _held_back(manager: ReplicaManager, partition: Partition, follower: int) -> bool:
+    """Is this follower to get nothing now? One that is in sync gets everything."""
+    if not _throttled(manager, partition) or follower in partition.leading().in_sync.maximal:
+        return False
+    return manager.throttles.leader.exceeded
+
+
+def _count(manager: ReplicaManager, response: internal.ReplicaFetchResponse) -> None:
+    """What throttled replicas send."""
+    for answer in response.partitions:
+        partition = manager.replicas.find(answer.topic, answer.partition)
+        if partition is not None and _throttled(manager, partition):
+            manager.throttles.leader.record(records_size(answer.records))
 
 
 def _read_replica(partition: Partition, wanted: internal.ReplicaFetchPartition) -> internal.ReplicaFetchedPartition:

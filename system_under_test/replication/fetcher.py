@@ -12,7 +12,9 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.schema import records_size
 from assay.system_under_test.replication.following import BACK_OFF, FollowerTerm
+from assay.system_under_test.replication.throttle import Throttle, named
 
 _log = logging.getLogger("assay.replication")
 
@@ -20,11 +22,14 @@ _log = logging.getLogger("assay.replication")
 class LeaderFetcher:
     """Copies all partitions that this broker follows from one leader. ``run`` ends only when it is cancelled."""
 
-    def __init__(self, leader: internal.LiveBroker, config: BrokerConfig, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, leader: internal.LiveBroker, config: BrokerConfig, broker_epoch: Callable[[], int], throttle: Throttle
+    ) -> None:
         """``leader`` changes when that broker registers again; ``broker_epoch`` gives our own registration."""
         self.leader = leader
         self._config = config
         self._broker_epoch = broker_epoch
+        self._throttle = throttle
         self._request_timeout = config.request_timeout_ms / 1000
         self._followed: dict[str, FollowerTerm] = {}
         self._changed = asyncio.Event()
@@ -90,19 +95,26 @@ class LeaderFetcher:
         if unreconciled:
             await self._reconcile(connection, leader, unreconciled)
         now = asyncio.get_running_loop().time()
+        for term in due:
+            if term.behind and self._throttled(term) and self._throttle.exceeded:
+                term.retry_at = now + BACK_OFF
         later = [
             max(0.0, term.retry_at - now)
             for term in self._followed.values()
             if not term.over and (term.retry_at > now or not term.reconciled)
         ]
         patience = min([self._config.replica_fetch_wait_max_ms / 1000, *later])
-        reconciled = [term for term in due if term.reconciled and not term.over]
+        reconciled = [term for term in due if term.reconciled and not term.over and term.retry_at <= now]
         if reconciled:
             await self._fetch(connection, leader, reconciled, patience)
         elif patience:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await self._changed.wait()
+
+    def _throttled(self, term: FollowerTerm) -> bool:
+        replica = term.replica
+        return named(replica.config.follower_replication_throttled_replicas, replica.index, self._config.broker_id)
 
     async def _reconcile(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
@@ -179,5 +191,7 @@ class LeaderFetcher:
         for fetched in response.partitions:
             key = f"{fetched.topic}-{fetched.partition}"
             term = by_key[key]
+            if self._throttled(term):
+                self._throttle.record(records_size(fetched.records))
             if not term.over and term.replica.log.end_offset == asked[key]:
                 await term.apply_fetched(fetched, now)

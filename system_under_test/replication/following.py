@@ -40,6 +40,8 @@ class FollowerTerm:
         """The log is known to be a prefix of the leader's."""
         self.history: list[tuple[int, int]] = []
         """The leader's (epoch, start offset) entries which the log has not reached yet, rising."""
+        self.behind = replica.environment.broker_id not in update.isr
+        """Is it known to be out of sync? As a member, or once it has what is committed, it is not."""
         self.retry_at = 0.0
         self._back_off = FIRST_BACK_OFF
 
@@ -118,6 +120,7 @@ class FollowerTerm:
                 return
         if self._reach():
             await replica.epochs.flush()
+        self.behind = log.end_offset < fetched.high_watermark
         # A follower's high watermark is its leader's, as far as its own log goes; it never falls.
         replica.high_watermark = max(replica.high_watermark, min(fetched.high_watermark, log.end_offset))
 

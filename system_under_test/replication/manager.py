@@ -21,6 +21,7 @@ from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.news import News
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replicas import Replicas, Upkeep
+from assay.system_under_test.replication.throttle import Throttles
 from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import Background
@@ -49,6 +50,7 @@ class ReplicaManager:
         self.config = config
         self.broker_epoch = -1
         self.controller_epoch = -1
+        self.throttles = Throttles()
         self._events = events
         self.incarnation = events.incarnation
         self._background = background
@@ -210,7 +212,7 @@ class ReplicaManager:
 
     def _fetcher(self, leader: internal.LiveBroker) -> LeaderFetcher:
         if leader.broker_id not in self._fetchers:
-            fetcher = LeaderFetcher(leader, self.config, lambda: self.broker_epoch)
+            fetcher = LeaderFetcher(leader, self.config, lambda: self.broker_epoch, self.throttles.follower)
             task = self._background.spawn(fetcher.run(), f"fetching from {leader.broker_id}")
             self._fetchers[leader.broker_id] = fetcher, task
         return self._fetchers[leader.broker_id][0]

@@ -11,6 +11,7 @@ DELETE_TOPICS = "/admin/delete_topics"
 REASSIGNMENTS = "/admin/reassign_partitions"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
 CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
 CONSUMERS = "/consumers"
@@ -53,6 +54,10 @@ def state(name: str, index: int) -> str:
 
 def topic_config(name: str) -> str:
     return f"{TOPIC_CONFIGS}/{name}"
+
+
+def broker_config(broker_id: int) -> str:
+    return f"{BROKER_CONFIGS}/{broker_id}"
 
 
 def delete_topic(name: str) -> str:

@@ -72,7 +72,7 @@ class ControllerClaim(msgspec.Struct, frozen=True):
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """/config/topics/T."""
+    """/config/topics/T, and /config/brokers/N."""
 
     config: dict[str, str]
     version: int = 1
@@ -87,8 +87,8 @@ class ConfigChange(msgspec.Struct, frozen=True, omit_defaults=True):
     entity_type: str = ""
     entity_name: str = ""
 
-    def topic(self) -> str | None:
-        """The topic; None when it is something else whose settings changed. Raises ``ValueError``."""
+    def entity(self) -> tuple[str, str]:
+        """``topics`` or ``brokers`` or another kind, and the name. Raises ``ValueError``."""
         if self.version == 1:
             kind, name = self.entity_type, self.entity_name
         elif self.version == 2:
@@ -97,7 +97,7 @@ class ConfigChange(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"version {self.version}; known are 1 and 2")
         if kind not in ("topics", "clients", "users", "brokers") or not name or (kind == "topics" and "/" in name):
             raise ValueError(f"{kind!r}, {name!r} is nothing that has settings")
-        return name if kind == "topics" else None
+        return kind, name
 
 
 class ChangedPartition(msgspec.Struct, frozen=True):
