@@ -2,7 +2,8 @@
 
 Three brokers, and producers that send to each partition without a pause, each message until it is acknowledged by all
 in-sync replicas. Each broker is ended cleanly, started again, and the next one ended as soon as it serves. Times are
-milliseconds, virtual ones in the simulation. Next to it: the same with brokers that stop without handing over what they lead.
+milliseconds, virtual ones in the simulation. Next to it: the same with brokers that stop without handing over what they
+lead.
 
 What a send that meets a broker which no longer leads has to do is to look for the leader: it pauses (the client's
 back-off), asks a broker for its metadata, and sends again. That is measured on the side, without a pause, in the same

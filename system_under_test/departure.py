@@ -17,7 +17,7 @@ from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import ShutdownRequest
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.replica import Replica
+from assay.system_under_test.replication.partition import Partition
 
 _log = logging.getLogger("assay.broker")
 
@@ -59,7 +59,7 @@ class Departure:
         led = [replica for replica in found if replica.leader is not None and replica.leader.positions]
         return {replica.key: self._why(replica) for replica in led}
 
-    def _why(self, replica: Replica) -> str:
+    def _why(self, replica: Partition) -> str:
         others = self._live() & {*replica.leader.positions} if replica.leader is not None else set()
         state = self.cache.state(replica.topic, replica.index)
         if not others:

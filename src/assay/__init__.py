@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
+    from assay.cluster.membership import HandingOver, Membered, Standing
     from assay.cluster.node import Clocked, Cluster, Flow, Node, NodeError, Powered, ProcessState, ProcessStatus, SlowToFsync, SlowToSend, by_role
     from assay.cluster.runtime import Runtime
-    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, FailingOver, Grouped, Holdable, Inspectable, Inspector, Movable, Observable, Replicated, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
+    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, FailingOver, Grouped, Holdable, Inspectable, Inspector, Movable, Observable, Replicated, Replicating, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
     from assay.harness.core.generator import (EXHAUSTED, NOTHING, PENDING, Answer, Context, Exhausted, Generator, Invoke, OperationEvent, Pending, Source, as_generator, by_key, each_process, in_phase, keyed, limit, mix, on_event, once, phases, rate, repeat, reserve, sequence, simulate, stagger, time_limit, transform, unfold, until)
@@ -73,6 +74,7 @@ _HOMES = {
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
     "assay.checkers.rest.family": "LIVENESS_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
+    "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
         "Clocked Cluster Flow Node NodeError Powered ProcessState ProcessStatus SlowToFsync SlowToSend by_role"
     ),
@@ -80,7 +82,7 @@ _HOMES = {
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
         "DeploymentError Durable Entry Eventful FailingOver Grouped Holdable Inspectable Inspector Movable Observable "
-        "Replicated Retaining SeenAtRest Standalone StoredRecord StrikePoints Switchable System "
+        "Replicated Replicating Retaining SeenAtRest Standalone StoredRecord StrikePoints Switchable System "
         "ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
@@ -108,18 +110,19 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Action", "Answer", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
     "Check", "Client", "ClientSessions", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context",
     "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
-    "Endpoint", "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family", "Fault",
-    "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "Holdable", "Impact", "Injection", "Inspectable", "Inspector",
-    "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Model", "ModelError", "Movable",
-    "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome",
-    "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES",
-    "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Retaining", "Row", "Runtime",
-    "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "SlowToFsync", "SlowToSend", "Source",
-    "Standalone", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target",
-    "Toleration", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients",
-    "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed",
-    "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve",
-    "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "Endpoint", "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family",
+    "Fault", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact", "Injection",
+    "Inspectable", "Inspector", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Membered",
+    "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
+    "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState",
+    "ProcessStatus", "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES",
+    "Replicated", "Replicating", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope",
+    "SeenAtRest", "Settings", "SlowToFsync", "SlowToSend", "Source", "Standalone", "Standing", "StoredRecord",
+    "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View",
+    "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role",
+    "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "mix", "on_each", "on_event",
+    "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate",
+    "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 
