@@ -13,9 +13,10 @@ offset above it. Where one is, no cut is granted.
 When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
 
 A record has gone when a poll called after the loss passed its offset without it, an operation that ended after the loss
-shows another value there, or the drain ended at or below it. Records that only a log end speaks of, since no one knows what they were, have gone when
-what was sent after the loss stands below that end, or the log ended lower. Until something of the kind is known it
-accuses no one either, so a run that was cut short, before the heal or after it, is judged by what it shows.
+shows another value there, or the drain ended at or below it. Records that only a log end speaks of, since no one knows
+what they were, have gone when what was sent after the loss stands below that end, or the log ended lower. Until
+something of the kind is known it accuses no one either, so a run that was cut short, before the heal or after it, is
+judged by what it shows.
 """
 
 import itertools

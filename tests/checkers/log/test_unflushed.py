@@ -91,7 +91,7 @@ def test_what_such_an_operation_wrote_after_the_loss_is_no_proof_against_the_cut
 
 
 def unread(log: Log, *, ended: int) -> Log:
-    """No one polled the last records. Two went, and an operation of ``ended`` milliseconds put another in their place."""
+    """No one polled the last records. Two went; an operation of ``ended`` milliseconds put another in their place."""
     at = len(log.values)
     for value in (601, 602, 603):
         log.book.send([value], len(log.values), (log.now, log.now + 2), process=6)
