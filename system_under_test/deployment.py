@@ -26,7 +26,7 @@ from assay.system_under_test.config import (
 from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disks import DATA
 from assay.system_under_test.first_topics import FirstTopic, create, led
-from assay.system_under_test.groups.points import FAILOVER_POINTS
+from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.inspection import Inspection
 from assay.system_under_test.protocol.metadata import MetadataResponse
@@ -250,7 +250,7 @@ class Broker:
         "truncated",
         "groups-loaded",
     )
-    strike_points = FAILOVER_POINTS
+    strike_points = MappingProxyType({**FAILOVER_POINTS, **DRAFT_FAILOVER_POINTS})
 
     def hold_file(self, node: _Node) -> str:
         return HOLD_FILE

@@ -11,7 +11,8 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
 - ``test_storage`` and ``test_async_sends`` (``burst_client``): the same log, with other records and other sends.
 - ``test_controller``: ``controller_client`` and ``controller_churn``: topics that come and go, partitions that move.
 - ``test_group``: ``group_client``, ``group_operations`` and ``group_drain``: members of consumer groups.
-  ``members``: what clients with members have in common.
+  ``members``: what clients with members have in common. ``test_draft_group``: ``draft_client``: the same with the draft
+  of their protocol.
 - ``test_offsets``: ``offsets_client``: committed offsets as registers.
 - ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
   ``test_migration``: ``migration``: a group moves from that design to the other and back.

@@ -14,12 +14,11 @@ from typing import Any, Final
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ConsumerConfig, DraftConfig
-from assay.system_under_test.client.draft_consumer import DraftConsumer
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ConsumerConfig
 from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener, Received
-from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
+from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
@@ -35,12 +34,8 @@ REBALANCE_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
 """Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
 operation's time (5 s) unless all three go wrong."""
-DRAFT: Final = "draft"
-"""Among the client's options: members of the draft's design, which the coordinator assigns to."""
 ASSIGNOR: Final = "assignor"
 """How partitions are shared; ``range`` if it is not there."""
-DRAFT_SECONDS: Final = 1.2
-"""A session of theirs: a join waits for those that are gone, and is answered within a call."""
 DREAMY_SECONDS: Final = 0.5
 """One that wakes works on for so long before its first heartbeat shows that it was taken for dead."""
 POLL_SECONDS: Final = 0.1
@@ -63,14 +58,6 @@ class Hold:
     chain: int
 
 
-class NumberedDraft(DraftConsumer):
-    """Commits when it is asked to: what it commits by itself, before it joins again, bears no number."""
-
-    async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
-        if metadata:
-            await super().commit(metadata, offsets=offsets)
-
-
 class Member:
     """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
 
@@ -81,31 +68,22 @@ class Member:
         """Where reading goes on in partitions whose place was gone, until it is reported."""
         self._notes: list[dict[str, Any]] = []
         self._parting = "lost"
-        self._consumer = self._made(endpoint, group, runtime)
-
-    def _made(self, endpoint: Endpoint, group: str, runtime: Any) -> GroupConsumer:
         listener = GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__)
-        strategy = endpoint.options.get(ASSIGNOR, "range")
-        fetch_bytes = endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
-        if DRAFT in endpoint.options:
-            config = DraftConfig(
-                strategy=strategy,
-                session_timeout=DRAFT_SECONDS,
-                join_timeout=CALL_SECONDS,
-                timeout=CALL_SECONDS,
-                fetch_bytes=fetch_bytes,
-            )
-            return NumberedDraft(endpoint.all, group, topics_of(endpoint), config, runtime=runtime, listener=listener)
+        self._consumer = self.consumer(endpoint, group, runtime, listener)
+
+    @staticmethod
+    def consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> GroupConsumer:
+        """What an application would have."""
         return GroupConsumer(
             endpoint.all,
             group,
             topics_of(endpoint),
             ConsumerConfig(
-                assignors=(strategy,),
+                assignors=(endpoint.options.get(ASSIGNOR, "range"),),
                 session_timeout=SESSION_SECONDS,
                 rebalance_timeout=REBALANCE_SECONDS,
                 timeout=CALL_SECONDS,
-                fetch_bytes=fetch_bytes,
+                fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
             ),
             runtime=runtime,
             listener=listener,
@@ -216,6 +194,8 @@ class Member:
 class GroupClient(KeepingMembers):
     """Operations as in ``assay.workloads.group_operations``."""
 
+    member: type[Member] = Member
+
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._log = LogClient(self._numbers)
@@ -257,7 +237,7 @@ class GroupClient(KeepingMembers):
             await asyncio.sleep(POLL_SECONDS)
             return Completion(Outcome.FAIL, error="dead")
         if group not in self._members:
-            self._members[group] = Member(self._endpoint, group, self._runtime, self._numbers)
+            self._members[group] = self.member(self._endpoint, group, self._runtime, self._numbers)
         member = self._members[group]
         try:
             reads = await member.poll()

@@ -8,7 +8,6 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.checkers.groups import expiry
-from assay.checkers.groups.generations import GENERATION_REUSE
 from assay.cluster.system import System
 from assay.harness.core.generator import Context, Generator, Source, mix, sequence, stagger, time_limit, unfold
 from assay.harness.core.operation import Operation
@@ -17,7 +16,7 @@ from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.deployment import Broker
 from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
-from assay.workloads.group_client import ASSIGNOR, DRAFT
+from assay.workloads.group_client import ASSIGNOR
 from assay.workloads.group_drain import bereaved, reached
 from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, by_owners, commit, poll
 from assay.workloads.log_client import KEEPS
@@ -216,19 +215,6 @@ EXPIRY: Final = WorkloadMix(
 )
 
 
-def _drafted(contract: Contract, system: System) -> Contract:
-    """Generations of the draft are in ZooKeeper, not in the offsets topic, and their numbers go on for ever."""
-    needed = tuple(name for name in contract.needed or () if name != GENERATION_REUSE.anomaly)
-    return msgspec.structs.replace(contract, needed=needed)
-
-
-DRAFTED: Final = WorkloadMix(
-    "draft",
-    "members of the draft's design, whose coordinator assigns the partitions",
-    client={DRAFT: (True,)},
-    contract=_drafted,
-)
-
 SHARES: Final = WorkloadMix(
     "shares",
     "partitions that are shared out in turn, not in ranges",
@@ -248,5 +234,5 @@ PAUSES: Final = WorkloadMix(
 )
 
 ZOOKEEPER_MIXES: Final = (PAUSES,)
-GROUP_MIXES: Final = (NEIGHBOURS, REWINDS, DRAFTED, SHARES)
+GROUP_MIXES: Final = (NEIGHBOURS, REWINDS, SHARES)
 OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, COMMITTERS, EXPIRY)

@@ -33,6 +33,14 @@ CONTRACT = promised(
     *REGISTER.anomalies,
     may_stall=GROUPS_STALL,
 )
+MIXES = (*with_members(LOG_MIXES, WORKERS), *GROUP_MIXES)
+
+
+def at_work(settings: Settings) -> Generator:
+    """Traffic, the drain, and the members that worked catch up; of members of any design with a coordinator."""
+    shared, seconds = subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
+    main = traffic(SYSTEM.keys(), owned=owned(SYSTEM, settings))
+    return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds)
 
 
 @experiment(
@@ -41,10 +49,8 @@ CONTRACT = promised(
     contract=CONTRACT,
     client_nodes=True,
     operation_timeout=OPERATION_SECONDS,
-    mixes=(*with_members(LOG_MIXES, WORKERS), *GROUP_MIXES),
+    mixes=MIXES,
 )
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
-    shared, seconds = subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
-    main = traffic(SYSTEM.keys(), owned=owned(SYSTEM, settings))
-    return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds)
+    return at_work(settings)

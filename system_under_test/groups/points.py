@@ -24,6 +24,17 @@ FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """At each of them a coordinator is killed to see what its successor makes of it. Each occurs once in a rebalance."""
 
+DRAFT_FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "draft-change": "a change was noticed",
+        "draft-notified": "the answer that has a consumer stop was handed to one",
+        "draft-joined": "a consumer has joined again, and others have not",
+        "draft-generation": "generation and assignment are in ZooKeeper, and no consumer has its part of it",
+        "draft-answered": "what it owns was handed to one consumer, and not yet to all",
+    }
+)
+"""The same of the draft. The second, third and fifth occur for each consumer."""
+
 
 class PointLog:
     """Of one group."""

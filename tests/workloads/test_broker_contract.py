@@ -91,7 +91,7 @@ def test_a_mix_adds_to_what_a_run_must_have_data_for_what_it_alone_brings() -> N
     assert needs["test_log", "clinging"].needs("stuck-client")
     assert needs["test_offsets", "expiry"].needs("early-expiry")
     assert needs["test_group", ""].needs("generation-reuse")
-    assert not needs["test_group", "draft"].needs("generation-reuse")
+    assert not needs["test_draft_group", ""].needs("generation-reuse")
 
 
 def test_no_workload_makes_what_a_broker_has_not() -> None:

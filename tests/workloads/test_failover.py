@@ -1,16 +1,19 @@
 """The coordinator of a group whose members rebalance all the time is killed exactly at each of five points, and the
-group is as correct afterwards as before: one run for each, or twenty (-m long).
+group is as correct afterwards as before: one run for each, or twenty (-m long); and the same for the draft's five.
 
 In a cluster of containers, three runs for each point::
 
     for n in 1 2 3 4 5; do pytest workloads/test_offsets.py --cluster=docker --repeat=3 --time-limit=15 --rate=200 \
         --set=zookeeper.session.timeout.ms=1000 --replay=schedules/failover-$n.json; done
+
+and for the draft ``workloads/test_draft_group.py`` with ``schedules/draft-failover-$n.json``.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,9 @@ from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule import Schedule, decode
 from assay.nemesis.trigger import OnEvent
-from assay.system_under_test.groups.points import FAILOVER_POINTS
-from assay.workloads import test_offsets
+from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
+from assay.workloads import test_draft_group, test_offsets
+from assay.workloads.group_operations import WORKERS
 from assay.workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
 
 from helpers.attempts import played
@@ -37,8 +41,6 @@ RUNS = 1
 MANY = pytest.param(20, marks=pytest.mark.long)
 TOGETHER = 2
 """So many members at least commit in one generation once the coordinator is gone."""
-
-POINTS = list(enumerate(FAILOVER_POINTS, start=1))
 
 Rows = list[dict[str, Any]]
 
@@ -53,21 +55,41 @@ def restless(settings: Settings) -> Generator:
     return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in test_offsets.KEYS]
 
 
+@dataclass(frozen=True)
+class Point:
+    """``schedule`` kills the coordinator of ``group`` at ``event``, while ``test`` has it rebalance."""
+
+    schedule: str
+    event: str
+    group: str
+    test: object
+    rate: float
+
+
+POINTS = [
+    *(Point(f"failover-{n}", event, MEMBERS, restless, 30.0) for n, event in enumerate(FAILOVER_POINTS, start=1)),
+    *(
+        Point(f"draft-failover-{n}", event, WORKERS, test_draft_group.test_draft_group, 100.0)
+        for n, event in enumerate(DRAFT_FAILOVER_POINTS, start=1)
+    ),
+]
+
+
 @pytest.fixture(scope="module")
 def engines() -> Engines:
     return Engines("duckdb", threads=1)
 
 
-def run(schedule: Path, seed: int, engines: Engines, store: Path) -> Attempt:
+def run(point: Point, seed: int, engines: Engines, store: Path) -> Attempt:
     settings = Settings(
         seed,
-        replay=schedule,
+        replay=SCHEDULES / f"{point.schedule}.json",
         time_limit=8.0,
-        rate=30.0,
+        rate=point.rate,
         configuration=("zookeeper.session.timeout.ms=1000",),
         store=store,
     )
-    return played(restless, settings, engines=engines)
+    return played(point.test, settings, engines=engines)
 
 
 def details(rows: Rows, phase: str) -> dict[str, Any]:
@@ -75,7 +97,7 @@ def details(rows: Rows, phase: str) -> dict[str, Any]:
     return found
 
 
-def died_at(history: HistoryReader, event: str) -> int:
+def died_at(history: HistoryReader, point: Point) -> int:
     """When, in the history's nanoseconds; asserts that the process died right there."""
     faults = history.table("faults").to_pylist()
     assert [row["phase"] for row in faults] == ["intended", "injected", "healed", "recovered"], faults
@@ -83,7 +105,7 @@ def died_at(history: HistoryReader, event: str) -> int:
     trigger = details(faults, "injected")["trigger"]
     line = trigger["line"]
     assert trigger["held"] is True, "it was seen stopped, and this was its last line"
-    assert (line["event"], line["key"]) == (event, MEMBERS)
+    assert (line["event"], line["key"]) == (point.event, point.group)
     node = trigger["origin"]
     assert json.loads(faults[1]["targets"]) == [node]
     assert details(faults, "healed")["evidence"][node]["before"]["state"] == "stopped"
@@ -97,37 +119,36 @@ def died_at(history: HistoryReader, event: str) -> int:
     return time
 
 
-def together(history: HistoryReader, since: int) -> int:
+def together(history: HistoryReader, group: str, since: int) -> int:
     """Of the generation in which most members have committed after ``since``: how many."""
     members: dict[int, set[int]] = {}
     for row in history.table("effects").to_pylist():
-        if row["kind"] == "commit" and row["group"] == MEMBERS and row["outcome"] == "ok" and row["call"] > since:
+        if row["kind"] == "commit" and row["group"] == group and row["outcome"] == "ok" and row["call"] > since:
             members.setdefault(row["generation"], set()).add(row["process"])
     return max((len(processes) for processes in members.values()), default=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [RUNS, MANY])
-@pytest.mark.parametrize(("number", "event"), POINTS)
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.schedule)
 def test_the_group_is_correct_whenever_its_coordinator_dies(
-    number: int, event: str, runs: int, engines: Engines, tmp_path: Path
+    point: Point, runs: int, engines: Engines, tmp_path: Path
 ) -> None:
-    schedule = SCHEDULES / f"failover-{number}.json"
     for seed in range(runs):
-        attempt = run(schedule, seed, engines, tmp_path)
+        attempt = run(point, seed, engines, tmp_path)
         assert attempt.judgement is not None
         assert attempt.judgement.verdict is Verdict.PASS, (seed, attempt.judgement)
         history = HistoryReader(attempt.folder.history)
-        assert together(history, died_at(history, event)) >= TOGETHER, seed
+        assert together(history, point.group, died_at(history, point)) >= TOGETHER, seed
         shutil.rmtree(attempt.folder.path)
 
 
-@pytest.mark.parametrize(("number", "event"), POINTS)
-def test_each_point_has_a_schedule_that_kills_exactly_there(number: int, event: str) -> None:
-    path = SCHEDULES / f"failover-{number}.json"
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.schedule)
+def test_each_point_has_a_schedule_that_kills_exactly_there(point: Point) -> None:
+    path = SCHEDULES / f"{point.schedule}.json"
     schedule = decode(path.read_bytes(), str(path))
     assert isinstance(schedule, Schedule)
     (step,) = schedule.steps
     assert (step.fault, str(step.target)) == ("kill", "origin")
     assert isinstance(step.trigger, OnEvent)
-    assert (step.trigger.event, step.trigger.key, step.trigger.hold) == (event, MEMBERS, True)
+    assert (step.trigger.event, step.trigger.key, step.trigger.hold) == (point.event, point.group, True)

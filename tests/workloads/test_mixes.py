@@ -31,7 +31,7 @@ from assay.system_under_test.groups.group import Group
 from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
 from assay.system_under_test.network.accepted import AcceptedConnection
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES
-from assay.workloads import test_group, test_log, test_migration, test_offsets, test_zookeeper_group
+from assay.workloads import test_draft_group, test_group, test_log, test_migration, test_offsets, test_zookeeper_group
 from assay.workloads.brief_groups import RENEWED
 from assay.workloads.burst_client import LONGEST
 from assay.workloads.group_client import REBALANCE_SECONDS
@@ -99,7 +99,7 @@ def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_
     ("test", "method", "mixes"),
     [
         (test_group.test_group, "multi_fetch", ("backlogs",)),
-        (test_group.test_group, "multi_fetch", ("backlogs", "draft")),
+        (test_draft_group.test_draft_group, "multi_fetch", ("backlogs",)),
         (test_zookeeper_group.test_zookeeper_group, "fetch", ("backlogs",)),
     ],
 )
@@ -310,7 +310,7 @@ SHARED_KEYS = {f"{topic.name}-{number}" for topic in SHARED for number in range(
     ("test", "mixes"),
     [
         (test_group.test_group, ("crowd", "neighbours")),
-        pytest.param(test_group.test_group, ("crowd", "draft", "shares"), marks=pytest.mark.long),
+        pytest.param(test_draft_group.test_draft_group, ("crowd", "shares"), marks=pytest.mark.long),
         (test_zookeeper_group.test_zookeeper_group, ("crowd",)),
         pytest.param(test_migration.test_migration, ("crowd",), marks=pytest.mark.long),
     ],
@@ -558,16 +558,6 @@ def test_a_coordinator_that_forgets_what_is_being_renewed_is_found(
 
     monkeypatch.setattr(CommittedOffsets, "expired", all_old)
     assert "early-expiry" in accused(tmp_path, "expiry", test_offsets.test_offsets, seed=1, time_limit=9.0)
-
-
-def test_a_coordinator_of_the_draft_assigns_and_generations_come_and_go(tmp_path: Path) -> None:
-    attempt = play(tmp_path, "draft", test_group.test_group, time_limit=8.0)
-    events = {row["event"] for row in table(attempt, "events")}
-    assert "draft-generation" in events
-    assert "group-generation" not in events
-    rows = [row for row in table(attempt) if row["group"] == "workers"]
-    assert len({row["generation"] for row in rows if row["kind"] == "acquire"}) > 2
-    assert [row for row in rows if row["kind"] == "commit" and row["outcome"] == "ok"]
 
 
 def test_partitions_shared_in_turn_have_one_owner_each(tmp_path: Path) -> None:
