@@ -7,7 +7,7 @@ it can give. Sends and log ends are those of ``assay.workloads.log_client``.
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 

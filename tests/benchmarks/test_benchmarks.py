@@ -16,6 +16,7 @@ SMALL = {
     "simulation_loop": "--pairs=1000",
     "simulation": "--seconds=8 --rates=50",
     "groups": "--groups=2,3",
+    "herd": "--consumers=2,3",
     "rolling_restart": "--seeds=1 --partitions=1",
     "sendfile": "--megabytes=2 --rounds=1 --sizes=64",
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",

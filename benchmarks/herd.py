@@ -1,0 +1,288 @@
+"""What one consumer that leaves, or comes, costs a group of 10 to 300, in each design of groups, in the simulation.
+
+In the design on ZooKeeper every member watches all others: each change wakes all of them, each reads everything again
+and decides by itself (the herd effect). With a coordinator one decides for all, and each asks it once. Counted is, for
+each change, from then until two seconds after all own what they should:
+
+- *notifications*: watches that fired, of all clients of ZooKeeper, the brokers' included;
+- *requests*: to ZooKeeper, and to the coordinator; neither pings of sessions nor heartbeats;
+- *decisions*: how often someone computed who is to own what;
+- *seconds*: of virtual time, until all own what they should.
+
+A change is a leave or a join, of a member that owns something; the figures are the mean of one of each. The group's
+topic has 12 partitions, so that in a large group nearly all are awake for nothing.
+
+    python benchmarks/herd.py [--consumers 10,30,100,300] [--seed 1] [--plot docs/herd.svg] [--json]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from assay.cluster.deploy import start_system
+from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.zookeeper.client import SimZooKeeper
+from assay.system_under_test.client.config import DraftConfig, MemberConfig
+from assay.system_under_test.client.coordinated import Coordinated
+from assay.system_under_test.client.draft_membership import DraftMembership
+from assay.system_under_test.client.membership import Membership
+from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector
+from assay.system_under_test.client.zookeeper_groups.view import allot, thread_id
+from assay.system_under_test.deployment import Broker
+
+from figures import Output, arguments, numbers
+
+TOPIC: Final = "orders"
+PARTITIONS: Final = 12
+SESSION: Final = 6.0
+PATIENCE: Final = 60.0
+LOOK_EVERY: Final = 0.01
+QUIET: Final = 2.0
+"""Seconds after which nothing of a change is under way any more."""
+FIGURES: Final = ("notifications", "requests", "decisions", "seconds")
+COLOURS: Final = {"zookeeper": "#c0392b", "draft": "#7f8c8d", "coordinator": "#2471a3"}
+
+counts: Counter[str] = Counter()
+
+
+def counting(owner: type, method: str, name: Callable[..., str | None]) -> None:
+    """Has each call of a method count as what ``name`` makes of its arguments."""
+    plain = getattr(owner, method)
+
+    @functools.wraps(plain)
+    def counted(self: Any, *arguments: Any, **more: Any) -> Any:
+        if (what := name(*arguments, **more)) is not None:
+            counts[what] += 1
+        return plain(self, *arguments, **more)
+
+    setattr(owner, method, counted)
+
+
+def of_request(request: Any, *_: Any) -> str | None:
+    return None if "Heartbeat" in type(request).__name__ else "requests"
+
+
+class Group(ABC):
+    """Of consumers by number."""
+
+    def __init__(self, cluster: SimCluster, consumers: int) -> None:
+        self.cluster = cluster
+        self.consumers = range(consumers)
+        self.bootstrap = [f"{node.address}:9092" for node in cluster.nodes if node.role == "broker"]
+
+    @abstractmethod
+    async def enter(self, number: int) -> None: ...
+
+    @abstractmethod
+    async def leave(self, number: int) -> None: ...
+
+    @abstractmethod
+    def owner(self) -> int:
+        """One that owns something."""
+
+    @abstractmethod
+    def settled(self) -> bool:
+        """Does everyone own what it should, since the latest change?"""
+
+
+class OnZooKeeper(Group):
+    def __init__(self, cluster: SimCluster, consumers: int) -> None:
+        super().__init__(cluster, consumers)
+        self.members: dict[int, ConsumerConnector] = {}
+
+    async def enter(self, number: int) -> None:
+        servers = ",".join(f"{node.address}:2181" for node in self.cluster.nodes if node.role == "zookeeper")
+        config = ConnectorConfig(
+            zookeeper=servers,
+            bootstrap=self.bootstrap,
+            group="g",
+            consumer_id=f"{number:03}",
+            session_timeout=SESSION,
+            auto_commit=False,
+            reset="smallest",
+        )
+        self.members[number] = member = ConsumerConnector(config, runtime=self.cluster.harness_runtime())
+        await member.create_streams({TOPIC: 1})
+
+    async def leave(self, number: int) -> None:
+        await self.members.pop(number).shutdown()
+
+    def owner(self) -> int:
+        return next(number for number, member in self.members.items() if member.owned)
+
+    def settled(self) -> bool:
+        threads = [thread_id(member.consumer_id, 0) for member in self.members.values()]
+        wanted = allot({TOPIC: range(PARTITIONS)}, {TOPIC: threads})
+        owned = [item for member in self.members.values() for item in member.owned.items()]
+        return len(owned) == len(wanted) and dict(owned) == wanted
+
+
+class Coordinating(Group):
+    """``make`` gives a member of the design."""
+
+    def __init__(self, cluster: SimCluster, consumers: int, make: Callable[[Group], Any]) -> None:
+        super().__init__(cluster, consumers)
+        self._make = make
+        self.members: dict[int, Any] = {}
+        self._lives: dict[int, asyncio.Task[None]] = {}
+        self._generation = 0
+        """The last one in which all were."""
+
+    async def enter(self, number: int) -> None:
+        self.members[number] = self._make(self)
+        self._lives[number] = asyncio.get_running_loop().create_task(self._live(self.members[number]))
+
+    async def leave(self, number: int) -> None:
+        self._lives.pop(number).cancel()
+        member = self.members.pop(number)
+        await member.leave()
+        await member.close()
+
+    def owner(self) -> int:
+        return next(number for number, member in self.members.items() if member.generation.partitions)
+
+    def settled(self) -> bool:
+        found = {-1 if member.generation is None else member.generation.number for member in self.members.values()}
+        if len(found) != 1 or min(found) <= self._generation:
+            return False
+        counts["decisions"] += min(found) - self._generation
+        self._generation = min(found)
+        return True
+
+    async def _live(self, member: Any) -> None:
+        while True:
+            if member.generation is None:
+                await member.enter()
+            await asyncio.sleep(LOOK_EVERY)
+
+
+def coordinated(group: Group) -> Membership:
+    config = MemberConfig(session_timeout=SESSION, rebalance_timeout=PATIENCE, timeout=PATIENCE)
+    return Membership(group.bootstrap, "g", (TOPIC,), config, runtime=group.cluster.harness_runtime())
+
+
+def drafted(group: Group) -> DraftMembership:
+    config = DraftConfig(session_timeout=SESSION, join_timeout=PATIENCE, timeout=PATIENCE)
+    return DraftMembership(group.bootstrap, "g", (TOPIC,), config, runtime=group.cluster.harness_runtime())
+
+
+DESIGNS: Final[dict[str, Callable[[SimCluster, int], Group]]] = {
+    "zookeeper": OnZooKeeper,
+    "draft": lambda cluster, consumers: Coordinating(cluster, consumers, drafted),
+    "coordinator": lambda cluster, consumers: Coordinating(cluster, consumers, coordinated),
+}
+
+
+async def settle(group: Group) -> float:
+    """Virtual seconds until all own what they should; returns once all is quiet."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        if group.settled():
+            took = loop.time() - began
+            await asyncio.sleep(QUIET)
+            return took
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def measure(design: str, consumers: int, seed: int) -> dict[str, float]:
+    """Of a leave and a join: the mean of each figure."""
+    system = Broker(partitions=PARTITIONS).with_setting("max.connections", "20000")
+    cluster = SimCluster(system, {"zookeeper": 1, "broker": 3}, seed)
+    await cluster.start()
+    await start_system(system, cluster, 60.0, lambda _: None)
+    group = DESIGNS[design](cluster, consumers)
+    await asyncio.gather(*map(group.enter, group.consumers))
+    await settle(group)
+    counts.clear()
+    number = group.owner()
+    await group.leave(number)
+    took = await settle(group)
+    await group.enter(number)
+    took += await settle(group)
+    found = {name: counts[name] / 2 for name in FIGURES} | {"seconds": took / 2}
+    await asyncio.gather(*map(group.leave, group.consumers))
+    await cluster.close()
+    return found
+
+
+def run(design: str, consumers: int, seed: int) -> dict[str, float]:
+    loop = SimLoop(seed)
+    try:
+        return loop.run_until_complete(measure(design, consumers, seed))
+    finally:
+        loop.close()
+
+
+WIDTH, HEIGHT, MARGIN = 250, 200, 46
+
+
+def plot(rows: Sequence[dict[str, Any]]) -> str:
+    """One panel for each figure, both axes logarithmic."""
+    parts = []
+    least, most = (math.log10(f(row["consumers"] for row in rows)) for f in (min, max))
+    for index, figure in enumerate(FIGURES):
+        left, drawn = MARGIN + index * (WIDTH + MARGIN), [row for row in rows if row[figure] > 0]
+        low = math.floor(min((math.log10(row[figure]) for row in drawn), default=0))
+        high = max(low + 1, math.ceil(max((math.log10(row[figure]) for row in drawn), default=1)))
+        bottom = MARGIN + HEIGHT
+
+        def x(value: float, left: int = left) -> float:
+            return left + (math.log10(value) - least) / max(most - least, 0.1) * WIDTH
+
+        def y(value: float, low: int = low, high: int = high, bottom: int = bottom) -> float:
+            return bottom - (math.log10(value) - low) / (high - low) * HEIGHT
+
+        parts.append(f'<text x="{left}" y="{MARGIN - 14}" font-weight="bold">{figure} per change</text>')
+        for power in range(low, high + 1):
+            at = y(10**power)
+            parts.append(f'<path d="M{left} {at:.1f}h{WIDTH}" stroke="#ddd"/>')
+            parts.append(f'<text x="{left - 4}" y="{at + 4:.1f}" text-anchor="end">{10**power:g}</text>')
+        for consumers in dict.fromkeys(row["consumers"] for row in rows):
+            parts.append(f'<text x="{x(consumers):.1f}" y="{bottom + 16}" text-anchor="middle">{consumers}</text>')
+        for design, colour in COLOURS.items():
+            points = [(x(row["consumers"]), y(row[figure])) for row in drawn if row["design"] == design]
+            line = " ".join(f"{across:.1f},{up:.1f}" for across, up in points)
+            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            parts += [f'<circle cx="{across:.1f}" cy="{up:.1f}" r="3" fill="{colour}"/>' for across, up in points]
+    wide, tall = MARGIN + len(FIGURES) * (WIDTH + MARGIN), HEIGHT + 2 * MARGIN + 24
+    for index, (design, colour) in enumerate(COLOURS.items()):
+        parts.append(f'<text x="{MARGIN + index * 130}" y="{tall - 8}" fill="{colour}">{design}</text>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" font-family="sans-serif"'
+    return "\n".join((f'{head} font-size="12">', '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>\n"))
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--consumers", type=numbers, default=[10, 30, 100, 300], help="each is measured by itself")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plot", type=Path, help="where an SVG of the figures goes")
+    options = parser.parse_args()
+    counting(SimZooKeeper, "_watch_fired", lambda *_: "notifications")
+    counting(SimZooKeeper, "_ask", lambda *_, **__: "requests")
+    counting(Coordinated, "_ask", of_request)
+    counting(ConsumerConnector, "_rebalance", lambda *_: "decisions")
+    out = Output(options.json)
+    out.text(f"consumers | design      | {' | '.join(f'{name:>13}' for name in FIGURES)}")
+    rows: list[dict[str, Any]] = []
+    for consumers in options.consumers:
+        for design in DESIGNS:
+            found = run(design, consumers, options.seed)
+            out.text(f"{consumers:9} | {design:11} | {' | '.join(f'{found[name]:13,.1f}' for name in FIGURES)}")
+            rows.append({"consumers": consumers, "design": design} | found)
+    if options.plot is not None:
+        options.plot.write_text(plot(rows), encoding="utf-8")
+    out.figures({"runs": rows})
+
+
+if __name__ == "__main__":
+    main()
