@@ -23,7 +23,7 @@ from assay.reports.leadership import CONTROLLER, Leadership, leadership
 from assay.reports.node_logs import LogLines, node_logs
 from assay.reports.operations import Lanes, OperationRow, find, lanes
 from assay.reports.recording import Recording
-from assay.reports.series import Complaint, Series, Verb, complaints, series, verbs
+from assay.reports.series import Complaint, Series, Sharing, Verb, complaints, series, sharings, verbs
 from assay.reports.zookeeper import Agreement, agreement
 
 MOST_FINDINGS: Final = 120
@@ -84,6 +84,7 @@ class Recorded:
     series: Series
     verbs: tuple[Verb, ...]
     complaints: tuple[Complaint, ...]
+    sharings: tuple[Sharing, ...]
     faults: tuple[FaultBand, ...]
     more_faults: int
     leadership: Leadership
@@ -245,6 +246,7 @@ def _recorded(
         series=series(recording, end),
         verbs=verbs(recording),
         complaints=complaints(recording),
+        sharings=sharings(recording),
         faults=faults,
         more_faults=more,
         leadership=led,

@@ -65,6 +65,20 @@ class Complaint:
     count: int
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """How a consumer group shared its partitions. ``generations``: 0 in a design that has none; ``partings``: members
+    that left, died or fell silent.
+    """
+
+    group: str
+    partings: int
+    generations: int
+    acquired: int
+    released: int
+    lost: int
+
+
 _LATENCY: Final = "greatest(ret - coalesce(scheduled, call), 1000)"
 """At least a microsecond: a logarithmic axis has no zero."""
 
@@ -135,6 +149,21 @@ def complaints(recording: Recording, most: int = 12) -> tuple[Complaint, ...]:
         [most],
     )
     return tuple(Complaint(**row) for row in found)
+
+
+def sharings(recording: Recording, most: int = 20) -> tuple[Sharing, ...]:
+    """Of each group, by name."""
+    found = recording.rows(
+        'select e."group", coalesce(min(p.partings), 0) as partings, count(distinct e.generation) as generations, '
+        "count(*) filter (e.kind = 'acquire') as acquired, count(*) filter (e.kind = 'release') as released, "
+        "count(*) filter (e.kind = 'lost') as lost from effects e "
+        "left join (select json_extract_string(argument, '$.group') as name, count(*) as partings from ops "
+        "where f in ('leave', 'die', 'silence') and outcome = 'ok' group by name) p on p.name = e.\"group\" "
+        "where e.kind in ('acquire', 'release', 'lost') and e.key <> e.\"group\" and e.outcome = 'ok' "
+        'group by e."group" order by e."group" limit ?',
+        [most],
+    )
+    return tuple(Sharing(**row) for row in found)
 
 
 def _verb(row: Row) -> Verb:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryWriter
-from assay.harness.core.operation import Outcome
+from assay.harness.core.operation import Effect, Outcome
 from assay.reports.recording import Recording
-from assay.reports.series import LEAST_WIDTH, MOST_POINTS, complaints, interval, series, verbs
+from assay.reports.series import LEAST_WIDTH, MOST_POINTS, Sharing, complaints, interval, series, sharings, verbs
 
 from helpers.examples import some_of
 from helpers.run_folders import SECOND, completed, ordinary, write_history
@@ -79,3 +79,28 @@ def test_verbs_and_errors_are_counted(tmp_path: Path) -> None:
     assert {(one.f, one.outcome, one.error, one.count) for one in errors} == {
         ("poll", "fail", "timeout", 3), ("poll", "info", "timeout", 3)
     }  # fmt: skip
+
+
+def test_a_group_has_its_generations_and_its_holds_counted_and_who_left(tmp_path: Path) -> None:
+    def owned(kind: str, key: str, generation: int | None, group: str) -> Effect:
+        return Effect(kind, key, generation=generation, owner="m", group=group, assignment=1, outcome=Outcome.OK)
+
+    with HistoryWriter(tmp_path / "h") as writer:
+        of_new = {"key": None, "argument": {"group": "new"}}
+        writer.completed(
+            completed(0, SECOND, f="poll", **of_new),
+            [owned("acquire", "t-0", 1, "new"), owned("acquire", "t-1", 1, "new"), owned("acquire", "new", 1, "new")],
+        )
+        writer.completed(
+            completed(1, 2 * SECOND, f="poll", **of_new),
+            [owned("lost", "t-0", 1, "new"), owned("acquire", "t-0", 2, "new")],
+        )
+        writer.completed(completed(2, 3 * SECOND, f="leave", **of_new), [owned("release", "t-1", 1, "new")])
+        writer.completed(completed(3, 4 * SECOND, f="leave", outcome=Outcome.FAIL, **of_new))
+        old = {"key": None, "argument": {"group": "old"}}
+        writer.completed(completed(4, 5 * SECOND, f="poll", **old), [owned("acquire", "t-0", None, "old")])
+    with Recording(open_history(tmp_path / "h")) as recording:
+        assert sharings(recording) == (
+            Sharing("new", partings=1, generations=2, acquired=3, released=1, lost=1),
+            Sharing("old", partings=0, generations=0, acquired=1, released=0, lost=0),
+        )
