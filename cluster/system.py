@@ -336,7 +336,7 @@ class Replicating(Protocol):
     """A system that knows which of its servers have all of something; faults that take a server's data ask."""
 
     async def alone_with(self, cluster: Cluster, node: Node) -> str | None:
-        """A key of which only this server is known to have everything acknowledged; None: there is none."""
+        """A key of which no server but this one is known to have everything acknowledged; None: there is none."""
 
 
 @runtime_checkable

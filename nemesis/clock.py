@@ -3,7 +3,8 @@
 Parameters: ``seconds``, how far ahead (or behind) it is; ``strobe``, the seconds between two changes, 0 for a bump. The
 monotonic clock is right: timeouts and leases that are counted by it must not notice.
 
-Proof: the clock was read, and was wrong by that much.
+Proof: the clock was read, and was wrong by that much. On a real node it is the system's process that has read it; where
+it has not by the end, since another fault keeps it from running, the fault goes on until it has, for some seconds.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import cast
 
 from assay.cluster.node import Clocked, Cluster, Node, NodeError
 from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault
 from assay.nemesis.schedule import Parameter
@@ -29,6 +30,7 @@ class Clock(ServerFault):
     description = "the wall clock jumps ahead or back (or to and fro, strobe), and is set right at the heal"
     scope = Scope.CLOCK
     impact = Impact(wrong_clock=True)
+    lingers = LINGER_SECONDS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
@@ -45,7 +47,7 @@ class Clock(ServerFault):
             try:
                 await node.clock_shift()
             except NodeError as error:
-                return f"the clocks cannot be read: {error}"
+                return str(error)
         return None
 
     async def inject(self, injection: Injection) -> None:
@@ -55,14 +57,16 @@ class Clock(ServerFault):
 
         async def shift(node: Node) -> None:
             await cast(Clocked, node).shift_clock(seconds)
-            injection.evidence[node.name] = {"shift": await cast(Clocked, node).clock_shift(), "changes": 1}
+            injection.evidence[node.name] = {"changes": 1}
+            await _read(injection, node, seconds)
 
         await on_each(injection.targets, shift)
         if strobe > 0:
             injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))
 
     async def observe(self, injection: Injection) -> None:
-        """All there is to be seen was seen at the injection."""
+        for node in injection.targets:
+            await _read(injection, node, _parameter(injection, "seconds"))
 
     async def heal(self, injection: Injection) -> None:
         if injection.background is not None:
@@ -80,6 +84,13 @@ class Clock(ServerFault):
         right = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
         reason = f"the clock of {', '.join(right)} was not wrong by {seconds} s" if right else None
         return Proof(not right, injection.evidence, reason)
+
+
+async def _read(injection: Injection, node: Node, seconds: float) -> None:
+    """Once it was seen to be wrong by so much, that is what was seen."""
+    seen = injection.evidence[node.name]
+    if seen.get("shift") != seconds:
+        seen["shift"] = await cast(Clocked, node).clock_shift()
 
 
 async def _strobe(injection: Injection, seconds: float, period: float) -> None:

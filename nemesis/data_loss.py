@@ -25,7 +25,6 @@ from assay.nemesis.fault import NOT_READY_ERRORS, Census, Injection, Proof, on_e
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
 from assay.nemesis.process import draw_target, probe_processes, seen_of
-from assay.nemesis.restart import serves
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Kind, Target, TargetError, servers
 
@@ -113,9 +112,8 @@ class Rollback(Wipe):
     """See the module."""
 
     name = "rollback"
-    description = (
-        "the process is killed and its data are put back to an older copy; started again with that at the heal"
-    )
+    description = "the process is killed, its data are put back to an older copy, and it is started with that"
+    impact = Impact(ends_process=True, gradual=True, damages_files=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
@@ -134,10 +132,19 @@ class Rollback(Wipe):
         seen_of(injection, node).update({"copied": copied, "copy": dict(copy)})
         if copied == STOPPED:
             await node.start()
-            await serves(injection.context.system, node)
-        await asyncio.sleep(injection.step.duration * AGE)
-        await self._aim(injection)
-        await Kill.inject(self, injection)
+
+        async def put_back() -> None:
+            await asyncio.sleep(injection.step.duration * AGE)
+            await self._aim(injection)
+            await Kill.inject(self, injection)
+
+        injection.background = asyncio.get_running_loop().create_task(put_back())
+
+    async def observe(self, injection: Injection) -> None:
+        """The rest is done first; what went wrong with it is raised here."""
+        if injection.background is not None:
+            await asyncio.shield(injection.background)
+        await super().observe(injection)
 
     async def end(self, injection: Injection, node: Node) -> None:
         await Kill.end(self, injection, node)
@@ -155,6 +162,9 @@ class Rollback(Wipe):
             if isinstance(node, Restorable):
                 await node.discard(_folder(injection, node))
 
+        if injection.background is not None:
+            injection.background.cancel()
+            await asyncio.gather(injection.background, return_exceptions=True)  # observe has reported what it raised
         await super().heal(injection)
         await on_each(injection.targets, tidy)
 

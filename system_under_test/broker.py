@@ -150,6 +150,7 @@ class BrokerProcess:
             await self._zookeeper.connect(config.connect_timeout_ms / 1000)
             await self._in_spite_of_hiccups(self._registrar.prepare_zookeeper)
             clean = await self._registrar.claim_directory()
+            await self._in_spite_of_hiccups(self._registrar.set_strays_aside)
             await self._in_spite_of_hiccups(self._config_changes.read_all)
             await self._manager.replicas.open(clean=clean)
             await self._in_spite_of_hiccups(self._registrar.register)

@@ -22,11 +22,12 @@ import paramiko
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
+from assay.cluster.docker import clock as docker_clock
 from assay.cluster.docker import disk, image, layer, network, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import node_name
 from assay.cluster.node import Node, NodeError
-from assay.cluster.ssh import process
+from assay.cluster.ssh import clock, process
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, Program, SshNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
@@ -64,8 +65,11 @@ class DockerCluster:
         state_dir: Path,
         progress: Callable[[str], None] = lambda line: None,
         own_disks: bool = False,
+        own_clocks: bool = False,
     ) -> None:
-        """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it."""
+        """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it.
+        ``own_clocks``: their processes are started such that their wall clocks can be shifted.
+        """
         self._system = system
         self._plans = plan(system.roles, counts)
         self.run_id = run_id
@@ -73,6 +77,8 @@ class DockerCluster:
         self._state = state_dir
         self._progress = progress
         self._own_disks = own_disks
+        self._clocks = "this cluster was made without clocks of its nodes' own" if not own_clocks else None
+        """Why clocks cannot be shifted; None: they can."""
         self._owner = owner.current()
         self._prefix = f"assay-{run_id}"
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
@@ -133,9 +139,11 @@ class DockerCluster:
         hosts = {item.name: logins[item.name].address for item in self._plans}
         secrets = _secrets(key, host_key)
         disks = await self._call(self._make_disks, journal)
+        shim = await self._call(self._make_clock)
 
         def make(item: _Plan) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
+            archives += [shim] if self._own_clock(item) else []
             self._make_container(item, reference, net, hosts, archives, disks, journal)
 
         await _all(self._call(make, item) for item in self._plans)
@@ -169,6 +177,21 @@ class DockerCluster:
             except OSError as error:
                 return str(error)
         return devices
+
+    def _make_clock(self) -> bytes:
+        """The archive with what shifts clocks; empty where nothing does, and why."""
+        if self._clocks is not None:
+            return b""
+        try:
+            library = docker_clock.library()
+        except OSError as error:
+            self._clocks = str(error)
+            return b""
+        return source.of_files({clock.LIBRARY: (0o755, library), clock.FILE: (0o644, clock.ZERO)})
+
+    def _own_clock(self, node: Node | _Plan) -> bool:
+        """Servers alone: by the other clocks nothing of the system's is counted."""
+        return self._clocks is None and node.role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)
 
     def _make_container(
         self,
@@ -205,7 +228,7 @@ class DockerCluster:
             client.api.start(made["Id"])
 
     def _node(self, item: _Plan, login: Login, journal: undo.Journal) -> SshNode:
-        return SshNode(
+        node = SshNode(
             name=item.name,
             role=item.role,
             index=item.index,
@@ -217,12 +240,16 @@ class DockerCluster:
             undo=_NodeUndo(journal, self._container),
             freezer=DockerFreezer(journal, self._container(item.name), item.name),
         )
+        node.shifts_clock(self._clocks)
+        return node
 
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.argv(), zookeeper.DATA, {})
         # The hash seed is the node's own: an order that depends on it is then the same at every start of a run.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
+        if self._own_clock(node):
+            environment["LD_PRELOAD"] = clock.LIBRARY
         return Program(self._system.argv(node), HOME, environment)
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:

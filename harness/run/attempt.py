@@ -122,11 +122,15 @@ class Attempt:
         variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
         self.experiment = replace(self.experiment, contract=with_limits(self.experiment.contract, variant))
         system = self.experiment.deployed(variant)
-        own_disks = any(
-            self.registry.faults[name].impact.loses_unsynced
-            for name in possible(system, settings, self.registry.faults)
+        faults = possible(system, settings, self.registry.faults)
+        impacts = [self.registry.faults[name].impact for name in faults]
+        world = self._world = open_world(
+            system,
+            settings,
+            run_id=run_id(folder.path),
+            own_disks=any(impact.loses_unsynced for impact in impacts),
+            own_clocks=any(impact.wrong_clock for impact in impacts),
         )
-        world = self._world = open_world(system, settings, run_id=run_id(folder.path), own_disks=own_disks)
         trial = self._trial = Trial(
             self.experiment, system, settings, world, folder, self.registry.faults, self.interrupt, self.progress
         )

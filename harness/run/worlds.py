@@ -53,14 +53,17 @@ def default_cluster() -> tuple[str, str]:
     return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 
 
-def open_world(system: System, settings: Settings, *, run_id: str, own_disks: bool = False) -> World:
+def open_world(
+    system: System, settings: Settings, *, run_id: str, own_disks: bool = False, own_clocks: bool = False
+) -> World:
     """The world that the settings name. ``run_id`` marks containers and networks.
 
-    ``own_disks``: a fault of the run needs nodes that can lose what they have not fsynced; the simulation's always can.
+    ``own_disks``: a fault of the run needs nodes that can lose what they have not fsynced; ``own_clocks``: or ones that
+    can be wrong about the time. The simulation's always can.
     """
     if settings.cluster == SIM:
         return SimWorld(system, settings)
-    return DockerWorld(system, settings, run_id, own_disks=own_disks)
+    return DockerWorld(system, settings, run_id, own_disks=own_disks, own_clocks=own_clocks)
 
 
 class SimWorld:
@@ -124,11 +127,12 @@ class SimWorld:
 class DockerWorld:
     """Containers on a private network of this machine."""
 
-    def __init__(self, system: System, settings: Settings, run_id: str, *, own_disks: bool) -> None:
+    def __init__(self, system: System, settings: Settings, run_id: str, *, own_disks: bool, own_clocks: bool) -> None:
         self._system = system
         self._settings = settings
         self._run_id = run_id
         self._own_disks = own_disks
+        self._own_clocks = own_clocks
         self.loop = asyncio.new_event_loop()
         self._cluster: DockerCluster | None = None
 
@@ -144,6 +148,7 @@ class DockerWorld:
             state_dir=state_folder(),
             progress=note,
             own_disks=self._own_disks,
+            own_clocks=self._own_clocks,
         )
         await self._cluster.start()
         return self._cluster

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.membership import HandingOver, Membered, Standing
-    from assay.cluster.node import Clocked, Cluster, Flow, Node, NodeError, Powered, ProcessState, ProcessStatus, SlowToFsync, SlowToSend, by_role
+    from assay.cluster.node import Clocked, Cluster, Flow, Node, NodeError, Powered, ProcessState, ProcessStatus, Restorable, SlowToFsync, SlowToSend, by_role
     from assay.cluster.runtime import Runtime
     from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, FailingOver, Grouped, Holdable, Inspectable, Inspector, Movable, Observable, Replicated, Replicating, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
     from assay.harness.core.blocking import BlockingClient
@@ -76,7 +76,7 @@ _HOMES = {
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
-        "Clocked Cluster Flow Node NodeError Powered ProcessState ProcessStatus SlowToFsync SlowToSend by_role"
+        "Clocked Cluster Flow Node NodeError Powered ProcessState ProcessStatus Restorable SlowToFsync SlowToSend by_role"
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
@@ -116,7 +116,8 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState",
     "ProcessStatus", "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES",
-    "Replicated", "Replicating", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope",
+    "Replicated", "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError",
+    "Scope",
     "SeenAtRest", "Settings", "SlowToFsync", "SlowToSend", "Source", "Standalone", "Standing", "StoredRecord",
     "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Values", "View",
     "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role",

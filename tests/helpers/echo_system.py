@@ -13,14 +13,15 @@ from assay.cluster.node import Cluster, Node
 PORT = 7000
 EVENTS = "/var/lib/echo/events.jsonl"
 SOURCE = """
-import json, os, socket, subprocess, sys, threading
+import json, os, socket, subprocess, sys, threading, time
 name, port, events = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 print("echo of", name, flush=True)
 child = subprocess.Popen(["sleep", "1000"])
 os.makedirs(os.path.dirname(events), exist_ok=True)
 log = open(events, "a")
 def note(event):
-    log.write(json.dumps({"event": event, "pid": os.getpid(), "child": child.pid}) + "\\n")
+    clocks = {"wall": time.time(), "monotonic": time.monotonic()}
+    log.write(json.dumps({"event": event, "pid": os.getpid(), "child": child.pid, **clocks}) + "\\n")
     log.flush()
 note("started")
 def serve(connection):

@@ -288,7 +288,7 @@ class FakeCluster:
 
     @property
     def untouched(self) -> bool:
-        return all(node.untouched for node in self.nodes)
+        return all(node.untouched and node.copy is None for node in self.nodes)
 
     async def close(self) -> None: ...
 

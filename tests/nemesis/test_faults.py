@@ -92,7 +92,6 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("corrupt", "write_range", "no byte of n2 was changed"),
         ("garbage-tail", "write_range", "no byte of n2 was changed"),
         ("hold", "write_file", "never reached"),
-        ("wipe", "kill", "was not dead while the fault was in force"),
         ("wipe", "remove_contents", "n2 still had 3 of 3 files"),
         ("rollback", "restore", "n2 had 1 of 1 changed files not as in the copy"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),

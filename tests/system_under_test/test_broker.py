@@ -19,6 +19,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.broker import entry
 from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
+from assay.system_under_test.disks import DATA
 from assay.system_under_test.process import ProcessRuntime
 
 from helpers.sim_brokers import brokers, simulate, until
@@ -187,5 +188,41 @@ def test_a_clean_stop_leaves_its_marker_and_the_next_start_says_so() -> None:
             await node.start()
             await until(lambda: len(cluster.events(node, "registered")) == 3, "it is back again")
             assert cluster.events(node, "registered")[-1]["detail"]["clean_since"] is None
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    ("folder", "note", "cluster_id", "aside"),
+    [
+        ("gone-0", b"4711\n", None, True),
+        ("orders-0", b"4711\n", None, True),
+        ("orders-1", None, None, False),
+        ("gone-0", b"4711\n", "another", False),
+        ("gone-0", b"no number\n", None, False),
+        ("gone-0", b"", None, False),
+    ],
+)
+def test_logs_that_only_an_older_copy_of_the_disk_can_have_are_set_aside(
+    folder: str, note: bytes | None, cluster_id: str | None, aside: bool
+) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            node = cluster.nodes[0]
+            await cluster.producer.send("orders", 1, [(None, b"x")])
+            await node.terminate()
+            await until(lambda: node.exit_code is not None, "it has stopped")
+            if note:
+                node.disk.write(f"{DATA}/{folder}/topic-incarnation", note)
+            elif note is not None:
+                node.disk.write(f"{DATA}/{folder}/{0:020d}.log", b"")
+            if cluster_id is not None:
+                node.disk.write(f"{DATA}/meta.properties", f"broker.id=1\ncluster.id={cluster_id}\n".encode())
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) == 2, "it is back")
+            names = node.disk.names(DATA)
+            assert (f"{folder}.0.stray" in names) is aside
+            assert folder in names or aside
+            assert node.disk.tail(f"{DATA}/orders-1/{0:020d}.log", 0), "what is a replica of this broker stays"
 
     simulate(check)

@@ -162,6 +162,44 @@ def test_files_of_a_dead_process_are_found_read_damaged_and_cut(live: Any) -> No
     live.run(body())
 
 
+def test_data_are_copied_removed_and_put_back(live: Any) -> None:
+    folder = "/var/lib/echo-data"
+    old = {f"{folder}/a/1": b"one", f"{folder}/two words": b"two"}
+
+    async def body() -> None:
+        node = live.node("n2")
+        await running(node)
+        assert await node.contents(folder) == {}
+        for path, content in old.items():
+            await node.write_file(path, content)
+        before = await node.save(folder)
+        assert (await node.process()).state is ProcessState.RUNNING
+        assert list(before) == sorted(old)
+        assert await node.contents(folder) == before
+        await node.write_file(f"{folder}/a/1", b"another")
+        await node.write_file(f"{folder}/b/3", b"three")
+        for call in (node.remove_contents, node.restore):
+            with pytest.raises(NodeError, match="kill it first"):
+                await call(folder)
+        await node.kill()
+        after = await node.contents(folder)
+        assert {path for path in after if after[path] != before.get(path)} == {f"{folder}/a/1", f"{folder}/b/3"}
+        await node.remove_contents(folder)
+        assert await node.contents(folder) == {}
+        await node.restore(folder)
+        assert await node.contents(folder) == before
+        assert {path: await node.read_file(path) for path in before} == old
+        assert pending(live), "a copy that is left by a crash is taken away"
+        await node.discard(folder)
+        assert pending(live) == []
+        await node.discard(folder)
+        with pytest.raises(NodeError):
+            await node.restore(folder)
+        assert await node.contents(folder) == before, "without a copy nothing is removed"
+
+    live.run(body())
+
+
 def test_a_frozen_machine_does_not_keep_its_cluster_from_being_taken_away(live: Any) -> None:
     """The last of the module: the fixture's own end fails when a container or an undo is left."""
     live.run(live.node("n2").freeze())

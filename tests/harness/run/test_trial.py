@@ -254,17 +254,25 @@ def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, 
         done(run)
 
 
-@pytest.mark.parametrize(("nemesis", "own"), [((), False), (("kill",), False), (("kill", "ups-failure"), True)])
-def test_nodes_get_disks_of_their_own_for_a_fault_that_says_that_it_loses_what_was_not_fsynced(
-    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: bool
+@pytest.mark.parametrize(
+    ("nemesis", "own"),
+    [
+        ((), (False, False)),
+        (("kill",), (False, False)),
+        (("kill", "ups-failure"), (True, False)),
+        (("clock", "kill"), (False, True)),
+    ],
+)
+def test_nodes_get_disks_and_clocks_of_their_own_for_faults_that_say_what_they_do_to_them(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: tuple[bool, bool]
 ) -> None:
     class UpsFailure(PowerLoss):
         name = "ups-failure"
 
-    opened: list[bool] = []
+    opened: list[tuple[bool, bool]] = []
 
-    def open_world(*_arguments: Any, own_disks: bool, **_more: Any) -> None:
-        opened.append(own_disks)
+    def open_world(*_arguments: Any, own_disks: bool, own_clocks: bool, **_more: Any) -> None:
+        opened.append((own_disks, own_clocks))
         raise NotImplementedError
 
     monkeypatch.setattr("assay.harness.run.attempt.open_world", open_world)

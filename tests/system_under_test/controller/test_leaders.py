@@ -180,7 +180,7 @@ def test_no_one_counts_on_a_damaged_replica_but_the_last_stays(
 @dataclass
 class Model:
     """A partition whose logs are lengths. A kill may lose the log's tail, as a power loss does; damage may take any
-    part of one, of which the replica's own process knows.
+    part of one, of which the replica's own process knows. A copy that was made after a clean stop may be put back.
     """
 
     logs: dict[int, int] = field(default_factory=lambda: dict.fromkeys(EVERYBODY, 0))
@@ -192,6 +192,8 @@ class Model:
     lives: int = 0
     clean_lives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Of those whose last stop was clean."""
+    copies: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    """Log and clean lives of a server that had stopped cleanly."""
     damaged: set[int] = field(default_factory=set)
     """Those whose logs are not whole, and which know it."""
     broken: set[int] = field(default_factory=set)
@@ -218,6 +220,14 @@ class Model:
         stopped = self.live.pop(member, None)
         if stopped is not None and member not in self.broken:
             self.clean_lives[member] = (*stopped.clean_lives, stopped.czxid)
+
+    def copy(self, member: int) -> None:
+        if member in self.clean_lives:
+            self.copies[member] = self.logs[member], self.clean_lives[member]
+
+    def put_back(self, member: int) -> None:
+        if member in self.copies and member not in self.live and member not in self.damaged:
+            self.logs[member], self.clean_lives[member] = self.copies[member]
 
     def damage(self, member: int, keep: int) -> None:
         if member in self.live:
@@ -330,6 +340,8 @@ steps = st.one_of(
     st.tuples(st.just("start"), members, st.just(0)),
     st.tuples(st.just("kill"), members, st.integers(0, 20)),
     st.tuples(st.just("stop"), members, st.just(0)),
+    st.tuples(st.just("copy"), members, st.just(0)),
+    st.tuples(st.just("put back"), members, st.just(0)),
     st.tuples(st.just("damage"), members, st.integers(0, 20)),
     st.tuples(st.just("control"), st.just(0), st.just(0)),
     st.tuples(st.just("work"), st.integers(1, 3), st.sets(members)),
@@ -342,6 +354,34 @@ steps = st.one_of(
 @settings(max_examples=some_of(800), deadline=None)
 @given(st.lists(steps, max_size=40))
 @example([("work", 1, {2}), ("stop", 1, 0), ("kill", 2, 0), ("start", 2, 0), ("stop", 2, 0), ("start", 2, 0)])
+@example(
+    [
+        ("stop", 1, 0),
+        ("copy", 1, 0),
+        ("start", 1, 0),
+        ("work", 1, {1, 3}),
+        ("kill", 2, 20),
+        ("kill", 3, 20),
+        ("kill", 1, 20),
+        ("put back", 1, 0),
+        ("start", 1, 0),
+    ]
+)
+@example(
+    [
+        ("stop", 1, 0),
+        ("copy", 1, 0),
+        ("start", 1, 0),
+        ("work", 1, {1, 3}),
+        ("kill", 2, 20),
+        ("kill", 3, 20),
+        ("kill", 1, 20),
+        ("put back", 1, 0),
+        ("start", 1, 0),
+        ("stop", 1, 0),
+        ("start", 1, 0),
+    ]
+)
 def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
     model = Model()
     for member in EVERYBODY:
@@ -353,6 +393,10 @@ def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[st
             model.kill(who, how)  # type: ignore[arg-type]
         elif what == "stop":
             model.stop_cleanly(who)
+        elif what == "copy":
+            model.copy(who)
+        elif what == "put back":
+            model.put_back(who)
         elif what == "damage":
             model.damage(who, how)  # type: ignore[arg-type]
         elif what == "control":

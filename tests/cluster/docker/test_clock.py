@@ -1,0 +1,131 @@
+"""The wall clock of a node's process is shifted while it runs, and no other clock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cluster.docker import DockerCluster, clock
+from assay.cluster.docker.engine import engine, perform
+from assay.cluster.journal import RunInContainer, read
+from assay.cluster.node import NodeError
+
+from helpers.echo_system import EVENTS, Echo, echoes, until
+from helpers.live_cluster import Live
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
+
+
+@pytest.fixture(scope="module")
+def clocked(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
+    try:
+        clock.library()
+    except clock.ClockError as error:
+        pytest.skip(str(error))
+    loop = asyncio.new_event_loop()
+    cluster = DockerCluster(
+        echo, {"zookeeper": 1, "broker": 1}, run_id="test-clock", seed=1, state_dir=state, own_clocks=True
+    )
+    started = Live(cluster, loop, state)
+    try:
+        started.run(cluster.start())
+        yield started
+    finally:
+        started.run(cluster.close())
+        loop.close()
+
+
+async def seen(node: Any) -> tuple[float, float]:
+    """By how much the process's own wall and monotonic clocks are ahead of the machine's, as its event log says."""
+    now, up = map(float, (await node.run("date +%s.%N; cut -d ' ' -f 1 /proc/uptime")).split())
+    await echoes(node)
+    last = json.loads((await node.read_file(EVENTS)).splitlines()[-1])
+    return last["wall"] - now, last["monotonic"] - up
+
+
+async def shown(node: Any) -> float:
+    """As the proof has it; the process reads its clock when it answers."""
+    found, _ = await asyncio.gather(node.clock_shift(), echoes(node))
+    return float(found)
+
+
+def test_the_wall_clock_jumps_both_ways_and_the_monotonic_one_does_not(clocked: Live) -> None:
+    async def body() -> None:
+        node = clocked.node("n1")
+        await node.start()
+        await until(lambda: echoes(node), "n1 echoes")
+        before = await node.process()
+        _, steady = await seen(node)
+        for seconds in (290.0, -290.0, 0.25, 0.0):
+            await node.shift_clock(seconds)
+            assert await shown(node) == seconds
+            wall, monotonic = await seen(node)
+            assert wall == pytest.approx(seconds, abs=2.0)
+            assert monotonic == pytest.approx(steady, abs=2.0)
+        assert await node.process() == before
+
+    clocked.run(body())
+
+
+def test_another_process_of_the_machine_is_as_wrong(clocked: Live) -> None:
+    async def body() -> None:
+        node = clocked.node("n1")
+        await node.shift_clock(-100.0)
+        await node.kill()
+        assert await node.clock_shift() == 0.0, "no one has read it since"
+        await node.start()
+        await until(lambda: echoes(node), "n1 echoes")
+        assert await shown(node) == -100.0
+        await node.shift_clock(0.0)
+        assert (await seen(node))[0] == pytest.approx(0.0, abs=2.0)
+
+    clocked.run(body())
+
+
+def test_a_clock_that_is_left_wrong_is_set_right_from_the_journal(clocked: Live) -> None:
+    async def body() -> None:
+        node = clocked.node("n1")
+        await node.shift_clock(50.0)
+        (path,) = (clocked.state / "journals").glob("*.jsonl")
+        actions = [action for _, action in read(path).actions if isinstance(action, RunInContainer)]
+
+        def undo() -> None:
+            with engine() as client:
+                for action in actions:
+                    assert perform(client, action), action
+
+        await asyncio.to_thread(undo)
+        assert (await seen(node))[0] == pytest.approx(0.0, abs=2.0)
+        await node.shift_clock(0.0)
+
+    clocked.run(body())
+
+
+def test_zookeeper_keeps_its_clock(clocked: Live) -> None:
+    async def body() -> None:
+        assert await clocked.node("zk1").run("ls /opt/assay-clock 2>/dev/null | wc -l") == "0\n"
+
+    clocked.run(body())
+
+
+def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, echo: Echo, state: Path) -> None:
+    def library() -> bytes:
+        raise clock.ClockError("there is no C compiler (cc)")
+
+    monkeypatch.setattr(clock, "library", library)
+
+    async def body() -> None:
+        cluster = DockerCluster(echo, {"broker": 1}, run_id="no-cc", seed=1, state_dir=state, own_clocks=True)
+        try:
+            await cluster.start()
+            with pytest.raises(NodeError, match="n1 cannot be shifted: there is no C compiler"):
+                await cluster.nodes[0].clock_shift()
+        finally:
+            await cluster.close()
+
+    asyncio.run(body())
