@@ -142,11 +142,28 @@ class Node(Protocol):
 class Powered(Protocol):
     """A node whose power can be cut; its process must be started again afterwards."""
 
-    def power_loss_unavailable(self) -> str | None:
+    def own_disk_unavailable(self) -> str | None:
         """Why not, and the remedy, where it cannot be cut after all; None where it can."""
 
     async def power_loss(self) -> Mapping[str, int]:
         """The machine stops at once, and only what was fsynced is left; returns how many bytes each file lost."""
+
+
+@runtime_checkable
+class Fillable(Protocol):
+    """A node of which the disk with the system's data can be filled."""
+
+    def own_disk_unavailable(self) -> str | None:
+        """Why it has no disk of its own, and the remedy; None where it has."""
+
+    async def fill_disk(self) -> None:
+        """From now on nothing more fits on it."""
+
+    async def free_disk(self) -> None:
+        """As much fits on it as before. No error when it was not filled."""
+
+    async def room(self) -> tuple[int, bool]:
+        """How many bytes are free, and whether a write was tried just now and rejected (ENOSPC)."""
 
 
 @runtime_checkable
@@ -166,6 +183,24 @@ class Synced(Protocol):
 
     async def unsynced(self, pattern: str) -> Mapping[str, int]:
         """How many bytes of each file a loss of power now could take; without files of which it could take none."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What befalls the packets that a node sends. Shares are of all of them, from 0 to 1; the first is always hit."""
+
+    delay: float = 0.0
+    """Seconds that a late packet takes more, at most; half of it at least."""
+    late: float = 1.0
+    """The share that is late."""
+    overtaking: bool = False
+    """Do packets that are not late go first? Else each connection stays in order."""
+    loss: float = 0.0
+    """The share that is lost."""
+    copies: float = 0.0
+    """The share that is sent twice."""
+    rate: float = 0.0
+    """Bytes that go out per second, over all connections; 0: as many as there are."""
 
 
 @runtime_checkable
@@ -192,14 +227,17 @@ class Restorable(Protocol):
 
 
 @runtime_checkable
-class SlowToSend(Protocol):
-    """A node of which what it sends can be made late."""
+class Shaped(Protocol):
+    """A node that can be made to send its packets otherwise than at once, all of them, and once."""
 
-    async def slow_sends(self, seconds: float) -> None:
-        """From now on packets take up to so many seconds more, in order; with 0 as long as before."""
+    async def shaping_unavailable(self) -> str | None:
+        """Why not, and the remedy, where it cannot; None where it can. Leaves nothing behind."""
 
-    async def late_packets(self) -> int:
-        """How many have been made late so far."""
+    async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
+        """From now on this befalls what it sends, to these peers or to all (SSH apart); None: nothing any more."""
+
+    async def shaped(self) -> Mapping[str, int]:
+        """How many packets have been ``late``, ``lost`` and ``doubled`` by what is in force; empty when nothing is."""
 
 
 @runtime_checkable

@@ -4,9 +4,10 @@ What a fault is, in this order: ``target`` (whom it hits), ``trigger``, ``shape`
 ``impact`` (what it does to its targets), ``fault`` (probe, inject, observe, heal, prove), ``cuts`` (the links cut now).
 
 The faults: of links on ``cutting`` (``partition`` with ``links`` and ``likeness``, ``one_way``, ``fast_fail``,
-``connection``), of processes on ``process`` (``kill``, ``stop``, ``restart``, ``hold``, ``zookeeper``), of consumers
-(``consumer``), sessions (``expire``), files and disks (``damage``, ``slow_fsync``), machines (``freeze``,
-``power_loss``, ``clock``), replicas (``move``). ``catalogue`` has them by name.
+``connection``), of packets (``packets``), of processes on ``process`` (``kill``, ``stop``, ``restart``, ``hold``,
+``zookeeper``), of consumers (``consumer``), sessions (``expire``), files and disks (``damage``, ``disk_full``,
+``slow_fsync``),
+machines (``freeze``, ``power_loss``, ``clock``), replicas (``move``). ``catalogue`` has them by name.
 
 How a run has them: ``draw`` (a random schedule), ``mix`` (one of many kinds), ``conductor`` (plays it) with
 ``waiting`` (triggers), ``ambush``, ``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it

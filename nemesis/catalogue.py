@@ -29,6 +29,7 @@ from assay.nemesis.consumer import (
 from assay.nemesis.controlled_shutdown import ControlledShutdown
 from assay.nemesis.damage import Damage, Way
 from assay.nemesis.data_loss import Rollback, Wipe
+from assay.nemesis.disk_full import DiskFull
 from assay.nemesis.expire import ZooKeeperExpire
 from assay.nemesis.fast_fail import FastFail
 from assay.nemesis.fault import Fault
@@ -39,13 +40,14 @@ from assay.nemesis.membership import Change, Membership
 from assay.nemesis.move import MoveReplicas
 from assay.nemesis.one_way import OneWay
 from assay.nemesis.outage import Outage, OutagePowerLoss
+from assay.nemesis.packets import Packets
+from assay.nemesis.packets import Way as PacketsWay
 from assay.nemesis.partition import Partition
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
 from assay.nemesis.slow_fsync import KillInFsync, PowerLossInFsync, SlowFsync
-from assay.nemesis.slow_network import SlowNetwork
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
@@ -105,6 +107,7 @@ class Catalogue(Mapping[str, Fault]):
         """The faults that come with the project, and ``more``."""
         apart = [f"partition-{shape}" for shape in Shape] + [f"connection-{line}" for line in Line]
         apart += [f"membership-{change}" for change in Change]
+        apart += [f"packets-{way}" for way in PacketsWay if way is not PacketsWay.DELAY]
         return cls((*standard_faults(), *more), apart=[*apart, Outage.name, OutagePowerLoss.name])
 
     def __getitem__(self, name: str) -> Fault:
@@ -174,6 +177,7 @@ def standard_faults() -> tuple[Fault, ...]:
         ControlledShutdown(),
         CutConsumer(),
         *(Damage(way) for way in Way),
+        DiskFull(),
         FastFail(),
         Freeze(),
         Hold(),
@@ -186,6 +190,8 @@ def standard_faults() -> tuple[Fault, ...]:
         OneWay(),
         Outage(),
         OutagePowerLoss(),
+        Packets(),
+        *(Packets(way) for way in PacketsWay),
         Partition(),
         *(Partition(shape) for shape in Shape),
         PowerLoss(),
@@ -194,7 +200,6 @@ def standard_faults() -> tuple[Fault, ...]:
         Rollback(),
         RollingRestart(),
         SlowFsync(),
-        SlowNetwork(),
         Stop(),
         StopConsumer(),
         Wipe(),

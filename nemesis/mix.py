@@ -91,7 +91,7 @@ CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 PAIR: Final = f"partition-{Shape.LEADER_AND_FOLLOWER}"
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
 """During these a connection to ZooKeeper has nothing to be lost."""
-UNSWEPT: Final = ("controlled-shutdown", "membership", "rollback", "wipe")
+UNSWEPT: Final = ("controlled-shutdown", "disk-full", "membership", "packets", "rollback", "wipe")
 """Not in the mix yet: no large number of runs of the correct broker was made with them."""
 OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
 HOLD, KILL, MOVE = Hold.name, Kill.name, MoveReplicas.name

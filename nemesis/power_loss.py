@@ -38,7 +38,7 @@ class PowerLoss(Kill):
         for node in servers(cluster, system):
             if not isinstance(node, Powered):
                 return f"a {cluster.kind} node's power cannot be cut; the simulation's can (--cluster=sim)"
-            if (reason := node.power_loss_unavailable()) is not None:
+            if (reason := node.own_disk_unavailable()) is not None:
                 return f"the power of {node.name} cannot be cut: {reason}"
         return await probe_processes(servers(cluster, system))
 

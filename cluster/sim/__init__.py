@@ -1,9 +1,9 @@
 """A whole cluster in one process, in virtual time, the same for the same seed.
 
 Time and tasks: ``loop`` (the event loop), ``process`` (what kill and stop act on). Network: ``network`` (hosts and
-links), ``server``, ``transport`` (one end of a connection) on ``sender`` (its sending side). Files: ``names`` (what is
-seen and what is durable), ``disk``. Put together: ``runtime`` (what a process gets), ``node``, ``cluster``;
-``zookeeper`` is a package of its own.
+links), ``shaping`` (late and lost packets), ``server``, ``transport`` (one end of a connection) on ``sender`` (its
+sending side). Files: ``names`` (what is seen and what is durable), ``disk``. Put together: ``runtime`` (what a process
+gets), ``node``, ``cluster``; ``zookeeper`` is a package of its own.
 
 It uses no clock, no thread, no random numbers but those of the seed; a test holds all code that runs here to that.
 """

@@ -31,6 +31,8 @@ from zlib import crc32
 
 from assay.cluster.sim.names import Folder, Inode, Namespace
 
+UNLIMITED = 1 << 40
+"""Bytes."""
 Check = Callable[[], None]
 Delay = Callable[[], float]
 Room = Callable[[int], None]
@@ -94,8 +96,13 @@ class SimDisk:
         """Bytes of content in all files."""
         return sum(len(self._names.file(path).content) for path in self._names.files())
 
+    @property
+    def free(self) -> int:
+        """Bytes of content that fit; very many without ``capacity``."""
+        return UNLIMITED if self.capacity is None else max(0, self.capacity - self.used)
+
     def _room(self, size: int) -> None:
-        if self.capacity is not None and self.used + size > self.capacity:
+        if self.capacity is not None and size > self.free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def snapshot(self, folder: str = "") -> Snapshot:

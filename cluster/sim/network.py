@@ -15,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from assay.cluster.node import Flow
+from assay.cluster.node import Flow, Traffic
 from assay.cluster.sim.process import PROCESS, Process
 from assay.cluster.sim.sender import Fate, Kernel
 from assay.cluster.sim.server import SimServer
+from assay.cluster.sim.shaping import Shaping
 from assay.cluster.sim.transport import SimSocket, SimTransport
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class Host:
     """A machine. ``rules``: from whom packets are dropped, and how many were; ``listeners``: by port.
 
     ``rejected``: those of ``rules`` that answer with a reset. ``flows``: rules for some packets of a peer alone.
-    ``filtering``: is there any rule, or is it frozen? What it sends takes up to ``lag`` seconds more; ``late``: how
-    many packets have so far.
+    ``filtering``: is there any rule, or is it frozen? ``shaping``: what befalls the packets that it sends.
     """
 
     __slots__ = (
@@ -79,12 +79,11 @@ class Host:
         "filtering",
         "flows",
         "frozen",
-        "lag",
-        "late",
         "listeners",
         "name",
         "rejected",
         "rules",
+        "shaping",
     )
 
     def __init__(self, name: str, address: str) -> None:
@@ -95,8 +94,7 @@ class Host:
         self.flows: list[FlowRule] = []
         self.frozen = False
         self.filtering = False
-        self.lag = 0.0
-        self.late = 0
+        self.shaping: Shaping | None = None
         self.listeners: dict[int, SimServer] = {}
         self._next_port = EPHEMERAL_PORT
 
@@ -147,10 +145,9 @@ class Network:
         """Seconds that the next packet takes."""
         return self._base + self._spread * self._draw()
 
-    def lag(self, source: Host) -> float:
-        """Seconds that the next packet takes more, from a host that has a lag."""
-        source.late += 1
-        return source.lag * (0.5 + 0.5 * self._draw())
+    def shape(self, source: Host, traffic: Traffic | None, peers: Collection[Host] | None = None) -> None:
+        """From now on this befalls what ``source`` sends, to these peers or to all."""
+        source.shaping = None if traffic is None else Shaping(traffic, peers, self._draw)
 
     def drop(self, source: Host, target: Host) -> None:
         """From now on what arrives at ``target`` from ``source`` is dropped. The outside is never cut off."""

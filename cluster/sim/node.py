@@ -7,11 +7,13 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
 from assay.cluster.sim.disk import SimDisk, Snapshot
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
 
+PROBE_BYTES = 4096
+"""What is tried to be written when a disk is looked at."""
 TERMINATE_WITHIN = 15.0
 """Seconds of virtual time for a process to end by itself."""
 
@@ -192,7 +194,20 @@ class SimNode:
         if not process.dead:
             raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
 
-    def power_loss_unavailable(self) -> str | None:
+    async def fill_disk(self) -> None:
+        self._reach()
+        self.disk.capacity = self.disk.used
+
+    async def free_disk(self) -> None:
+        self._reach()
+        self.disk.capacity = None
+
+    async def room(self) -> tuple[int, bool]:
+        self._reach()
+        free = self.disk.free
+        return free, free < PROBE_BYTES
+
+    def own_disk_unavailable(self) -> str | None:
         return None
 
     async def power_loss(self) -> Mapping[str, int]:
@@ -236,13 +251,16 @@ class SimNode:
         self._reach()
         return self.disk.lagged, self.disk.lagging
 
-    async def slow_sends(self, seconds: float) -> None:
-        self._reach()
-        self.host.lag = seconds
+    async def shaping_unavailable(self) -> str | None:
+        return None
 
-    async def late_packets(self) -> int:
+    async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
         self._reach()
-        return self.host.late
+        self._loop.network.shape(self.host, traffic, None if peers is None else self._hosts(peers))
+
+    async def shaped(self) -> Mapping[str, int]:
+        self._reach()
+        return {} if self.host.shaping is None else dict(self.host.shaping.counts)
 
     async def shift_clock(self, seconds: float) -> None:
         self._reach()
@@ -314,7 +332,7 @@ class SimNode:
         hosts = []
         for peer in peers:
             if not isinstance(peer, SimNode):
-                raise NodeError(f"{self.name}: cannot drop packets from {peer.name}: it is not a simulated node")
+                raise NodeError(f"{self.name}: cannot filter packets of {peer.name}: it is not a simulated node")
             hosts.append(peer.host)
         return hosts
 

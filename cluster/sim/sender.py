@@ -115,9 +115,11 @@ class Sender(asyncio.Transport):
         self._flight.append(item)
         if self._stalled:
             return
-        due = self._loop.time() + self._network.latency()
-        if self.host.lag:
-            due += self._network.lag(self.host)
+        now = self._loop.time()
+        due = now + self._network.latency()
+        if self.host.shaping is not None:
+            size = 0 if isinstance(item, Mark) else sum(map(len, item))
+            due += self.host.shaping.hold(self.peer.host, size, now)
         if due < self._last_due:
             due = self._last_due
         self._last_due = due

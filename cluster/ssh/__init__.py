@@ -1,6 +1,7 @@
 """Machines reached over SSH.
 
 In this order: ``connection`` (commands, files and lines of one machine), ``process`` (the shell of its main process),
-``firewall`` (drops and rejects by peer), ``power`` (a disk whose power can be cut), ``node`` (made of all of them).
+``firewall`` (drops and rejects by peer), ``packets`` (a queue for what it sends), ``power`` (a disk whose power can be
+cut), ``filling`` (one that is full), ``stream`` (the lines of its event log), ``node`` (made of all of them).
 Only ``cluster.docker`` and ``cluster.doctor`` import it.
 """

@@ -8,17 +8,15 @@ cluster's executor; each has a deadline of its own, so a cancelled coroutine lea
 import asyncio
 import json
 import shlex
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
-import paramiko
-
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
-from assay.cluster.ssh import clock, data, firewall, power, process
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.ssh import clock, data, filling, firewall, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.stream import Stream
 
 T = TypeVar("T")
 
@@ -95,7 +93,7 @@ class SshNode:
         self._frozen = False
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
-        self._streams: set[_Stream] = set()
+        self._streams: set[Stream] = set()
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.role} {self.address}>"
@@ -192,7 +190,7 @@ class SshNode:
     async def give_disk(self, disk: Disk) -> None:
         """Before the first start: mounts it, and tries to lose on it what was not fsynced, and no more.
 
-        When that fails the node goes on without, and says so by :meth:`power_loss_unavailable`.
+        When that fails the node goes on without, and says so by :meth:`own_disk_unavailable`.
         """
         try:
             await self._power("trial", disk)
@@ -205,7 +203,7 @@ class SshNode:
         """Why it is given none."""
         self._disk = reason
 
-    def power_loss_unavailable(self) -> str | None:
+    def own_disk_unavailable(self) -> str | None:
         return self._disk if isinstance(self._disk, str) else None
 
     async def power_loss(self) -> Mapping[str, int]:
@@ -215,6 +213,24 @@ class SshNode:
             await self.kill()
         lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
         return lost
+
+    async def fill_disk(self) -> None:
+        folder = self._needs_disk("filled")
+        await self._note("fill", filling.undo(folder))
+        await self.run(filling.fill(folder))
+
+    async def free_disk(self) -> None:
+        if isinstance(self._disk, Disk):
+            await self.run(shlex.join(filling.undo(self._disk.folder)))
+            await self._tick_off("fill")
+
+    async def room(self) -> tuple[int, bool]:
+        return filling.room(await self.run(filling.look(self._needs_disk("looked at"))))
+
+    def _needs_disk(self, what: str) -> str:
+        if isinstance(self._disk, str):
+            raise NodeError(f"the disk of {self.name} cannot be {what}: {self._disk}")
+        return self._disk.folder
 
     async def _power(self, what: str, disk: Disk) -> str:
         return await self.run(power.command(what, disk.device, disk.folder))
@@ -310,12 +326,33 @@ class SshNode:
     async def dropped(self) -> Mapping[str, int]:
         return firewall.counted(await self.run(firewall.COUNT), self._peers)
 
+    async def shaping_unavailable(self) -> str | None:
+        try:
+            await self.run(packets.trial())
+        except NodeError as error:
+            return f"{error}; the kernel needs nfnetlink_queue and xt_NFQUEUE"
+        return None
+
+    async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
+        if traffic is None:
+            await self.run(shlex.join(packets.UNSHAPE))
+            await self._tick_off("packets")
+            return
+        self._reach()
+        await self._note("packets", packets.UNSHAPE)
+        addresses = None if peers is None else [peer.address for peer in peers]
+        await self.run(packets.command(asdict(traffic), addresses))
+
+    async def shaped(self) -> Mapping[str, int]:
+        counts: dict[str, int] = json.loads(await self.run(packets.READ))
+        return counts
+
     async def events(self) -> AsyncIterator[str]:
         """Follows the file by name from its first line; ends when the node is closed, at once when there is no file."""
         path = self._event_log(self)
         if path is None:
             return
-        stream = _Stream(self._connection, path, asyncio.get_running_loop())
+        stream = Stream(self._connection, path, asyncio.get_running_loop())
         self._streams.add(stream)
         try:
             while (line := await stream.queue.get()) is not None:
@@ -344,57 +381,3 @@ class SshNode:
         """One entry per kind of fault in force: a second cut is undone by what undoes the first."""
         if fault not in self._open_entries:
             self._open_entries[fault] = await self._call(self._undo.command, self.name, undo)
-
-
-class _Stream:
-    """A thread of its own per event log: it waits in ``recv`` for as long as the run lasts.
-
-    A connection that breaks is resumed after the lines that were delivered already.
-    """
-
-    def __init__(self, connection: SshConnection, path: str, loop: asyncio.AbstractEventLoop) -> None:
-        self.queue: asyncio.Queue[str | None] = asyncio.Queue()
-        self.error: NodeError | None = None
-        self._connection = connection
-        self._path = path
-        self._loop = loop
-        self._closing = threading.Event()
-        self._channel: paramiko.Channel | None = None
-        self._delivered = 0
-        self._thread = threading.Thread(target=self._follow, name=f"tail {path}", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closing.set()
-        if self._channel is not None:
-            self._channel.close()
-        self._thread.join(timeout=15)
-
-    def _opened(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-        if self._closing.is_set():
-            channel.close()
-
-    def _follow(self) -> None:
-        failures = 0
-        while not self._closing.is_set():
-            try:
-                for line in self._connection.lines(self._command(), self._opened):
-                    self._delivered += 1
-                    failures = 0
-                    self._hand_over(line)
-            except NodeError as error:
-                failures += 1
-                if failures > 3 and not self._closing.is_set():
-                    self.error = error
-                    break
-            self._closing.wait(0.2)
-        self._hand_over(None)
-
-    def _command(self) -> str:
-        folder = self._path.rpartition("/")[0]
-        return f"mkdir -p {folder}; exec tail -n +{self._delivered + 1} -F {self._path} 2>/dev/null"
-
-    def _hand_over(self, line: str | None) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.queue.put_nowait, line)

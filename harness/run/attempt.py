@@ -122,14 +122,13 @@ class Attempt:
         variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
         self.experiment = replace(self.experiment, contract=with_limits(self.experiment.contract, variant))
         system = self.experiment.deployed(variant)
-        faults = possible(system, settings, self.registry.faults)
-        impacts = [self.registry.faults[name].impact for name in faults]
+        drawn = [self.registry.faults[name] for name in possible(system, settings, self.registry.faults)]
         world = self._world = open_world(
             system,
             settings,
             run_id=run_id(folder.path),
-            own_disks=any(impact.loses_unsynced for impact in impacts),
-            own_clocks=any(impact.wrong_clock for impact in impacts),
+            own_disks=any(fault.impact.loses_unsynced or getattr(fault, "own_disks", False) for fault in drawn),
+            own_clocks=any(fault.impact.wrong_clock for fault in drawn),
         )
         trial = self._trial = Trial(
             self.experiment, system, settings, world, folder, self.registry.faults, self.interrupt, self.progress

@@ -58,8 +58,8 @@ def open_world(
 ) -> World:
     """The world that the settings name. ``run_id`` marks containers and networks.
 
-    ``own_disks``: a fault of the run needs nodes that can lose what they have not fsynced; ``own_clocks``: or ones that
-    can be wrong about the time. The simulation's always can.
+    ``own_disks``: a fault of the run needs servers with a disk of their own; ``own_clocks``: or ones that can be wrong
+    about the time. The simulation's always can.
     """
     if settings.cluster == SIM:
         return SimWorld(system, settings)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
@@ -68,8 +68,9 @@ class FakeNode:
         self.is_frozen = False
         self.clock_ahead = 0.0
         self.slow_since: float | None = None
-        self.late = 0
-        self.lag = 0.0
+        self.traffic: tuple[Traffic, list[str] | None] | None = None
+        self.filled = False
+        self.unshaped: str | None = None
         self.unpowered: str | None = None
         self.slow_power_loss = 0.0
         self.kept: dict[str, str] = {}
@@ -131,7 +132,7 @@ class FakeNode:
             if self.writes and "/data/orders-0/11.log" in self.files:
                 self.files["/data/notes"] = b"killed"
 
-    def power_loss_unavailable(self) -> str | None:
+    def own_disk_unavailable(self) -> str | None:
         return self.unpowered
 
     async def power_loss(self) -> Mapping[str, int]:
@@ -139,6 +140,18 @@ class FakeNode:
         if self._called("power_loss"):
             self.state = ProcessState.DEAD
         return {"/data/orders-0/11.log": 7}
+
+    async def fill_disk(self) -> None:
+        if self._called("fill_disk"):
+            self.filled = True
+
+    async def free_disk(self) -> None:
+        self._called("free_disk")
+        self.filled = False
+
+    async def room(self) -> tuple[int, bool]:
+        self._called("room")
+        return (0, True) if self.filled else (1 << 20, False)
 
     async def shift_clock(self, seconds: float) -> None:
         if self._called("shift_clock"):
@@ -156,14 +169,20 @@ class FakeNode:
         self._called("fsyncs")
         return 0 if self.slow_since is None else int((now() - self.slow_since) * 10), self.slow_since is not None
 
-    async def slow_sends(self, seconds: float) -> None:
-        if self._called("slow_sends"):
-            self.lag = seconds
-            self.late += 7 if seconds else 0
+    async def shaping_unavailable(self) -> str | None:
+        return self.unshaped
 
-    async def late_packets(self) -> int:
-        self._called("late_packets")
-        return self.late
+    async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
+        if self._called("shape"):
+            self.traffic = None if traffic is None else (traffic, None if peers is None else [p.name for p in peers])
+
+    async def shaped(self) -> Mapping[str, int]:
+        self._called("shaped")
+        traffic = None if self.traffic is None else self.traffic[0]
+        if traffic is None or self.quiet:
+            return {}
+        late = bool(traffic.delay or traffic.rate)
+        return {"late": 7 * late, "lost": 7 * bool(traffic.loss), "doubled": 7 * bool(traffic.copies)}
 
     async def stop(self) -> None:
         if self._called("stop"):
@@ -266,7 +285,13 @@ class FakeNode:
     def untouched(self) -> bool:
         alive = self.state is ProcessState.RUNNING and not self.is_frozen
         return alive and not (
-            self.copy or self.rules or self.clock_ahead or self.slow_since or self.lag or self.files.get(HOLD_FILE)
+            self.copy
+            or self.rules
+            or self.clock_ahead
+            or self.slow_since
+            or self.traffic
+            or self.filled
+            or self.files.get(HOLD_FILE)
         )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
-from assay.cluster.node import ProcessState
+from assay.cluster.node import ProcessState, Traffic
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
@@ -14,7 +15,7 @@ from assay.nemesis.target import Kind, Target, parse
 
 from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeCluster, FakeNode, FakeSystem, Play, now, run
 
-MIXES = {"partition", "connection", "membership"}
+MIXES = {"partition", "connection", "membership", "packets"}
 """Faults of which only the draw says what they do."""
 SHAPES = [str(shape) for shape in Shape]
 CONSUMERS = (
@@ -38,6 +39,10 @@ PARAMETERS: dict[str, dict[str, Parameter]] = {
     "membership-replace": {"change": "replace"},
     "slow-fsync": {"seconds": 0.2},
     "slow-network": {"seconds": 0.2},
+    "packets-loss": {"share": 0.1},
+    "packets-duplicate": {"share": 0.1, "to": "zookeeper"},
+    "packets-reorder": {"share": 0.1, "seconds": 0.05},
+    "packets-rate": {"rate": 30_000, "to": "n1"},
     "kill-in-fsync": {"seconds": 0.2, "slow_for": 0.3, "part": 0.5},
     "power-loss-in-fsync": {"seconds": 0.2, "part": 0.5},
     "partition-links": {"shape": "links", "links": "n1|n2 n2<-zk1"},
@@ -96,7 +101,12 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("rollback", "restore", "n2 had 1 of 1 changed files not as in the copy"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
         ("slow-fsync", "slow_fsyncs", "made no fsync that was slow"),
-        ("slow-network", "slow_sends", "n2 sent nothing that was late"),
+        ("slow-network", "shape", "n2 sent nothing that was late"),
+        ("packets-loss", "shape", "n2 sent nothing that was lost"),
+        ("packets-duplicate", "shape", "n2 sent nothing that was doubled"),
+        ("packets-reorder", "shape", "n2 sent nothing that was late"),
+        ("packets-rate", "shape", "n2 sent nothing that was late or lost"),
+        ("disk-full", "fill_disk", "a write was not rejected for want of space after the injection"),
         ("kill-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
         ("power-loss-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
         ("partition-leader-and-follower", "drop_from", "no packet to or from n2 was dropped"),
@@ -394,6 +404,101 @@ def test_a_hold_at_an_event_that_was_seen_stops_there_or_else_at_a_start() -> No
     assert "fell_back" not in came.detail["evidence"]
     assert missed.detail["evidence"]["event"] in FakeSystem.start_events
     assert missed.detail["evidence"]["fell_back"] == "isr-change did not come"
+
+
+@pytest.mark.parametrize(
+    ("way", "parameters", "to", "traffic"),
+    [
+        ("delay", {"seconds": 0.2}, None, Traffic(delay=0.2)),
+        ("loss", {"share": 0.3, "to": "zookeeper"}, ["zk1"], Traffic(loss=0.3)),
+        ("duplicate", {"share": 0.3, "to": "n1"}, ["n1"], Traffic(copies=0.3)),
+        ("reorder", {"share": 0.3, "seconds": 0.1}, None, Traffic(delay=0.1, late=0.3, overtaking=True)),
+        ("rate", {"rate": 100_000}, None, Traffic(rate=100_000)),
+    ],
+)
+def test_packets_suffer_in_the_way_that_is_given_on_the_node_or_the_link(
+    way: str, parameters: dict[str, Parameter], to: list[str] | None, traffic: Traffic
+) -> None:
+    play = one_step("packets", parameters={"way": way, **parameters})
+    node = play.cluster.node("n2")
+    seen: list[object] = []
+    shaped = node.shaped
+
+    async def watched() -> Mapping[str, int]:
+        seen.append(node.traffic)
+        return await shaped()
+
+    node.shaped = watched  # type: ignore[method-assign]
+    assert healed(play).took_effect is True
+    assert seen[-1] == (traffic, to)
+    assert play.cluster.untouched
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"way": "loss"}, "needs the parameter share, more than 0 and at most 0.9, not None"),
+        ({"way": "loss", "share": 1.0}, "at most 0.9, not 1.0"),
+        ({"way": "delay", "seconds": "long"}, "the parameter seconds"),
+        ({"way": "theft"}, "unknown way 'theft'; one of delay, loss"),
+        ({"way": "loss", "share": 0.1, "to": "n9"}, "no node 'n9'"),
+    ],
+)
+def test_packets_need_a_way_and_a_measure(parameters: dict[str, Parameter], reason: str) -> None:
+    play = one_step("packets", parameters=parameters)
+    assert healed(play).took_effect is False
+    assert reason in play.row(1, FaultPhase.FAILED).detail["reason"]
+    assert play.cluster.untouched
+
+
+def test_packets_without_traffic_took_no_effect() -> None:
+    play = one_step("packets-loss")
+    play.cluster.node("n2").quiet = True
+    assert healed(play).took_effect is False
+
+
+def test_where_packets_cannot_be_queued_the_fault_says_why() -> None:
+    cluster = FakeCluster(3)
+    cluster.node("n3").unshaped = "no nfnetlink_queue"
+    for name in ("packets", "slow-network", "packets-rate"):
+        said = run(FAULTS[name].probe(cluster, FakeSystem(cluster)))
+        assert said == "the packets of n3 cannot be queued: no nfnetlink_queue"
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_disk_is_full_until_the_heal_and_who_ended_of_it_is_started_again(ends: bool) -> None:
+    play = one_step("disk-full")
+    node = play.cluster.node("n2")
+    fill = node.fill_disk
+
+    async def full() -> None:
+        await fill()
+        if ends:
+            node.state = ProcessState.DEAD
+
+    node.fill_disk = full  # type: ignore[method-assign]
+    row = healed(play)
+    assert row.took_effect is True
+    assert row.detail["evidence"]["n2"]["at_heal"] == {"free": 0, "refused": True}
+    assert row.detail["evidence"]["n2"].get("started", False) is ends
+    assert ("start" in node.calls) is ends
+    assert play.cluster.untouched
+
+
+def test_a_disk_on_which_something_fitted_at_the_heal_was_not_full() -> None:
+    play = one_step("disk-full")
+    node = play.cluster.node("n2")
+    room = node.room
+
+    async def roomy() -> tuple[int, bool]:
+        found = await room()
+        node.filled = False
+        return found
+
+    node.room = roomy  # type: ignore[method-assign]
+    row = healed(play)
+    assert row.took_effect is False
+    assert "not rejected for want of space at the heal" in row.detail["reason"]
 
 
 def test_after_an_outage_now_and_then_one_stands_still_as_soon_as_it_is_registered() -> None:

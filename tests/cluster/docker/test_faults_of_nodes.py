@@ -9,7 +9,7 @@ import pytest
 
 from assay.cluster.docker.engine import engine, perform
 from assay.cluster.journal import RunInContainer, Unpause, read
-from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.node import Node, NodeError, ProcessState, Traffic
 
 from helpers.echo_system import EVENTS, PORT, echoes, until
 
@@ -127,6 +127,80 @@ def test_a_machine_left_frozen_is_thawed_from_its_journal(live: Any) -> None:
         assert not await n1.frozen()
         assert await connecting(n2, n1) == "open"
         await n1.thaw()
+
+    live.run(body())
+
+
+TALK = """import os,socket,sys,time
+s=socket.create_connection((sys.argv[1],int(sys.argv[2])))
+s.setsockopt(socket.IPPROTO_TCP,socket.TCP_NODELAY,1)
+took=[]
+for _ in range(20):
+    began=time.monotonic(); s.sendall(b"x"*100); got=0
+    while got<100: got+=len(s.recv(100))
+    took.append(time.monotonic()-began)
+print(*took)
+"""
+
+
+@pytest.mark.parametrize(
+    ("traffic", "counted", "least"),
+    [
+        (Traffic(delay=0.1), "late", 0.05),
+        (Traffic(loss=0.3), "lost", 0.0),
+        (Traffic(copies=0.5), "doubled", 0.0),
+        (Traffic(delay=0.1, late=0.5, overtaking=True), "late", 0.0),
+        (Traffic(rate=5000.0), "late", 0.02),
+    ],
+    ids=["late", "lost", "doubled", "overtaken", "rationed"],
+)
+def test_packets_suffer_until_they_go_as_before(live: Any, traffic: Traffic, counted: str, least: float) -> None:
+    async def body() -> None:
+        n1, n2 = live.node("n1"), live.node("n2")
+        await running(n1)
+        await n2.write_file("/tmp/talk.py", TALK.encode())
+
+        async def talk() -> list[float]:
+            said: str = await n2.run(f"timeout 20 python3 /tmp/talk.py {n1.address} {PORT}")
+            return [float(word) for word in said.split()]
+
+        assert await n1.shaping_unavailable() is None
+        assert await n1.shaped() == {}
+        await n1.shape(traffic, [n2])
+        try:
+            assert len(pending(live)) == 1, "how to undo it is in the journal"
+            took = await talk()
+            counts = await n1.shaped()
+            assert counts[counted] > 0
+            assert counts["seen"] >= 20
+            assert min(took) >= least
+        finally:
+            await n1.shape(None)
+        assert max(await talk()) < 0.05
+        assert await n1.shaped() == {}
+        assert pending(live) == []
+        assert "NFQUEUE" not in await n1.run("iptables -w -S; ps ax | grep [A]SSAY-PACKETS || true")
+
+    live.run(body())
+
+
+def test_packets_of_no_interest_pass_and_a_journal_that_is_replayed_lets_all_pass(live: Any) -> None:
+    async def body() -> None:
+        n1, n2 = live.node("n1"), live.node("n2")
+        await running(n1)
+        await n1.shape(Traffic(loss=1.0), [live.node("zk1")])
+        assert await connecting(n2, n1) == "open"
+        await n1.shape(Traffic(loss=1.0))
+        assert await connecting(n2, n1) == "silence"
+
+        def undo() -> None:
+            with engine() as client:
+                for action in pending(live):
+                    assert perform(client, action), action
+
+        await asyncio.to_thread(undo)
+        assert await connecting(n2, n1) == "open"
+        await n1.shape(None)
 
     live.run(body())
 

@@ -61,7 +61,7 @@ async def main():
         own_disks=True,
     )
     await cluster.start()
-    assert cluster.nodes[0].power_loss_unavailable() is None, cluster.nodes[0].power_loss_unavailable()
+    assert cluster.nodes[0].own_disk_unavailable() is None, cluster.nodes[0].own_disk_unavailable()
     print("up", flush=True)
     await asyncio.sleep(600)
 
@@ -87,6 +87,12 @@ def storing(engine_needed: None, tmp_path_factory: pytest.TempPathFactory, state
         loop.close()
 
 
+def pending(live: Live) -> list[journal.Action]:
+    """What the undo journal would undo in nodes now."""
+    (path,) = (live.state / "journals").glob("*test-power*.jsonl")
+    return [action for _, action in journal.read(path).actions if isinstance(action, journal.RunInContainer)]
+
+
 async def write(node: Any) -> None:
     await node.run(f"rm -rf {DATA}/*; sync -f {DATA}; python3 -", stdin=WRITE.encode())
 
@@ -99,6 +105,31 @@ async def running(node: Node) -> None:
     if (await node.process()).state is ProcessState.DEAD:
         await node.start()
     await until(lambda: echoes(node), f"{node.name} echoes")
+
+
+def test_nothing_fits_on_a_full_disk_until_there_is_room_again(storing: Live) -> None:
+    async def body() -> None:
+        node = storing.node("n2")
+        await running(node)
+        await write(node)
+        before, refused = await node.room()
+        assert before > 1 << 28
+        assert refused is False
+        await node.fill_disk()
+        try:
+            assert len(pending(storing)) == 1, "how to undo it is in the journal"
+            assert await node.room() == (0, True)
+            said = await node.run(f"(head -c 99999 /dev/zero >> {DATA}/both) 2>&1 || true")
+            assert "No space left" in said
+            kept = (await node.read_file(f"{DATA}/both"))[:8000]
+            assert kept == FSYNCED + NOT_FSYNCED
+        finally:
+            await node.free_disk()
+        assert await node.room() == (before, False)
+        assert pending(storing) == []
+        await node.free_disk()
+
+    storing.run(body())
 
 
 def test_what_was_not_fsynced_is_gone_and_what_was_is_there(storing: Live) -> None:

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.cluster.node import Traffic
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import Process
+from assay.cluster.sim.shaping import HEADER
 
 from helpers.examples import some_of
 
@@ -447,22 +449,54 @@ def test_a_cancelled_attempt_leaves_no_connection() -> None:
     simulate(test)
 
 
-@given(lag=st.sampled_from([0.005, 0.1, 0.8]), count=st.integers(1, 20))
-@settings(max_examples=some_of(20), deadline=None)
-def test_what_a_slow_host_sends_is_late_in_order_and_all_there(lag: float, count: int) -> None:
+TRAFFIC = [Traffic(delay=0.1), Traffic(loss=0.3), Traffic(copies=0.3), Traffic(0.1, 0.3, True), Traffic(rate=3000)]
+
+
+@given(traffic=st.sampled_from(TRAFFIC), count=st.integers(1, 20))
+@settings(max_examples=some_of(40), deadline=None)
+def test_what_a_shaped_host_sends_is_late_in_order_and_all_there(traffic: Traffic, count: int) -> None:
     async def main(world: World) -> None:
         _, writer = await world.connect()
-        world.a.host.lag = lag
-        sent = []
+        world.network.shape(world.a.host, traffic)
+        shaping, sent = world.a.host.shaping, []
+        assert shaping is not None
         for number in range(count):
             writer.write(bytes([number]) * 3)
             sent.append(now())
             await asyncio.sleep(0.003)
-        world.a.host.lag = 0.0
-        await asyncio.sleep(2)
+        world.network.shape(world.a.host, None)
+        await asyncio.sleep(10)
         assert bytes(world.inbox.data) == b"".join(bytes([number]) * 3 for number in range(count))
-        assert world.a.host.late == count
-        assert lag / 2 <= world.inbox.times[0] - sent[0] <= lag + 0.01
-        assert world.b.host.late == 0
+        took = world.inbox.times[0] - sent[0]
+        low, high = {0.1: (0.05, 0.1)}.get(traffic.delay, (0.0, 0.0))
+        if traffic.loss:
+            low, high = 0.2, 6.2
+        if traffic.rate:
+            low = high = (3 + HEADER) / traffic.rate
+        assert low <= took <= high + 0.01
+        counts = shaping.counts
+        every = {"late": bool((traffic.delay and traffic.late == 1) or traffic.rate)}
+        assert all(counts[what] == count for what in every if every[what])
+        assert (counts["lost"] > 0) is (traffic.loss > 0)
+        assert (counts["doubled"] > 0) is (traffic.copies > 0)
+        assert (counts["late"] > 0) is bool(traffic.delay or traffic.rate)
+
+    simulate(main)
+
+
+def test_only_what_goes_to_the_given_peers_is_shaped() -> None:
+    async def main(world: World) -> None:
+        _, writer = await world.connect()
+        world.network.shape(world.a.host, Traffic(delay=0.5), [world.a.host])
+        began = now()
+        writer.write(b"x")
+        await asyncio.sleep(1)
+        assert world.inbox.times[0] - began < 0.01
+        world.network.shape(world.a.host, Traffic(delay=0.5), [world.b.host])
+        began = now()
+        writer.write(b"x")
+        await asyncio.sleep(1)
+        assert world.inbox.times[1] - began >= 0.25
+        assert world.b.host.shaping is None
 
     simulate(main)

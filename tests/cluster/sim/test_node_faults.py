@@ -46,6 +46,30 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def test_on_a_full_disk_no_file_grows_and_what_is_there_can_be_read() -> None:
+    async def test(cluster: SimCluster, node: Any, other: Any) -> None:
+        storage = node.disk.storage()
+        storage.write_bytes("old", b"12345")
+        assert (await node.room())[1] is False
+        await node.fill_disk()
+        assert await node.room() == (0, True)
+        file = storage.open("old")
+        with pytest.raises(OSError, match="No space left"):
+            file.append(b"6")
+        with pytest.raises(OSError, match="No space left"):
+            storage.write_bytes("new", b"1")
+        assert storage.read_bytes("old") == b"12345"
+        file.truncate(3)
+        file.append(b"67")
+        assert await node.room() == (0, True), "what was cut made room for as much, and no more"
+        assert (await other.room())[1] is False
+        await node.free_disk()
+        file.append(b"8")
+        assert storage.read_bytes("old") == b"123678"
+
+    simulate(test)
+
+
 async def from_node(node: Any, target: Node) -> tuple[str, float]:
     """What connecting from one node to another comes to, and the seconds it took."""
     began = now()

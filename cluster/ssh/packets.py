@@ -1,0 +1,219 @@
+"""The packets that a node sends, in a queue outside the kernel: late, lost, doubled, overtaken, rationed.
+
+Kernels of containers often lack ``netem``. A rule of the node's own hands each packet that leaves it to this program
+(``NFQUEUE``), which lets it go when it is due. Should the program end, packets pass as if there were no rule
+(``--queue-bypass``); what it holds when it is ended goes out at once. SSH always passes.
+
+Wire format: ``linux/netfilter/nfnetlink_queue.h``. The kernel splits large segments and fills in checksums before it
+hands a packet over, so what is counted here are packets as they would be on the wire.
+
+This module runs on the node, by :func:`command`: the standard library alone, and root.
+"""
+
+import contextlib
+import heapq
+import itertools
+import json
+import os
+import random
+import select
+import shlex
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+CHAIN = "ASSAY-PACKETS"
+QUEUE = 4745
+MARK = 0x4745
+"""On copies, so that they are not queued again."""
+FOLDER = "/run/assay"
+PID, COUNTS = f"{FOLDER}/packets.pid", f"{FOLDER}/packets.json"
+LONGEST_WAIT = 1.0
+"""Seconds that a packet may wait for those before it under a rate; else it is lost, as in a full router."""
+
+NETLINK_NETFILTER, SUBSYSTEM = 12, 3 << 8
+PACKET, VERDICT, CONFIG = 0, 1, 2
+ACK = 4
+DROP, ACCEPT = 0, 1
+
+_RULES = f"while iptables -w -D OUTPUT -j {CHAIN} 2>/dev/null; do :; done; iptables -w -F {CHAIN} 2>/dev/null"
+UNSHAPE = (
+    "sh",
+    "-c",
+    f"{_RULES}; iptables -w -X {CHAIN} 2>/dev/null; pid=$(cat {PID} 2>/dev/null); "
+    f'ours() {{ [ -n "$pid" ] && grep -q {CHAIN} /proc/$pid/cmdline 2>/dev/null; }}; '
+    f'ours && kill "$pid"; tries=0; while ours && [ $tries -lt 500 ]; do tries=$((tries + 1)); sleep 0.01; done; '
+    f"rm -f {PID} {COUNTS}",
+)
+"""Idempotent. The rules go first, so that nothing new is queued while what was held goes out."""
+READ = f"cat {COUNTS} 2>/dev/null || echo '{{}}'"
+
+
+def command(traffic: Mapping[str, float], addresses: Sequence[str] | None) -> str:
+    """Shapes what goes to these addresses, or with None to any. Fails, and leaves nothing, where the kernel cannot."""
+    to = [f"-d {address} " for address in addresses] if addresses is not None else [""]
+    rules = [f"iptables -w -N {CHAIN}", f"iptables -w -A {CHAIN} -m mark --mark {MARK} -j RETURN"]
+    rules += [f"iptables -w -A {CHAIN} -o lo -j RETURN", f"iptables -w -A {CHAIN} -p tcp --sport 22 -j RETURN"]
+    rules += [f"iptables -w -A {CHAIN} {where}-j NFQUEUE --queue-num {QUEUE} --queue-bypass" for where in to]
+    run = shlex.join(["python3", "-c", Path(__file__).read_text(), json.dumps(dict(traffic))])
+    undo = shlex.join(UNSHAPE)
+    return f"""{undo}
+mkdir -p {FOLDER}
+setsid {run} </dev/null >/dev/null 2>{FOLDER}/packets.err &
+tries=0
+until [ -s {PID} ]; do
+  tries=$((tries + 1))
+  [ $tries -gt 500 ] && {{ cat {FOLDER}/packets.err >&2; {undo}; exit 22; }}
+  sleep 0.01
+done
+{" && ".join(rules)} && iptables -w -I OUTPUT 1 -j {CHAIN} || {{ {undo}; exit 23; }}
+"""
+
+
+def trial() -> str:
+    """Does it work here? Queues no packet, and leaves nothing."""
+    return command({}, ["192.0.2.1"]) + shlex.join(UNSHAPE)
+
+
+class Queue:
+    """The kernel's end: packets come in, verdicts go out."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+        self.socket.bind((0, 0))
+        with contextlib.suppress(OSError):
+            self.socket.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
+        self._configure(1, struct.pack(">BxH", 1, 0))  # NFQA_CFG_CMD: bind
+        self._configure(2, struct.pack(">IB", 0xFFFF, 2))  # NFQA_CFG_PARAMS: whole packets
+        self._configure(3, struct.pack(">I", 8192))  # NFQA_CFG_QUEUE_MAXLEN
+        self.socket.setblocking(False)
+
+    def _configure(self, kind: int, value: bytes) -> None:
+        self._send(CONFIG, kind, value, ACK)
+        answer = self.socket.recv(65536)
+        (code,) = struct.unpack_from("=i", answer, 16)
+        if code:
+            raise OSError(-code, f"the kernel has no queue for packets (nfnetlink_queue): {os.strerror(-code)}")
+
+    def _send(self, message: int, kind: int, value: bytes, flags: int = 0) -> None:
+        attribute = struct.pack("=HH", 4 + len(value), kind) + value
+        attribute += b"\0" * (-len(attribute) % 4)
+        body = struct.pack(">BBH", 0, 0, QUEUE) + attribute
+        self.socket.send(struct.pack("=IHHII", 16 + len(body), SUBSYSTEM | message, 1 | flags, 0, 0) + body)
+
+    def verdict(self, packet: int, what: int) -> None:
+        self._send(VERDICT, 2, struct.pack(">II", what, packet))
+
+    def packets(self) -> Iterator[tuple[int, bytes]]:
+        """Number and bytes of those that are there; the IP header comes first."""
+        while True:
+            try:
+                data = self.socket.recv(1 << 17)
+            except BlockingIOError:
+                return
+            except OSError:
+                continue  # ENOBUFS: the kernel had to drop some
+            at = 0
+            while at + 20 <= len(data):
+                length, kind = struct.unpack_from("=IH", data, at)
+                if kind == SUBSYSTEM | PACKET:
+                    parts = _attributes(data[at + 20 : at + length])
+                    yield struct.unpack_from(">I", parts[1])[0], parts.get(10, b"")
+                at += max(length + 3 & ~3, 16)
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    at = 0
+    while at + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, at)
+        found[kind & 0x7FFF] = data[at + 4 : at + length]
+        at += max(length + 3 & ~3, 4)
+    return found
+
+
+class Shaper:
+    """Decides when each packet goes. ``traffic``: the fields of :class:`assay.cluster.node.Traffic`."""
+
+    def __init__(self, traffic: Mapping[str, float], draw: random.Random) -> None:
+        self._traffic = traffic
+        self._draw = draw.random
+        self._last: dict[bytes, float] = {}
+        self._free = 0.0
+        self.counts = {"seen": 0, "late": 0, "lost": 0, "doubled": 0}
+
+    def due(self, packet: bytes, now: float) -> tuple[float, bool] | None:
+        """When it goes, and whether twice; None when it is lost. Of a share of packets the first is always one."""
+        given, counts = self._traffic, self.counts
+        counts["seen"] += 1
+        if self._hit("loss", "lost"):
+            counts["lost"] += 1
+            return None
+        due = now
+        if self._hit("late", "late") and given.get("delay"):
+            due += given["delay"] * (0.5 + 0.5 * self._draw())
+        if rate := given.get("rate"):
+            self._free = max(self._free, now) + len(packet) / rate
+            if self._free - now > LONGEST_WAIT:
+                self._free -= len(packet) / rate
+                counts["lost"] += 1
+                return None
+            due += self._free - now
+        counts["late"] += due > now
+        if not given.get("overtaking"):
+            connection = packet[12:24]  # both addresses, both ports
+            due = self._last[connection] = max(due, self._last.get(connection, 0.0))
+        doubled = self._hit("copies", "doubled")
+        counts["doubled"] += doubled
+        return due, doubled
+
+    def _hit(self, share: str, counted: str) -> bool:
+        wanted = self._traffic.get(share, 0.0)
+        return wanted > 0 and (not self.counts[counted] or self._draw() < wanted)
+
+
+def main(traffic: str) -> int:
+    queue, shaper = Queue(), Shaper(json.loads(traffic), random.Random())
+    copies = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    copies.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+    held: list[tuple[float, int, int, bytes]] = []
+    order = itertools.count()
+    ending: list[int] = []
+    wake, woken = socket.socketpair()
+    woken.setblocking(False)
+    signal.set_wakeup_fd(woken.fileno())
+    signal.signal(signal.SIGTERM, lambda number, frame: ending.append(number))
+    with open(PID, "w") as file:
+        file.write(str(os.getpid()))
+    written = -1
+    while True:
+        now = time.monotonic()
+        while held and (ending or held[0][0] <= now):
+            _, _, packet, copy = heapq.heappop(held)
+            queue.verdict(packet, ACCEPT)
+            if copy:
+                with contextlib.suppress(OSError):
+                    copies.sendto(copy, (socket.inet_ntoa(copy[16:20]), 0))
+        if written != shaper.counts["seen"]:
+            written = shaper.counts["seen"]
+            with open(COUNTS + ".new", "w") as file:
+                json.dump(shaper.counts, file)
+            os.replace(COUNTS + ".new", COUNTS)
+        if ending:
+            return 0
+        select.select([queue.socket, wake], [], [], max(0.0, held[0][0] - now) if held else None)
+        for packet, data in queue.packets():
+            now = time.monotonic()
+            found = shaper.due(data, now)
+            if found is None:
+                queue.verdict(packet, DROP)
+            else:
+                heapq.heappush(held, (found[0], next(order), packet, data if found[1] else b""))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

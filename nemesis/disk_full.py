@@ -1,0 +1,77 @@
+"""Disk full: not one byte more fits on the disk with the servers' data, until the heal.
+
+What is there can be read, and what was allocated can be written again. A system may reject what it cannot store, or
+end; what it has acknowledged must be there. Where its process has ended it is started again at the heal.
+
+Proof: a write that was tried on the node was rejected for want of space, after the injection and at the heal.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from assay.cluster.node import Cluster, Fillable, Node, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.fault import Injection, Proof, Scope, on_each
+from assay.nemesis.impact import Impact
+from assay.nemesis.process import ServerFault, proved, seen_of, status
+from assay.nemesis.target import servers
+
+
+class DiskFull(ServerFault):
+    """Nothing more can be stored; at the heal as much as before."""
+
+    name = "disk-full"
+    description = "the disk with the server's data has no free byte"
+    scope = Scope.DISK
+    impact = Impact(ends_process=True, gradual=True)
+    """Of a system that goes on, no process ends; this one's followers do."""
+    own_disks = True
+    """Containers get disks of their own for it."""
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        for node in servers(cluster, system):
+            if not isinstance(node, Fillable):
+                return f"a {cluster.kind} node's disk cannot be filled; the simulation's can (--cluster=sim)"
+            if (reason := node.own_disk_unavailable()) is not None:
+                return f"the disk of {node.name} cannot be filled: {reason}"
+        return await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        async def fill(node: Node) -> None:
+            await cast(Fillable, node).fill_disk()
+            await _look(injection, node, "filled")
+
+        await on_each(injection.targets, fill)
+
+    async def observe(self, injection: Injection) -> None:
+        async def look(node: Node) -> None:
+            seen_of(injection, node)["process"] = await status(node)
+            await _look(injection, node, "at_heal")
+
+        await on_each(injection.targets, look)
+
+    async def heal(self, injection: Injection) -> None:
+        async def free(node: Node) -> None:
+            if isinstance(node, Fillable):
+                await node.free_disk()
+            if (await node.process()).state is ProcessState.DEAD:
+                await node.start()
+                seen_of(injection, node)["started"] = True
+
+        await on_each(injection.targets, free)
+
+    def proof(self, injection: Injection) -> Proof:
+        return proved(injection, _lacking)
+
+
+def _lacking(seen: Mapping[str, Any]) -> str | None:
+    """What is missing from the proof for one node, or None."""
+    for moment, when in (("filled", "after the injection"), ("at_heal", "at the heal")):
+        if not seen.get(moment, {}).get("refused"):
+            return f"a write was not rejected for want of space {when}"
+    return None
+
+
+async def _look(injection: Injection, node: Node, moment: str) -> None:
+    free, refused = await cast(Fillable, node).room()
+    seen_of(injection, node)[moment] = {"free": free, "refused": refused}
