@@ -11,7 +11,6 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.config import BrokerConfig
-from assay.system_under_test.controller.cluster_state import parse_assignment
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.registration import IdTaken, Recognises, by_session, register
 from assay.system_under_test.controller.term import known_epoch
@@ -83,9 +82,10 @@ class Registrar:
         return bool(self._clean_lives)
 
     async def set_strays_aside(self) -> None:
-        """Logs of topics that are no more, and of partitions that were moved away: of neither is a dead broker's own
-        forgotten, so an older copy of this disk was put back, and no one will ask that they be deleted again.
+        """Logs of topics that are no more. A dead broker's are waited for before a topic is forgotten, so an older copy
+        of this disk was put back, and no one will ask that they be deleted again.
 
+        Not those of partitions that were moved away: the controller may still wait for a dead broker to delete them.
         Never in the directory of another cluster.
         """
         storage, where = self.runtime.storage, self.config.data_dir
@@ -97,23 +97,22 @@ class Registrar:
             await self.zookeeper.sync(paths.TOPICS)  # a topic that this session's server does not know yet is no stray
         for topic, index in found:
             path = f"{where}/{directory.directory_name(topic, index)}"
-            if await self._is_stray(path, topic, index):
+            if await self._is_stray(path, topic):
                 aside = await directory.set_aside(storage, path)
-                _log.warning("%s-%d is no replica of this broker any more: set aside as %s", topic, index, aside)
+                _log.warning("%s-%d is of a topic that is no more: set aside as %s", topic, index, aside)
 
-    async def _is_stray(self, path: str, topic: str, index: int) -> bool:
+    async def _is_stray(self, path: str, topic: str) -> bool:
         """By the note of which creation of the topic it belongs to; without one nothing is known."""
         try:
             made_for = directory.read_incarnation(self.runtime.storage, path)
             if made_for is None:
                 return False
-            data, stat = await self.zookeeper.get(paths.topic(topic))
-            replicas = parse_assignment(paths.topic(topic), data).get(index, [self.config.broker_id])
+            _, stat = await self.zookeeper.get(paths.topic(topic))
         except NoNodeError:
             return True
-        except (directory.DirectoryError, znodes.ZnodeError):
+        except directory.DirectoryError:
             return False
-        return stat.czxid != made_for or self.config.broker_id not in replicas
+        return stat.czxid != made_for
 
     async def leave_directory(self) -> None:
         """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 REGISTER = Path(__file__).parent / "helpers" / "installed_register.py"
 PARTS = ("checkers", "cluster", "harness", "nemesis", "reports", "system_under_test", "workloads")
-DATA = (".html", ".css", ".js", ".sql", "Dockerfile", "py.typed")
+DATA = (".html", ".css", ".js", ".sql", ".c", "Dockerfile", "py.typed")
 OFFLINE = ("--no-deps", "--no-index", "--disable-pip-version-check", "-q")
 
 

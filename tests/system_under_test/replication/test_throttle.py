@@ -102,19 +102,26 @@ async def seconds_to_catch_up(replicas: str, rate: str) -> float:
         leader = await cluster.leader("orders-0")
         missing = next(node for node in cluster.nodes if node is not leader)
         await missing.kill()
+
+        async def in_sync() -> int:
+            return len(json.loads((await zookeeper.get("/brokers/topics/orders/partitions/0/state"))[0])["isr"])
+
+        async def left() -> bool:
+            return await in_sync() == 2
+
+        async def back() -> bool:
+            return await in_sync() == 3
+
+        await until(left, "it is out of sync, and no term of the leader ends during a send")
         loop = asyncio.get_running_loop()
         began = loop.time()
         for _ in range(COUNT):
             await cluster.producer.send("orders", 0, [(None, MESSAGE)])
         assert loop.time() - began < 10, "the other follower is in sync, and is not held up"
 
-        async def in_sync() -> bool:
-            state = json.loads((await zookeeper.get("/brokers/topics/orders/partitions/0/state"))[0])
-            return len(state["isr"]) == 3
-
         await missing.start()
         began = loop.time()
-        await until(in_sync, "it has caught up", 200)
+        await until(back, "it has caught up", 200)
         await zookeeper.close()
         return loop.time() - began
 
