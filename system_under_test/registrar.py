@@ -112,7 +112,7 @@ class Registrar:
             return True
         except directory.DirectoryError:
             return False
-        return stat.czxid != made_for
+        return made_for != int(stat.czxid)
 
     async def leave_directory(self) -> None:
         """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row
