@@ -84,6 +84,40 @@ _ALL = (
         " --workload-mix=handovers --rate=200 --time-limit=60",
     ),
     Defect(
+        "stale-leader-and-isr",
+        "a broker obeys a controller that was replaced, and goes back to a role of an earlier epoch",
+        "stop a controller past its session between what it writes and what it sends, then continue it",
+        ("stale-epoch-obeyed", "leader-completeness"),
+        "KAFKA-1188",
+        "workloads/test_controller.py -k moves --cluster=sim --replay=schedules/stale-leader-and-isr.json"
+        " --rate=100 --time-limit=60",
+    ),
+    Defect(
+        "last-replica",
+        "a member of the in-sync set is elected although its machine lost what its disk had not taken",
+        "kill two replicas, have the last one lose its power, and start that one first",
+        ("lost-write", "inconsistent-offset"),
+        "KIP-966",
+        "workloads/test_storage.py -k unflushed --cluster=sim --replay=schedules/last-replica.json"
+        " --rate=200 --time-limit=60",
+    ),
+    Defect(
+        "early-isr-rejoin",
+        "a follower rejoins the in-sync set at the high watermark, before it has what earlier leaders had taken",
+        "kill a leader and its other follower right after one has left the in-sync set",
+        ("member-completeness",),
+        "KAFKA-7128",
+        "workloads/test_log.py --cluster=sim --replay=schedules/early-isr-rejoin.json --rate=200 --time-limit=60",
+    ),
+    Defect(
+        "double-failover",
+        "a follower believes the first answer about epochs, also of a leader that does not know its last one",
+        "kill a leader, and its successor before the third replica has asked that one for anything",
+        ("replica-divergence", "inconsistent-offset"),
+        "KIP-279",
+        "workloads/test_log.py --cluster=sim --replay=schedules/double-failover.json --rate=200 --time-limit=60",
+    ),
+    Defect(
         "hw-regression",
         "a new leader says where the log ends before its high watermark has reached the start of its epoch",
         "a change of leader with slow followers",

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.system_under_test.controller import leaders
@@ -34,6 +34,8 @@ def controller_traits(defects: Collection[str]) -> ControllerTraits:
         return ControllerTraits(decide=any_living)
     if "zombie-controller" in defects:
         return ControllerTraits(fence=NoFence, resigns=False)
+    if "last-replica" in defects:
+        return ControllerTraits(decide=as_if_clean)
     if "lost-registration" in defects:
         return ControllerTraits(recognises=by_address)
     return CORRECT
@@ -44,6 +46,14 @@ def any_living(
 ) -> PartitionState | AskLogEnds | None:
     """The first living replica leads when none in sync is left, even if it has missed records."""
     return leaders.next_state(state, assignment, brokers, Policy(policy.min_insync, True), controller_epoch)
+
+
+def as_if_clean(
+    state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
+) -> PartitionState | AskLogEnds | None:
+    """Each that comes back has all that it had, although its disk may have lost what was not yet on it."""
+    trusted = {number: replace(broker, clean_since=0) for number, broker in brokers.items()}
+    return leaders.next_state(state, assignment, trusted, policy, controller_epoch)
 
 
 class NoFence(Fence):

@@ -151,7 +151,7 @@ class LeaderTerm:
         """A replica rejoins at the high watermark and within this epoch (KAFKA-7128)."""
         if self.in_sync.proposed is not None or self.in_sync.superseded:
             return
-        if position.offset >= self.replica.high_watermark and position.offset >= self.start_offset:
+        if self.replica.traits.rejoins(position.offset, self.replica.high_watermark, self.start_offset):
             self._joining = position.offset, self.replica.high_watermark
             self._propose(self.in_sync.committed.with_member(broker, position.broker_epoch, self._min_insync))
 

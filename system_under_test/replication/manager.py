@@ -54,6 +54,7 @@ class ReplicaManager:
         self._events = events
         self.incarnation = events.incarnation
         self._background = background
+        self._traits = traits
         self._learn = learn
         self._news = News()
         self._on_lead = on_lead
@@ -104,10 +105,11 @@ class ReplicaManager:
 
     def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
         """Is this the newest controller known, and does it mean this life of mine? Adopts a higher epoch."""
-        if broker_epoch < 0 or controller_epoch < self.controller_epoch or broker_epoch != self.broker_epoch:
+        meant = 0 <= broker_epoch == self.broker_epoch
+        if not meant or not self._traits.current(controller_epoch, self.controller_epoch):
             self.fenced(request, controller_epoch, broker_epoch)
             return False
-        self.controller_epoch = controller_epoch
+        self.controller_epoch = max(controller_epoch, self.controller_epoch)
         self._events.emit("request-obeyed", controller_epoch=controller_epoch, value=controller_id, request=request)
         return True
 
@@ -149,7 +151,7 @@ class ReplicaManager:
         self, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
     ) -> ErrorCode:
         partition = await self.replicas.of(update)
-        if update.leader_epoch <= partition.leader_epoch:
+        if not self._traits.newer(update.leader_epoch, partition.leader_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         before = partition.leader_epoch
         try:

@@ -32,6 +32,10 @@ def _enough_in_sync(in_sync: InSync, min_insync: int) -> bool:
     return len(in_sync.minimal) >= min_insync and not in_sync.committed.elr
 
 
+def _caught_up(position: int, high_watermark: int, start: int) -> bool:
+    return position >= high_watermark and position >= start
+
+
 def _by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
     _, own_end = epochs.end_offset_for(answer.epoch, marks.end)
     return min(answer.end_offset, own_end), answer.epoch == epochs.latest()
@@ -39,7 +43,9 @@ def _by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tu
 
 @dataclass(frozen=True)
 class ReplicationTraits:
-    """What counts as safe, who may read it, where a follower cuts its log, and what is noted when."""
+    """What counts as safe, who may read it, where a follower cuts its log, whose requests are obeyed, and what is noted
+    when.
+    """
 
     acknowledged: Callable[[LogMarks], int] = _high_watermark
     """Producers that asked for all replicas are answered up to here."""
@@ -55,10 +61,16 @@ class ReplicationTraits:
     """Does the leader lack what comes next in a follower's log, so that it must begin with an empty one?"""
     parting: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _by_epochs
     """Where a follower's history parts from the leader's as far as the answer shows, and whether that is all to cut."""
+    rejoins: Callable[[int, int, int], bool] = _caught_up
+    """May a replica that asks for this offset be in sync, with this high watermark and start of the leader's epoch?"""
     knows_end: Callable[[int, int], bool] = operator.ge
     """May a leader say where the log ends, with this high watermark and start of its epoch (KIP-207)?"""
     same_epoch: Callable[[int, int], bool] = operator.eq
     """May a follower of this epoch fetch from a leader of that (KIP-320)?"""
+    current: Callable[[int, int], bool] = operator.ge
+    """Is a request of this controller epoch obeyed once that is known?"""
+    newer: Callable[[int, int], bool] = operator.gt
+    """Does a role of this leader epoch replace one of that?"""
     notes_epoch_at_once: bool = True
     """Is a new leader's epoch on its disk before it serves (KAFKA-7415), or with its first record?"""
     reads_state_again: bool = True
@@ -97,6 +109,11 @@ def by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tup
     return marks.end, True
 
 
+def told_once(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+    """Believes the first answer, also of a leader that does not know the follower's last epoch (KIP-101 alone)."""
+    return min(answer.end_offset, marks.end), True
+
+
 _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     # The records reach the followers when these ask the next time: no one waits for that.
     "ack-before-replication": ReplicationTraits(acknowledged=_end, wakes_followers=False),
@@ -106,6 +123,7 @@ _DEFECTIVE: Mapping[str, ReplicationTraits] = {
         parting=at_high_watermark, checkpointed=lambda marks, leads: marks.high_watermark if leads else 0
     ),
     "divergent-tail": ReplicationTraits(parting=by_length),
+    "double-failover": ReplicationTraits(parting=told_once),
     "fetch-append-race": ReplicationTraits(
         fetchable=lambda marks, appended: marks.end if appended else marks.high_watermark,
         starts_over=lambda log_end, leaders_start: True,
@@ -113,7 +131,9 @@ _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     "read-above-hw": ReplicationTraits(readable=_end),
     "epoch-not-recorded": ReplicationTraits(notes_epoch_at_once=False),
     "zombie-follower": ReplicationTraits(same_epoch=_always),
+    "early-isr-rejoin": ReplicationTraits(rejoins=lambda position, high_watermark, start: position >= high_watermark),
     "hw-regression": ReplicationTraits(knows_end=_always),
+    "stale-leader-and-isr": ReplicationTraits(current=_always, newer=operator.ne),
     "cached-zk-version": ReplicationTraits(reads_state_again=False),
 }
 """By the defect's name."""
