@@ -11,6 +11,7 @@ from assay.system_under_test.controller.leaders import AskLogEnds, Brokers, Poli
 from assay.system_under_test.controller.partitions import Decide
 from assay.system_under_test.controller.registration import Recognises, by_address, by_session
 from assay.system_under_test.controller.term import Fence, Term
+from assay.system_under_test.replication.insync import Members
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper.znodes import PartitionState
 
@@ -52,7 +53,8 @@ def as_if_clean(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """Each that comes back has all that it had, although its disk may have lost what was not yet on it."""
-    trusted = {number: replace(broker, clean_since=0) for number, broker in brokers.items()}
+    lives = tuple(Members.of(state).epochs.values())
+    trusted = {number: replace(broker, clean_lives=lives) for number, broker in brokers.items()}
     return leaders.next_state(state, assignment, trusted, policy, controller_epoch)
 
 
