@@ -14,6 +14,7 @@ from assay.system_under_test import questions
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from assay.system_under_test.log.directory import directory_name
 from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CODEC_MASK, CRC_START, encode
@@ -163,7 +164,7 @@ async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
 
 def _records(data: bytes, base: int, compacted: bool) -> Iterator[tuple[int, int | None, int]]:
     """Offset, value and CRC of each record of a segment, as far as it is good."""
-    good = data[: message_set.check(data, base, gaps=compacted).size]
+    good = data[: message_set.check(data, base, gaps=compacted, highest=base + MAXIMUM).size]
     for message in message_set.messages(good):
         crc = crc32(memoryview(encode(message._replace(attributes=message.attributes & ~CODEC_MASK)))[CRC_START:])
         yield message.offset, _number(message.value), crc

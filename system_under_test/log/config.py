@@ -5,6 +5,7 @@ from typing import Self
 from zlib import crc32
 
 from assay.system_under_test.config import TopicConfig
+from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.traits import CORRECT, LogTraits
 from assay.system_under_test.records.message import Buffer
 from assay.system_under_test.records.message_set import Checked
@@ -47,9 +48,9 @@ class LogConfig:
         jitter = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 
-    def check(self, data: Buffer, next_offset: int) -> Checked:
-        """How far ``data`` from a disk, which should begin at ``next_offset``, is good."""
-        return self.traits.check(data, next_offset, gaps=self.compacted)
+    def check(self, data: Buffer, next_offset: int, base_offset: int) -> Checked:
+        """How far ``data`` from the segment with this base, which should begin at ``next_offset``, is good."""
+        return self.traits.check(data, next_offset, gaps=self.compacted, highest=base_offset + MAXIMUM)
 
     def __post_init__(self) -> None:
         for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes"):

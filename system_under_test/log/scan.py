@@ -19,6 +19,7 @@ class SegmentScan:
     """A scan under way; ``position`` and ``next_offset`` are the end of what was found good so far."""
 
     __slots__ = (
+        "_base_offset",
         "_config",
         "_end",
         "_file",
@@ -31,14 +32,17 @@ class SegmentScan:
         "times",
     )
 
-    def __init__(self, file: File, next_offset: int, config: LogConfig, position: int = 0) -> None:
+    def __init__(
+        self, file: File, base_offset: int, config: LogConfig, *, position: int = 0, next_offset: int | None = None
+    ) -> None:
         self._file = file
+        self._base_offset = base_offset
         self._end = file.size
         self._config = config
         self._interval = max(config.index_interval_bytes, HEADER_SIZE)
         self.start = position
         self.position = position
-        self.next_offset = next_offset
+        self.next_offset = base_offset if next_offset is None else next_offset
         self.problem: str | None = None
         """Why the scan ended before the end of the file, or None."""
         self.entries: list[tuple[int, int]] = []
@@ -70,10 +74,10 @@ class SegmentScan:
         """About one interval's bytes, or the one entry that is larger."""
         left = self._end - self.position
         data = self._file.read(self.position, min(self._interval, left))
-        found = self._config.check(data, self.next_offset)
+        found = self._config.check(data, self.next_offset, self._base_offset)
         if not found.count and found.problem is None and len(data) >= HEADER_SIZE:
             needed = HEADER_SIZE + ENTRY_HEADER.unpack_from(data)[1]
             if len(data) < needed <= left:
                 data = self._file.read(self.position, needed)
-                found = self._config.check(data, self.next_offset)
+                found = self._config.check(data, self.next_offset, self._base_offset)
         return data, found

@@ -137,7 +137,7 @@ class Segment:
         offset = self.index.offset_at(start)
         if start and not self._begins(start, offset):
             return None
-        return SegmentScan(self.file, offset, self.config, position=start)
+        return SegmentScan(self.file, self.base_offset, self.config, position=start, next_offset=offset)
 
     def _begins(self, position: int, offset: int) -> bool:
         """Does an entry whose first message has this offset seem to be there?"""
@@ -274,7 +274,7 @@ class Segment:
         """Whether exactly the block's entries are there, the first with the offset that the index promises."""
         data = self.file.read(position, end - position)
         offset = self.index.offset_at(position)
-        found = self.config.check(data, offset)
+        found = self.config.check(data, offset, self.base_offset)
         # Below the first index entry there is only the base offset, at which a compacted segment need not begin.
         promised = not position or (found.count > 0 and first_offset(data) == offset)
         return promised and found.problem is None and found.size == end - position

@@ -14,7 +14,7 @@ from assay.system_under_test.runtime import File
 class CheckBytes(Protocol):
     """Says how far bytes from a disk are good, which should begin at ``next_offset``."""
 
-    def __call__(self, data: Buffer, next_offset: int, *, gaps: bool) -> Checked: ...
+    def __call__(self, data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> Checked: ...
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def log_traits(defects: Collection[str]) -> LogTraits:
     return CORRECT
 
 
-def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool) -> Checked:
+def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> Checked:
     """Believes what stands between the entries' sizes: it checks no CRC and no offset."""
     position = count = 0
     while len(data) - position >= HEADER_SIZE:

@@ -34,6 +34,9 @@ from assay.system_under_test.records.message import (
 )
 from assay.system_under_test.records.wrapper import span, unwrap, wrap
 
+HIGHEST = 2**63 - 1
+"""The greatest offset that an entry can state."""
+
 Record = tuple[bytes | None, bytes | None, int | None]
 """Key, value, timestamp in milliseconds."""
 
@@ -123,11 +126,12 @@ def _shallow(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
     return (codec.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
-def check(data: Buffer, next_offset: int, *, gaps: bool = False) -> Checked:
+def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = HIGHEST) -> Checked:
     """Follows entries from the start of ``data`` as far as they are good; never raises.
 
     Good: a possible size, a matching CRC, and the offset ``next_offset`` for the first and one more for each later
-    one (with ``gaps``: at least that). Offsets are outside the CRC, so only their density gives damage away.
+    one (with ``gaps``: at least that, and ``highest`` at most). Offsets are outside the CRC, so only their density
+    gives damage away, or, where gaps are allowed, that there is no room for one.
     """
     prefix, header, length = ENTRY_PREFIX.unpack_from, ENTRY_HEADER.unpack_from, len(data)
     view = memoryview(data)
@@ -135,7 +139,8 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False) -> Checked:
     problem = None
     while length - position >= HEADER_SIZE:
         offset, size = header(data, position)
-        if offset != next_offset and not (offset > next_offset and (gaps or _may_be_wrapper(data, position))):
+        rises = next_offset < offset <= highest
+        if offset != next_offset and not (rises and (gaps or _may_be_wrapper(data, position))):
             problem = f"offset {offset} where {next_offset} belongs"
             break
         if size < MINIMUM_SIZE:

@@ -21,11 +21,13 @@ ONE = message_set.build([(None, b"v", 5)])
 FIRST, SECOND = (f"t-0/{base:020d}" for base in (0, 5))
 
 
-async def reopen(disk: SimDisk, *, clean: bool = False, recovery_point: int = 0) -> tuple[Log, Recovery]:
+async def reopen(
+    disk: SimDisk, *, clean: bool = False, recovery_point: int = 0, config: LogConfig = CONFIG
+) -> tuple[Log, Recovery]:
     return await Log.open(
         disk.storage(fsync_delay=lambda: 0),
         "t-0",
-        CONFIG,
+        config,
         clean=clean,
         recovery_point=recovery_point,
         wall_clock=lambda: 0.0,
@@ -82,6 +84,27 @@ def test_the_report_tells_what_was_cut() -> None:
         assert log.segment_offsets == (0, 5)
         log, recovery = await reopen(disk, recovery_point=7)
         assert (recovery.problem, recovery.truncated_bytes) == (None, 0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_offset_that_no_index_of_the_segment_could_hold_is_damage(clean: bool) -> None:
+    async def scenario() -> None:
+        compacted = LogConfig(compacted=True, index_interval_bytes=60)
+        for bit in range(64):
+            disk = SimDisk(Random(1))
+            log, _ = await reopen(disk, config=compacted)
+            for _ in range(4):
+                log.append(ONE, 1)
+            await log.close()
+            content = bytearray(disk.read(FIRST + ".log"))
+            content[3 * len(ONE) + 7 - bit // 8] ^= 1 << bit % 8
+            disk.write(FIRST + ".log", bytes(content))
+            log, recovery = await reopen(disk, clean=clean, config=compacted)
+            fits = 3 ^ 1 << bit in range(3, 1 << 32)
+            assert (log.end_offset, recovery.problem is None) == ((3 ^ 1 << bit) + 1 if fits else 3, fits)
+            await log.close()
 
     asyncio.run(scenario())
 

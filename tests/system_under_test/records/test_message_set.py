@@ -88,7 +88,9 @@ def test_check_wants_dense_offsets_unless_gaps_are_allowed() -> None:
     gap = message_set.build([(None, b"a", None)], 1, 4) + message_set.build([(None, b"b", None)], 1, 9)
     dense = message_set.check(gap, 4)
     assert (dense.count, dense.next_offset, dense.problem) == (1, 5, "offset 9 where 5 belongs")
-    assert message_set.check(gap, 2, gaps=True).next_offset == 10
+    assert message_set.check(gap, 2, gaps=True, highest=9).next_offset == 10
+    low = message_set.check(gap, 2, gaps=True, highest=8)
+    assert (low.count, low.next_offset, low.problem) == (1, 5, "offset 9 where 5 belongs")
     back = message_set.build([(None, b"a", None)], 1, 4) * 2
     assert message_set.check(back, 4, gaps=True).count == 1
 
