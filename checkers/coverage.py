@@ -6,7 +6,8 @@ under faults (:mod:`assay.checkers.disturbance`) and after the last heal, every 
 the sentinel in every partition.
 Each of these that is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key
 to which clients kept sending (or which they kept reading) after a heal, with no new fault in the way, and of which no
-send was acknowledged (no poll reached the end) within the contract's deadline.
+send was acknowledged (no poll reached the end) within the contract's deadline. One that was first tried just before
+the deadline, as a drain's first reads may be, is not held to it.
 
 *Reaching the end*: a poll called after the heal that ended ok beyond all that had been acknowledged before the heal,
 and beyond the first send that was acknowledged after it, so that a reader which stands still where it was does not
@@ -44,8 +45,8 @@ class Subject:
     """What recovers, a log or a register: the names of a change and of a look, in short and in a finding's sentence.
 
     ``query`` takes a heal, half the deadline and the deadline, and gives per ``key`` the time of the first change and
-    look that count (``changed``, ``looked``), and how often they were tried in the deadline's second half (``changes``,
-    ``looks``): a client that tried only right after the heal proves nothing about the rest of the time.
+    look that count (``changed``, ``looked``), and how often they were tried in time (``changes``, ``looks``; see
+    :func:`_in_time`).
     """
 
     change: str
@@ -216,10 +217,19 @@ _TURNS: Final = """
 """The rows that show a log's recovery, a small part of all: read once for each fault."""
 
 
+def _in_time(half: int, limit: int) -> str:
+    """Whether a row's operation shows that the service was not back: it was called in the second half of the deadline
+    (a client that tried only right after the heal proves nothing about the rest of the time), and was over by its end
+    or had a quarter of it in which to be answered (one called in the last moment proves nothing either).
+    """
+    return f"(call >= {half} and least(ret, call + {(limit - half) // 2}) <= {limit})"
+
+
 def _logs(healed: int, half: int, limit: int) -> str:
+    tried = _in_time(half, limit)
     return f"""
-        select e.key, count(case when e.kind = 'append' and e.call between {half} and {limit} then 1 end) as changes,
-            count(case when e.kind = 'observe-begin' and e.call between {half} and {limit} then 1 end) as looks,
+        select e.key, count(case when e.kind = 'append' and {tried} then 1 end) as changes,
+            count(case when e.kind = 'observe-begin' and {tried} then 1 end) as looks,
             min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as changed,
             min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
                 then e.ret end) as looked,
@@ -237,10 +247,11 @@ def _logs(healed: int, half: int, limit: int) -> str:
 
 
 def _registers(healed: int, half: int, limit: int) -> str:
+    tried = _in_time(half, limit)
     return f"""
         select key,
-            count(case when kind <> 'read' and call between {half} and {limit} then 1 end) as changes,
-            count(case when kind = 'read' and call between {half} and {limit} then 1 end) as looks,
+            count(case when kind <> 'read' and {tried} then 1 end) as changes,
+            count(case when kind = 'read' and {tried} then 1 end) as looks,
             min(case when kind <> 'read' and outcome = 'ok' then ret end) as changed,
             min(case when kind = 'read' and outcome = 'ok' then ret end) as looked,
             min(op) as first_op

@@ -320,6 +320,25 @@ def test_no_poll_that_reaches_the_end_is_no_recovery(tmp_path: Path) -> None:
     assert "first poll of orders-0 reached the end only 6.200 s later" in judged.findings[0].claim
 
 
+@pytest.mark.parametrize(
+    ("call", "slow"),
+    [(6_990, False), (6_260, False), (6_240, True), (5_600, True), (5_400, False)],
+    ids=["just before the deadline", "in its last quarter", "a quarter before", "in its second half", "in its first"],
+)
+@pytest.mark.parametrize("kind", ["register-read", "register-write"])
+def test_a_first_try_that_had_no_time_to_be_answered_is_no_missing_recovery(
+    tmp_path: Path, kind: str, call: int, slow: bool
+) -> None:
+    """The heal is at 4 s, the deadline at 7 s; the first try after the heal is answered just after it."""
+    book = Book(key="r")
+    for now in (*range(0, 2_000, 100), *range(8_000, 10_000, 100)):
+        book.add("register-write", (now, now + 50), None, value=now)
+        book.add("register-read", (now + 60, now + 80), None, value=now)
+    book.add(kind, (call, 7_010), None, value=1_900 if kind == "register-read" else 1_901, process=9)
+    judged = covered(tmp_path, book, faults=partition())
+    assert judged.anomalies == ({NO_RECOVERY: 1} if slow else {})
+
+
 def test_the_next_fault_excuses_a_missing_recovery(tmp_path: Path) -> None:
     second = [
         fault("intended", 5_000, id=2),
