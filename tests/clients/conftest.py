@@ -23,6 +23,7 @@ from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import engine_available
 from assay.cluster.node import by_role
 from assay.system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
+from assay.system_under_test.questions import metadata
 
 HERE = Path(__file__).parent
 INSTALLED = Path(sys.prefix) / "clients"
@@ -57,6 +58,18 @@ class Live:
             reading = node.read_file(EVENT_LOG)
             lines += asyncio.run_coroutine_threadsafe(reading, self.loop).result(PATIENCE).splitlines()
         return [event for event in map(json.loads, lines) if event["event"] == name]
+
+    def known_everywhere(self, topic: str, partitions: int) -> bool:
+        """Whether every broker knows a leader of each partition. A client asks another broker each time, and one that
+        has not yet been sent a new topic says rightly that there is none.
+        """
+        return all(self._led(node.address, topic) == set(range(partitions)) for node in by_role(self.cluster, BROKER))
+
+    def _led(self, address: str, name: str) -> set[int]:
+        """The topic's partitions that have a leader, as this broker knows them."""
+        answer = asyncio.run_coroutine_threadsafe(metadata(address, PORT), self.loop).result(PATIENCE)
+        topics = [] if answer is None else [topic for topic in answer.topics if topic.topic == name]
+        return {part.partition for topic in topics for part in topic.partitions if part.leader > 0}
 
     def do(self, action: str, broker: int) -> None:
         """``kill`` or ``start`` one broker."""

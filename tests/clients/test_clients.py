@@ -18,11 +18,12 @@ LOAD_SECONDS = 10.0
 
 
 @pytest.fixture
-def topic(client: Any) -> str:
+def topic(client: Any, live: Any) -> str:
     name = f"topic-{next(NUMBERS)}"
     client.create(topic=name, partitions=3, replication=3, config={"min.insync.replicas": "2"})
-    wait_for(lambda: name in client.topics(), "the topic is told of")
-    wait_for(lambda: client.leader(topic=name, partition=2) > 0, "it has leaders")
+    wait_for(lambda: live.known_everywhere(name, 3), "every broker knows the topic and its leaders")
+    assert name in client.topics()
+    assert client.leader(topic=name, partition=2) > 0
     return name
 
 

@@ -67,8 +67,7 @@ def test_a_group_reads_everything_and_remembers_it(members: Any, sender: Any, li
     number = next(NUMBERS)
     topic, group = f"shared-{number}", f"group-{number}"
     sender.create(topic=topic, partitions=PARTITIONS, replication=3, config={"min.insync.replicas": "2"})
-    wait_for(lambda: topic in sender.topics(), "the topic is told of")
-    wait_for(lambda: sender.leader(topic=topic, partition=PARTITIONS - 1) > 0, "it has leaders")
+    wait_for(lambda: live.known_everywhere(topic, PARTITIONS), "every broker knows the topic and its leaders")
     sent: list[str] = []
 
     def send(word: str) -> None:
