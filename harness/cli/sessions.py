@@ -1,0 +1,134 @@
+"""Sessions of pytest in processes of their own, several at a time: what each came to, and what it cost.
+
+Each leads a process group of its own. A terminal's Ctrl-C so reaches this process alone, which then asks every session
+to end, as a user would, and waits: a session has containers to take away. What a session started ends with it.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+OUTPUT: Final = "output.txt"
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE: Final = (20.0, 60.0)
+"""Seconds that a session has after the first Ctrl-C, to stop its load, and after the second, to clear up."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A command; what it prints goes into ``OUTPUT`` in its folder, which is made."""
+
+    argv: Sequence[str]
+    folder: Path
+
+    def last_lines(self, number: int) -> str:
+        """The end of what it printed."""
+        lines = (self.folder / OUTPUT).read_text(errors="replace").splitlines()
+        return " | ".join([line.strip() for line in lines if line.strip()][-number:])
+
+
+@dataclass(frozen=True)
+class Ended:
+    """``code``: of its exit, negative for a signal; None: it was killed, as it took too long.
+
+    ``cpu_seconds`` has those of the processes that it waited for; containers are in no one's.
+    """
+
+    code: int | None
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class _Running:
+    session: Session
+    pid: int
+    began: float
+
+
+def perform(sessions: Iterable[Session], jobs: int, limit: float, ended: Callable[[Session, Ended], None]) -> bool:
+    """Runs them in their order, ``jobs`` at a time, each for ``limit`` seconds at most.
+
+    False: a signal came first. Those under way have been stopped then, and ``ended`` was not called for them.
+    """
+    waiting, running = deque(sessions), dict[int, _Running]()
+    with _signals() as told:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    _start(waiting.popleft(), running)
+                soonest = min(one.began for one in running.values()) + limit
+                ready, _, _ = select.select([told, *running], [], [], max(0.0, soonest - time.monotonic()))
+                if told in ready:
+                    return False
+                for descriptor in ready:
+                    session = running[descriptor].session
+                    ended(session, _reaped(descriptor, running))
+                for descriptor in [one for one, it in running.items() if time.monotonic() - it.began >= limit]:
+                    session = running[descriptor].session
+                    ended(session, _reaped(descriptor, running, killed=True))
+        finally:
+            _stop(running)
+    return True
+
+
+@contextmanager
+def _signals() -> Iterator[int]:
+    """A descriptor that can be read once a signal to end has come: nothing is interrupted where it stands."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    try:
+        yield read
+    finally:
+        signal.set_wakeup_fd(woken)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(read)
+        os.close(write)
+
+
+def _start(session: Session, running: dict[int, _Running]) -> None:
+    session.folder.mkdir(parents=True)
+    with (session.folder / OUTPUT).open("wb") as output:
+        process = subprocess.Popen(
+            session.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    process.returncode = 0  # it is waited for here, for what it used: not by Popen as well
+    running[os.pidfd_open(process.pid)] = _Running(session, process.pid, time.monotonic())
+
+
+def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = False) -> Ended:
+    """Of one that has ended, or is to end now; its group goes while its number is still taken."""
+    one = running.pop(descriptor)
+    _signalled(one, signal.SIGKILL)
+    _, status, used = os.wait4(one.pid, 0)
+    os.close(descriptor)
+    code = None if killed else os.waitstatus_to_exitcode(status)
+    return Ended(code, time.monotonic() - one.began, used.ru_utime + used.ru_stime)
+
+
+def _stop(running: dict[int, _Running]) -> None:
+    for patience in PATIENCE:
+        for one in running.values():
+            _signalled(one, signal.SIGINT)
+        deadline = time.monotonic() + patience
+        while running and (left := deadline - time.monotonic()) > 0:
+            for descriptor in select.select(list(running), [], [], left)[0]:
+                _reaped(descriptor, running)
+    for descriptor in list(running):
+        _reaped(descriptor, running, killed=True)
+
+
+def _signalled(one: _Running, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(one.pid, number)
