@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,3 +27,16 @@ class Live:
 
     def node(self, name: str) -> Any:
         return next(node for node in self.cluster.nodes if node.name == name)
+
+
+@contextmanager
+def started(cluster: DockerCluster, state: Path) -> Iterator[Live]:
+    """Starts a cluster whose journals are in ``state``, and takes it away in the end, also where it did not start."""
+    loop = asyncio.new_event_loop()
+    live = Live(cluster, loop, state)
+    try:
+        live.run(cluster.start())
+        yield live
+    finally:
+        live.run(cluster.close())
+        loop.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import engine_available
 
 from helpers.echo_system import Echo
-from helpers.live_cluster import Live
+from helpers.live_cluster import Live, started
 
 
 @pytest.fixture(scope="session")
@@ -33,12 +32,6 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Echo:
 
 @pytest.fixture(scope="module")
 def live(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
-    loop = asyncio.new_event_loop()
     cluster = DockerCluster(echo, {"zookeeper": 1, "broker": 2}, run_id="test-echo", seed=1, state_dir=state)
-    started = Live(cluster, loop, state)
-    try:
-        started.run(cluster.start())
-        yield started
-    finally:
-        started.run(cluster.close())
-        loop.close()
+    with started(cluster, state) as live:
+        yield live

@@ -16,7 +16,7 @@ from assay.cluster.journal import RunInContainer, read
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import EVENTS, Echo, echoes, until
-from helpers.live_cluster import Live
+from helpers.live_cluster import Live, started
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 
@@ -27,17 +27,11 @@ def clocked(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
         clock.library()
     except clock.ClockError as error:
         pytest.skip(str(error))
-    loop = asyncio.new_event_loop()
     cluster = DockerCluster(
         echo, {"zookeeper": 1, "broker": 1}, run_id="test-clock", seed=1, state_dir=state, own_clocks=True
     )
-    started = Live(cluster, loop, state)
-    try:
-        started.run(cluster.start())
-        yield started
-    finally:
-        started.run(cluster.close())
-        loop.close()
+    with started(cluster, state) as live:
+        yield live
 
 
 async def seen(node: Any) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from assay.cluster.ssh import power
 from assay.nemesis.power_loss import PowerLoss
 
 from helpers.echo_system import DATA, Echo, StoringEcho, echoes, until
-from helpers.live_cluster import Live
+from helpers.live_cluster import Live, started
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 
@@ -76,15 +76,9 @@ def storing(engine_needed: None, tmp_path_factory: pytest.TempPathFactory, state
     except disk.DiskError as error:
         pytest.skip(str(error))
     system = StoringEcho(tmp_path_factory.mktemp("storing"))
-    loop = asyncio.new_event_loop()
     cluster = DockerCluster(system, {"broker": 2}, run_id="test-power", seed=1, state_dir=state, own_disks=True)
-    started = Live(cluster, loop, state)
-    try:
-        started.run(cluster.start())
-        yield started
-    finally:
-        started.run(cluster.close())
-        loop.close()
+    with started(cluster, state) as live:
+        yield live
 
 
 def pending(live: Live) -> list[journal.Action]:

@@ -349,39 +349,26 @@ steps = st.one_of(
     st.tuples(st.just("prefer"), st.just(0), st.just(0)),
 )
 
+PUT_BACK: list[tuple[str, int, object]] = [
+    ("stop", 1, 0),
+    ("copy", 1, 0),
+    ("start", 1, 0),
+    ("work", 1, {1, 3}),
+    ("kill", 2, 20),
+    ("kill", 3, 20),
+    ("kill", 1, 20),
+    ("put back", 1, 0),
+    ("start", 1, 0),
+]
+"""A server comes back, after the others, with the copy of its files that was made when it had stopped cleanly."""
+
 
 @pytest.mark.slow
 @settings(max_examples=some_of(800), deadline=None)
 @given(st.lists(steps, max_size=40))
 @example([("work", 1, {2}), ("stop", 1, 0), ("kill", 2, 0), ("start", 2, 0), ("stop", 2, 0), ("start", 2, 0)])
-@example(
-    [
-        ("stop", 1, 0),
-        ("copy", 1, 0),
-        ("start", 1, 0),
-        ("work", 1, {1, 3}),
-        ("kill", 2, 20),
-        ("kill", 3, 20),
-        ("kill", 1, 20),
-        ("put back", 1, 0),
-        ("start", 1, 0),
-    ]
-)
-@example(
-    [
-        ("stop", 1, 0),
-        ("copy", 1, 0),
-        ("start", 1, 0),
-        ("work", 1, {1, 3}),
-        ("kill", 2, 20),
-        ("kill", 3, 20),
-        ("kill", 1, 20),
-        ("put back", 1, 0),
-        ("start", 1, 0),
-        ("stop", 1, 0),
-        ("start", 1, 0),
-    ]
-)
+@example(PUT_BACK)
+@example([*PUT_BACK, ("stop", 1, 0), ("start", 1, 0)])
 def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
     model = Model()
     for member in EVERYBODY:
