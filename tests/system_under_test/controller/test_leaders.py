@@ -22,6 +22,7 @@ from assay.system_under_test.controller.leaders import (
     renewed,
     without_damaged,
 )
+from assay.system_under_test.controller.traits import controller_traits
 from assay.system_under_test.replication.insync import Members
 from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
@@ -111,6 +112,35 @@ def test_an_older_copy_with_the_notes_of_a_clean_stop_is_not_elected() -> None:
     assert next_state(gone, ASSIGNMENT, copied_in_its_second_life, POLICY, 1) is None
     stopped_cleanly_since = {1: broker(1, 60, (10, 20, 50))}
     assert next_state(gone, ASSIGNMENT, stopped_cleanly_since, POLICY, 1) is None
+
+
+UNCLEAN = {1: broker(1, 50)}
+
+
+@pytest.mark.parametrize(
+    ("before", "live", "leader"),
+    [
+        (state(NO_LEADER, [1], {1: 10}, elr=()), UNCLEAN, 1),
+        (state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,)), UNCLEAN, 1),
+        (state(NO_LEADER, [1, 2], {1: 10, 2: 20}), UNCLEAN, 1),
+        (state(NO_LEADER, [2], {2: 20}), UNCLEAN, None),
+        (state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,)), {1: broker(1, 50, (10,))}, 1),
+        (state(1, [1, 3, 2], {1: 10, 2: 20, 3: 30}), {2: broker(2, 20), 3: broker(3, 30)}, 2),
+        (state(1, [1, 2], {1: 10, 2: 20}), {1: broker(1, 10), 2: broker(2, 20)}, None),
+    ],
+    ids=["sole member", "member at the minimum", "one of two", "outside", "clean return", "living members", "all live"],
+)
+def test_only_with_the_defect_a_member_leads_whose_machine_may_have_lost_its_tail(
+    before: PartitionState, live: dict[int, LiveBroker], leader: int | None
+) -> None:
+    """``leader``: with the defect, and without it where no return was unclean; there it waits, or asks for the ends."""
+    defective = controller_traits(["last-replica"]).decide(before, ASSIGNMENT, live, POLICY, 1)
+    assert (defective.leader if isinstance(defective, PartitionState) else None) == leader
+    correct = controller_traits(()).decide(before, ASSIGNMENT, live, POLICY, 1)
+    if live is UNCLEAN:
+        assert not isinstance(correct, PartitionState)
+    else:
+        assert correct == defective
 
 
 def test_a_move_ends_when_all_that_stay_are_in_sync_in_this_life() -> None:

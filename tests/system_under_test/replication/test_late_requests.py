@@ -8,16 +8,18 @@ import json
 import pytest
 
 from assay.cluster.sim.node import SimNode
+from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
     LiveBroker,
+    PartitionStateUpdate,
     StopReplicaPartition,
     StopReplicaRequest,
 )
 from assay.system_under_test.zookeeper import paths
 
-from helpers.sim_brokers import Brokers, brokers, call, simulate, zookeeper_of
+from helpers.sim_brokers import Brokers, brokers, call, simulate, until, zookeeper_of
 
 STATE = "/brokers/topics/orders/partitions/0/state"
 
@@ -95,5 +97,61 @@ def test_the_deletion_of_a_topic_that_comes_late_spares_the_next_one_of_that_nam
             answer = await call(leader, request)
             assert [one.error_code for one in answer.partitions] == [ErrorCode.NONE]
             assert any("/orders-0/" in path for path in leader.disk.files()) is bool(left)
+
+    simulate(check)
+
+
+async def back_to_a_former_role(cluster: Brokers, controller_epoch: int) -> tuple[int, list[int], bool]:
+    """A controller sends a leader the role that it had before. The answer, those of partitions, and was it obeyed?"""
+    await cluster.producer.send("orders", 0, [(None, b"a")])
+    former = await cluster.leader()
+    await former.kill()
+
+    async def replaced() -> bool:
+        found = await cluster.system.find(cluster.cluster, "leader", "orders-0")
+        return found is not None and found.index != former.index
+
+    await until(replaced, "another leader")
+    leader, zookeeper = await cluster.leader(), await zookeeper_of(cluster)
+    state = json.loads((await zookeeper.get(STATE))[0])
+    czxid = (await zookeeper.get(paths.topic("orders")))[1].czxid
+    await zookeeper.close()
+    role = PartitionStateUpdate(
+        topic="orders", topic_czxid=czxid, partition=0, controller_epoch=controller_epoch, leader=former.index,
+        leader_epoch=state["leader_epoch"] - 1, isr=[1, 2, 3], member_epochs=[], elr=[], zk_version=0,
+        replicas=[1, 2, 3],
+    )  # fmt: skip
+    request = LeaderAndIsrRequest(
+        controller_id=former.index,
+        controller_epoch=controller_epoch,
+        broker_epoch=state["isr_epochs"][str(leader.index)],
+        partitions=[role],
+        topics=[],
+        live_brokers=[],
+    )
+    answer = await call(leader, request)
+    last = max(
+        (event for kind in ("became-leader", "became-follower") for event in cluster.events(leader, kind)),
+        key=lambda event: int(event["seq"]),
+    )
+    return answer.error_code, [one.error_code for one in answer.partitions], last["event"] == "became-follower"
+
+
+@pytest.mark.parametrize("controller_epoch", [0, 100], ids=["of a former controller", "of an earlier epoch"])
+@pytest.mark.parametrize("defect", [None, "stale-leader-and-isr"])
+def test_only_with_the_defect_a_broker_goes_back_to_a_role_of_an_earlier_epoch(
+    defect: str | None, controller_epoch: int
+) -> None:
+    async def check() -> None:
+        async with brokers(
+            Broker(partitions=1) if defect is None else Broker(partitions=1).with_defect(defect)
+        ) as all_of:
+            answer, of_partitions, obeyed = await back_to_a_former_role(all_of, controller_epoch)
+            if defect is not None:
+                assert (answer, of_partitions, obeyed) == (ErrorCode.NONE, [ErrorCode.NONE], True)
+            elif controller_epoch == 0:
+                assert (answer, of_partitions, obeyed) == (ErrorCode.STALE_CONTROLLER_EPOCH, [], False)
+            else:
+                assert (answer, of_partitions, obeyed) == (ErrorCode.NONE, [ErrorCode.STALE_CONTROLLER_EPOCH], False)
 
     simulate(check)

@@ -1,4 +1,4 @@
-"""Where a follower cuts its log: by epochs, whatever its high watermark is; the defects cut elsewhere."""
+"""Where a follower cuts its log and when it is in sync again: by epochs; the defects look at something else."""
 
 from __future__ import annotations
 
@@ -45,3 +45,32 @@ def test_a_follower_cuts_where_an_epoch_ends_on_either_side_whatever_is_committe
 @pytest.mark.parametrize("defect", ["truncate-to-hw", "hw-checkpoint-lost"])
 def test_with_the_defect_it_cuts_at_its_high_watermark(defect: str) -> None:
     assert cut(answer(2, 20), LogMarks(12, 7), defect) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [((2, 10), (10, True)), ((2, 20), (12, True)), ((1, 4), (4, True)), ((1, 8), (8, True))],
+)
+def test_with_the_defect_the_first_answer_is_the_last_also_of_a_leader_without_the_epoch(
+    given: tuple[int, int], expected: tuple[int, bool]
+) -> None:
+    """Where the leader knows the follower's last epoch, it cuts where the correct build does."""
+    assert cut(answer(*given), LogMarks(12, 4), "double-failover") == expected
+    assert (cut(answer(*given), LogMarks(12, 4)) == expected) is (given[0] == 2)
+
+
+@pytest.mark.parametrize(
+    ("position", "correct", "defective"),
+    [
+        (4, False, False),  # it lacks what is committed
+        (5, False, True),  # it has that, and not what earlier leaders had taken
+        (7, False, True),
+        (8, True, True),
+    ],
+)
+def test_only_with_the_defect_a_follower_rejoins_below_the_start_of_the_epoch(
+    position: int, correct: bool, defective: bool
+) -> None:
+    high_watermark, start = 5, 8
+    assert replication_traits(()).rejoins(position, high_watermark, start) is correct
+    assert replication_traits(["early-isr-rejoin"]).rejoins(position, high_watermark, start) is defective
