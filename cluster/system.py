@@ -96,7 +96,7 @@ class Switchable(Protocol):
 
 
 class Defect(Protocol):
-    """One built-in defect, as ``assay defects`` lists it and ``assay nights`` requires that it is caught."""
+    """One built-in defect, as ``assay defects`` lists it; its ``--verify``, and ``assay nights``, want it caught."""
 
     @property
     def name(self) -> str: ...
@@ -110,7 +110,7 @@ class Defect(Protocol):
 
     @property
     def anomalies(self) -> Sequence[str]:
-        """What must be reported."""
+        """Of these one must be reported, or it was not caught."""
 
     @property
     def reference(self) -> str: ...

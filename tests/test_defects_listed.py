@@ -40,3 +40,25 @@ def test_its_run_has_a_workload_and_faults_that_exist(defect: Defect) -> None:
 def test_the_page_of_the_defects_names_each() -> None:
     page = (ROOT / "docs" / "defects.md").read_text()
     assert not set(DEFECTS) - set(re.findall(r"`([\w-]+)`", page))
+
+
+CELLS = re.compile(r"^\| `([\w-]+)`[^|]* \| (.+) \|$", re.MULTILINE)
+
+
+def test_the_table_of_the_page_is_what_the_list_says() -> None:
+    page = (ROOT / "docs" / "defects.md").read_text()
+    table = page.partition("| the run that catches it |")[2].partition("\n\n")[0]
+    rows = {name: rest.split(" | ") for name, rest in CELLS.findall(table)}
+    said = {one.name: [", ".join(one.anomalies), f"`{one.run}`"] for one in DEFECTS.values()}
+    assert list(rows.items()) == list(said.items())
+
+
+def test_each_figure_of_the_page_names_an_anomaly_that_the_list_demands() -> None:
+    """In tables of what was found: the third column, unless it gives a number alone."""
+    page = (ROOT / "docs" / "defects.md").read_text()
+    measured = page.partition("## What was measured")[2]
+    figures = [(name, rest.split(" | ")) for name, rest in CELLS.findall(measured)]
+    found = [(name, cells[1]) for name, cells in figures if len(cells) == 3]
+    assert {name for name, _ in found} - set(DEFECTS) == set()
+    assert len(found) > 20
+    assert [name for name, text in found if not any(one in text for one in DEFECTS[name].anomalies)] == []

@@ -41,6 +41,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed
   assay nights show nights                   tables over the runs of many nights (assay nights --help)
+  assay defects --verify isr-of-one          is a built-in defect caught, and the same run green without it?
   assay up                                   a cluster of the broker, for any program that needs one
 """
 
