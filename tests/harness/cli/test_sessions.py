@@ -74,8 +74,8 @@ CHILD = """
 import pathlib, signal, subprocess, sys, time
 {first}
 child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"])
-(pathlib.Path({here!r}) / "child").write_text(str(child.pid))
 try:
+    (pathlib.Path({here!r}) / "child").write_text(str(child.pid))
     {then}
     time.sleep(600)
 except KeyboardInterrupt:
