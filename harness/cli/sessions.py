@@ -60,14 +60,14 @@ def perform(sessions: Iterable[Session], jobs: int, limit: float, ended: Callabl
     False: a signal came first. Those under way have been stopped then, and ``ended`` was not called for them.
     """
     waiting, running = deque(sessions), dict[int, _Running]()
-    with _signals() as told:
+    with _signals() as signalled:
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
                     _start(waiting.popleft(), running)
                 soonest = min(one.began for one in running.values()) + limit
-                ready, _, _ = select.select([told, *running], [], [], max(0.0, soonest - time.monotonic()))
-                if told in ready:
+                ready, _, _ = select.select([signalled, *running], [], [], max(0.0, soonest - time.monotonic()))
+                if signalled in ready:
                     return False
                 for descriptor in ready:
                     session = running[descriptor].session
