@@ -60,14 +60,14 @@ def perform(sessions: Iterable[Session], jobs: int, limit: float, ended: Callabl
     False: a signal came first. Those under way have been stopped then, and ``ended`` was not called for them.
     """
     waiting, running = deque(sessions), dict[int, _Running]()
-    with _signals() as signalled:
+    with _signals() as woken:
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
                     _start(waiting.popleft(), running)
                 soonest = min(one.began for one in running.values()) + limit
-                ready, _, _ = select.select([signalled, *running], [], [], max(0.0, soonest - time.monotonic()))
-                if signalled in ready:
+                ready, _, _ = select.select([woken, *running], [], [], max(0.0, soonest - time.monotonic()))
+                if woken in ready:
                     return False
                 for descriptor in ready:
                     session = running[descriptor].session
@@ -86,11 +86,11 @@ def _signals() -> Iterator[int]:
     read, write = os.pipe()
     os.set_blocking(write, False)
     before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
-    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    former = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield read
     finally:
-        signal.set_wakeup_fd(woken)
+        signal.set_wakeup_fd(former)
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(read)
