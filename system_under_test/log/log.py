@@ -196,9 +196,9 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Cuts everything at or above ``offset``; below the log's start, the empty log starts there: ``reset``.
 
-        Before: ``before_cut``, and the recovery point's checkpoint must durably be at most ``offset``, else a crash
-        makes the log look damaged. After: ``flush`` before the next append. Raises :class:`DamagedLog`,
-        :class:`CorruptLog`.
+        Before: ``before_cut``, and the recovery point's checkpoint must durably be at most ``offset`` (0 for
+        ``reset``), else a crash makes the log look damaged. After: ``flush`` before the next append. Raises
+        :class:`DamagedLog`, :class:`CorruptLog`.
         """
         if offset >= self.end_offset:
             return
@@ -240,8 +240,8 @@ class Log:
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.
 
-        Checkpoint before, ``flush`` after, as with ``truncate_to``: a power loss in between leaves any prefix of
-        the old log, or an empty one that starts at 0.
+        The recovery point's checkpoint must durably be 0 before, and ``flush`` comes after: a power loss in between
+        leaves any prefix of the old log, or an empty one that starts at 0. Until then nothing counts as flushed.
         """
         self.row.keep(0)
         remove_leftovers(self.row.storage, self.directory, ())

@@ -19,6 +19,7 @@ async def retain(log: Log, limit: Callable[[], int], *, retention_ms: int, reten
     """
     row, count = log.row, 0
     while True:
+        cuts = row.cuts
         async with row.changing:
             if row.closed or not _is_oldest_due(row, limit(), retention_ms, retention_bytes):
                 return count
@@ -28,9 +29,10 @@ async def retain(log: Log, limit: Callable[[], int], *, retention_ms: int, reten
                 segment = row.segments[0]
                 row.set(row.segments[1:])
                 row.retire(RetiredSegment(row.storage, segment).remove)
-                row.flushed = max(row.flushed, row.start)
                 count += 1
             await row.storage.fsync_directory(row.directory)
+            if row.cuts == cuts:  # else it may start elsewhere by now, which is not durable yet
+                row.flushed = max(row.flushed, row.start)
 
 
 def _is_oldest_due(row: SegmentRow, limit: int, retention_ms: int, retention_bytes: int) -> bool:

@@ -4,7 +4,8 @@ The tuple of segments is replaced as a whole when it changes, never edited. Thre
 
     start <= flushed <= end
 
-Below ``flushed`` everything survives a power loss. ``end`` is the offset of the next append.
+Below ``flushed`` everything survives a power loss. ``end`` is the offset of the next append. While it is not durable
+that the row starts there, ``flushed`` may be below ``start``: the row's files may come back as they were before.
 
 The one trap of files: a cut that was not fsynced can be undone by a power loss, and a removed segment can come back
 *behind* records that were appended after it. So a row that was cut must be flushed before the next append, which
@@ -167,8 +168,7 @@ class SegmentRow:
         """The row was emptied, and begins and ends there now."""
         self.add(offset)
         self.end_at(offset)
-        self.flushed = offset
-        self._flight = -1
+        self.flushed = self._flight = 0
 
     def retire(self, end: Callable[[], None]) -> None:
         """A segment was taken out, and is still open for those who read it; ``end`` closes it, see :meth:`purge`."""

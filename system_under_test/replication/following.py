@@ -153,7 +153,7 @@ class FollowerTerm:
         replica, log = self.replica, self.replica.log
         before = log.end_offset
         if offset < before:
-            await replica.environment.before_cut(replica, offset)
+            await replica.environment.before_cut(replica, offset if offset >= log.start_offset else 0)
             if self.over:
                 return
             log.truncate_to(offset)
@@ -168,7 +168,7 @@ class FollowerTerm:
         """Starts over, durably, with an empty log, unless the term is over before it begins."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
-        await replica.environment.before_cut(replica, start_offset)
+        await replica.environment.before_cut(replica, 0)  # of the old log a power loss may leave any prefix
         if self.over:
             return
         log.reset(start_offset)

@@ -286,8 +286,50 @@ def test_a_flush_does_not_count_what_was_cut_and_written_anew_meanwhile() -> Non
         third = asyncio.ensure_future(log.flush())
         await asyncio.sleep(0.001)
         log.reset(100)
-        assert await third == 100
-        assert log.flushed_offset == log.end_offset == 100
+        assert await third == 0, "until its own flush"
+        assert await log.flush() == log.flushed_offset == log.end_offset == 100
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("start", [0, 5, 100])
+def test_a_power_loss_between_a_reset_and_its_flush_is_no_damage(start: int) -> None:
+    """Any prefix of the old log may be left, or none of it; the checkpoint may be written at that moment."""
+
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=3 * ENTRY)
+        left = set()
+        for _ in range(40):
+            fill(log, 10)
+            await log.flush()
+            log.reset(start)
+            recovery_point = log.flushed_offset
+            bench.disk.power_loss()
+            log = await bench.open(segment_bytes=3 * ENTRY, recovery_point=recovery_point)
+            assert log.damage is None
+            left.add(log.end_offset - log.start_offset)
+        assert len(left) > 2, "the power went at different moments"
+
+    run(scenario)
+
+
+def test_what_retention_takes_counts_as_flushed_once_the_new_start_is_durable() -> None:
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open(segment_bytes=3 * ENTRY)
+        bench.delay = 0.01
+        fill(log, 8)
+        pending = asyncio.ensure_future(retain(log, lambda: 8, retention_ms=-1, retention_bytes=0))
+        await asyncio.sleep(0.001)
+        assert (log.start_offset, log.flushed_offset) == (3, 0)
+        await pending
+        assert log.flushed_offset >= 3
+
+        fill(log, 8)
+        pending = asyncio.ensure_future(retain(log, lambda: 16, retention_ms=-1, retention_bytes=0))
+        await asyncio.sleep(0.001)
+        log.reset(100)
+        await pending
+        assert log.flushed_offset == 0, "its flush is still to come"
 
     run(scenario)
 
