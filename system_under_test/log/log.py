@@ -288,6 +288,7 @@ class Log:
                 row.active.seal()
             row.purge()
             for segment in row.segments:
+                segment.times.finish(segment.size)
                 await segment.index.fsync()
                 await segment.times.fsync()
                 segment.close()

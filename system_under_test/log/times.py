@@ -91,6 +91,15 @@ class SegmentTimes:
         self.follow()
         self._note()
 
+    def finish(self, size: int) -> None:
+        """The log is about to be closed cleanly, after which the index is believed: it must say all of the segment's
+        ``size`` bytes, or nothing.
+        """
+        if self._read_to == size:
+            self._note()
+        if self._read_to != size or self._index.newest != self._newest[0]:
+            self.forget()
+
     def forget(self) -> None:
         """The segment was cut or is new: everything is read again when it is needed."""
         self._index.clear()

@@ -292,6 +292,32 @@ def test_a_flush_does_not_count_what_was_cut_and_written_anew_meanwhile() -> Non
     run(scenario)
 
 
+@pytest.mark.parametrize("asked", [[], [0], [1], [0, 1], [3]], ids=str)
+@pytest.mark.parametrize("interval", [1, 2 * ENTRY, 5 * ENTRY, 4096])
+def test_look_ups_are_right_in_every_life_whatever_the_last_one_read(interval: int, asked: list[int]) -> None:
+    """After a kill, segments below the recovery point are believed unread, and what is asked fills their indexes."""
+    times = [30, 10, 40, 20, 50, 5, 60, 55, 70, 80, 65, 90, 15]
+
+    async def scenario(bench: Bench) -> None:
+        shape = {"segment_bytes": 4 * ENTRY, "index_interval_bytes": interval}
+        log = await bench.open(**shape)
+        for number, time in enumerate(times):
+            fill(log, 1, time)
+            assert log.end_offset == number + 1
+        await log.flush()
+        log = await bench.open(recovery_point=len(times), **shape)
+        for index in asked:
+            log.row.segments[index].times.newest()
+        for clean in (True, True, False, True):
+            await log.close()
+            log = await bench.open(clean=clean, recovery_point=len(times), **shape)
+            for wanted in range(0, 100, 5):
+                first = next(((time, at) for at, time in enumerate(times) if time >= wanted), None)
+                assert offset_for_time(log, wanted) == first
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("start", [0, 5, 100])
 def test_a_power_loss_between_a_reset_and_its_flush_is_no_damage(start: int) -> None:
     """Any prefix of the old log may be left, or none of it; the checkpoint may be written at that moment."""
