@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,8 +37,6 @@ exit codes of --verify: 0 each was caught at least once and every run without pa
 without failed or broke; 2 none of these, but runs without were unknown
 """
 
-WIDTH: Final = 500
-"""Characters of a line where there is no terminal: a table that is cut says nothing."""
 LIMIT: Final = 1800
 
 
@@ -103,7 +100,7 @@ def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> Exit:
     )  # fmt: skip
     if not any(root.iterdir()):
         root.rmdir()
-    _show(results, complete, as_json=arguments.json)
+    show(results, complete, as_json=arguments.json)
     if not complete:
         return Exit.INTERRUPTED
     if any(not result.hits or result.alarms for result in results):
@@ -111,7 +108,7 @@ def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> Exit:
     return Exit.UNKNOWN if any(run.came == "unknown" for result in results for run in result.without) else Exit.PASS
 
 
-def _show(results: Sequence[Verified], complete: bool, *, as_json: bool) -> None:
+def show(results: Sequence[Verified], complete: bool, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
@@ -121,36 +118,56 @@ def _show(results: Sequence[Verified], complete: bool, *, as_json: bool) -> None
         ]
         print(msgspec.json.encode({"complete": complete, "defects": columns}).decode())
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("defect", "cluster", "one must be reported", "reported, in how many runs", "caught", "not caught",
-        "failed without", "not failed", "CPU s to detection", "s")  # fmt: skip
+    rows = [("defect", "cluster", "caught", "without", "CPU s", "s")]
     for result in results:
-        reported = ", ".join(f"{name} {runs}" for name, runs in result.reported.most_common())
-        missed = [run.came for run in result.runs if run not in result.hits]
-        green = [run.came for run in result.without if run.came != "fail"]
-        failed = len(result.without) - len(green)
         seconds = ("-", "-") if result.detection is None else [f"{one:.0f}" for one in result.detection]
-        table.add_row(
-            result.name, result.cluster, ", ".join(result.expected), reported or "-",
-            f"{len(result.hits)} of {len(result.runs)}", counted(missed),
-            f"{failed} of {len(result.without)}", counted(green), *seconds,
-        )  # fmt: skip
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+        rows.append((
+            result.name, result.cluster, f"{len(result.hits)} of {len(result.runs)}",
+            counted([run.came for run in result.without]), *seconds,
+        ))  # fmt: skip
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    print(lines[0])
+    for result, line in zip(results, lines[1:], strict=True):
+        print(f"{line}\n  reported: {_reported(result)}")
+    print()
     for result in results:
-        if result.runs and not result.hits:
-            print(f"{result.name} was not caught")
-        for run in result.alarms:
-            found = ", ".join(run.reported) or run.problem
-            print(f"without {result.name}, seed {run.seed}: {run.came}, {found}\n  {run.command}\n  {run.kept}")
+        for line in _explained(result):
+            print(line)
+    caught = sum(bool(result.hits) for result in results)
+    print(f"{caught} of {len(results)} defects were caught; CPU s and s are what the runs up to the first catch took")
     if not complete:
         print("interrupted: this is what there was")
 
 
+def _reported(result: Verified) -> str:
+    """In how many runs each was: ``lost-write 3; also vanished 2``. What follows ``also`` makes no catch."""
+    every = result.reported.most_common()
+    demanded, others = (
+        ", ".join(f"{name} {runs}" for name, runs in every if (name in result.expected) is wanted)
+        for wanted in (True, False)
+    )
+    return "; also ".join(part for part in (demanded or ("none demanded" if others else "-"), others) if part)
+
+
+def _explained(result: Verified) -> Iterator[str]:
+    """What was not as it should be, each with the command that does it again; of the unknown runs the first."""
+    if result.runs and not result.hits:
+        came = counted([run.came for run in result.runs])
+        yield f"{result.name} was not caught ({came}); one must be reported: {', '.join(result.expected)}"
+        yield f"  {result.runs[0].command}"
+    broken = [run for run in result.runs if run.came == "broken"]
+    unknown = [run for run in result.without if run.came == "unknown"]
+    for without, run in [(False, one) for one in broken] + [(True, one) for one in result.alarms + unknown[:1]]:
+        why = ", ".join(run.reported) or run.problem
+        yield f"{'without ' if without else ''}{result.name}, seed {run.seed}: {run.came}, {why}\n  {run.command}"
+        if run.kept:
+            yield f"  {run.kept}"
+
+
 def counted(came: Sequence[str]) -> str:
     """``3 pass, 1 broken``."""
-    return ", ".join(f"{came.count(one)} {one}" for one in dict.fromkeys(came)) or "-"
+    return ", ".join(f"{came.count(one)} {one}" for one in sorted(set(came), reverse=True)) or "-"
 
 
 def seeds(text: str) -> range:

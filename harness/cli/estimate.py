@@ -43,10 +43,11 @@ def line(what: str, done: float, total: float, elapsed: float) -> str:
     if elapsed < SETTLED or done <= 0:
         return text
     left = elapsed / share - elapsed
-    return f"{text}, about {_rounded(left)} left"
+    return f"{text}, about {rounded(left)} left"
 
 
-def _rounded(seconds: float) -> str:
+def rounded(seconds: float) -> str:
+    """``12 s``, ``3 min``, ``2.5 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -54,10 +54,17 @@ class _Running:
     began: float
 
 
-def perform(sessions: Iterable[Session], jobs: int, limit: float, ended: Callable[[Session, Ended], None]) -> bool:
+def perform(
+    sessions: Iterable[Session],
+    jobs: int,
+    limit: float,
+    ended: Callable[[Session, Ended], None],
+    stopping: Callable[[int], None],
+) -> bool:
     """Runs them in their order, ``jobs`` at a time, each for ``limit`` seconds at most.
 
-    False: a signal came first. Those under way have been stopped then, and ``ended`` was not called for them.
+    False: a signal came first. ``stopping`` was called then with the number of those under way, and these have been
+    stopped; ``ended`` was not called for them.
     """
     waiting, running = deque(sessions), dict[int, _Running]()
     with _signals() as woken:
@@ -68,6 +75,7 @@ def perform(sessions: Iterable[Session], jobs: int, limit: float, ended: Callabl
                 soonest = min(one.began for one in running.values()) + limit
                 ready, _, _ = select.select([woken, *running], [], [], max(0.0, soonest - time.monotonic()))
                 if woken in ready:
+                    stopping(len(running))
                     return False
                 for descriptor in ready:
                     session = running[descriptor].session

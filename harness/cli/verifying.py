@@ -7,6 +7,7 @@ ends in another way than its verdict says, is *broken*, and never counts as a de
 import shlex
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -16,10 +17,11 @@ from typing import Final
 import msgspec
 
 from assay.cluster.system import Defect
+from assay.harness.cli.estimate import rounded
 from assay.harness.cli.sessions import Ended, Session, perform
 from assay.harness.run import store
 from assay.harness.run.settings import SIM
-from assay.harness.stored.replay import forbidden_found
+from assay.harness.stored.replay import forbidden_found, judged
 
 RATE: Final = "--rate=100"
 """In the simulation, where a run names none: there an answer takes a millisecond, and clients never tire."""
@@ -36,7 +38,7 @@ class Came(StrEnum):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. ``reported``: the forbidden anomalies of its runs; ``problem``: why it is broken."""
+    """One session. ``reported``: the forbidden anomalies of its runs; ``problem``: why it is broken, or unknown."""
 
     seed: int
     came: Came
@@ -140,7 +142,8 @@ def verify(
         Session((*SESSION, *argv, f"--store={root / str(number) / 'store'}"), root / str(number)): argv
         for number, argv in enumerate(wanted, 1)
     }
-    done = 0
+    done, began = 0, time.monotonic()
+    note(f"{len(sessions)} runs, {jobs} at a time, in {root}")
 
     def ended(session: Session, end: Ended) -> None:
         nonlocal done
@@ -162,12 +165,14 @@ def verify(
         what = "caught" if switched_on and run in first.hits else came
         found = f" ({', '.join(reported)})" if reported else ""
         why = f": {problem}" if problem else ""
+        left = (time.monotonic() - began) / done * (len(sessions) - done)
         note(
-            f"{done} of {len(sessions)}: {first.name if switched_on else f'without {first.name}'}, seed {seed}: "
+            f"{done} of {len(sessions)}{f', about {rounded(left)} left' if left else ''}: "
+            f"{first.name if switched_on else f'without {first.name}'}, seed {seed}: "
             f"{what}{found}, {end.cpu_seconds:.0f} s of CPU, {end.seconds:.0f} s{why}"
         )
 
-    complete = perform(sessions, jobs, limit, ended)
+    complete = perform(sessions, jobs, limit, ended, lambda under_way: note(f"stopping; under way: {under_way}"))
     if not complete:
         for session in sessions:
             if session.folder.exists() and not any(str(session.folder) == run.kept for run in _all(results)):
@@ -180,7 +185,7 @@ def _all(results: Sequence[Verified]) -> list[Run]:
 
 
 def _judged(session: Session, end: Ended) -> tuple[Came, tuple[str, ...], str | None]:
-    """What its runs came to together, the forbidden anomalies that they reported, and why it is broken if it is."""
+    """What its runs came to together, the forbidden anomalies that they reported, and why it is broken or unknown."""
 
     def broken(why: str) -> tuple[Came, tuple[str, ...], str]:
         return Came.BROKEN, (), f"{why}; its last lines: {session.last_lines(3) or 'none'}"
@@ -189,17 +194,20 @@ def _judged(session: Session, end: Ended) -> tuple[Came, tuple[str, ...], str | 
         return broken(f"it was still going on after {end.seconds:.0f} s")
     if end.code not in (0, 1):  # pytest's for passed and for failed tests
         return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
-    came, reported = set[Came](), set[str]()
+    came, reported, reasons = set[Came](), set[str](), list[str]()
     for folder in store.runs(session.folder / "store"):
-        info = store.read_run(folder)
+        info, judgement = store.read_run(folder), judged(folder)
         if info is None or info.status != store.FINISHED or info.verdict is None:
             return broken(f"a run has no verdict ({(info and info.problem) or 'it did not come to its end'})")
+        if judgement is None:
+            return broken("a run has no verdict (verdict.json cannot be read)")
         came.add(Came(info.verdict))
         if info.verdict == Came.FAIL:
             reported |= forbidden_found(folder)
+        reasons += [" ".join(reason.split()) for reason in judgement.unknown]
     if not came:
         return broken("it left no run")
     worst = next(one for one in (Came.FAIL, Came.UNKNOWN, Came.PASS) if one in came)
     if (worst is Came.PASS) != (end.code == 0):
         return broken(f"pytest ended with {end.code}, and the verdict is {worst}")
-    return worst, tuple(sorted(reported)), None
+    return worst, tuple(sorted(reported)), "; ".join(reasons) if worst is Came.UNKNOWN else None

@@ -88,11 +88,18 @@ def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Compar
 
 def forbidden_found(run: Path) -> set[str]:
     """The forbidden anomalies of a run; none when it was not judged."""
-    try:
-        judgement = msgspec.json.decode((run / "verdict.json").read_bytes(), type=Judgement)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    judgement = judged(run)
+    if judgement is None:
         return set()
     return {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+
+
+def judged(run: Path) -> Judgement | None:
+    """How a run was judged; None: it was not, or its file is damaged."""
+    try:
+        return msgspec.json.decode((run / "verdict.json").read_bytes(), type=Judgement)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
 
 
 def _listed(names: set[str]) -> str:

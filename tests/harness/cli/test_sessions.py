@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,15 @@ def session(folder: Path, program: str) -> Session:
     return Session((sys.executable, "-I", "-S", "-c", program), folder)
 
 
-def performed(programs: dict[Path, str], jobs: int = 2, limit: float = LIMIT) -> tuple[bool, dict[str, Ended]]:
+def performed(
+    programs: dict[Path, str], jobs: int = 2, limit: float = LIMIT, stopped: Sequence[int] = ()
+) -> tuple[bool, dict[str, Ended]]:
+    """``stopped``: how many are under way when a signal comes."""
     found: dict[str, Ended] = {}
+    stopping: list[int] = []
     every = [session(folder, program) for folder, program in programs.items()]
-    complete = perform(every, jobs, limit, lambda one, end: found.update({one.folder.name: end}))
+    complete = perform(every, jobs, limit, lambda one, end: found.update({one.folder.name: end}), stopping.append)
+    assert stopping == list(stopped)
     return complete, found
 
 
@@ -107,7 +113,8 @@ def test_a_signal_asks_each_to_end_and_nothing_is_left(number: str, tmp_path: Pa
             waiting: CHILD.format(here=str(waiting), first="", then=""),
             asking: CHILD.format(here=str(asking), first="", then=once_both + TO_US.format(number)),
             never: "",
-        }
+        },
+        stopped=[2],
     )
     assert not complete
     assert not found
@@ -127,7 +134,8 @@ def test_one_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.
         {
             deaf: CHILD.format(here=str(deaf), first=first, then=""),
             asking: CHILD.format(here=str(asking), first="", then=once_both + TO_US.format("INT")),
-        }
+        },
+        stopped=[2],
     )
     assert not complete
     assert not (deaf / "asked").exists()

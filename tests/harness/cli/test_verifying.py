@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.harness.cli import defects as command_line
@@ -41,12 +43,14 @@ for number, verdict in enumerate(does["verdict"].split()):
     (run / "run.json").write_text(json.dumps(info))
     anomalies = {one: 1 for one in does.get("found", ())} if verdict == "fail" else {}
     judged = dict(verdict=verdict, anomalies=anomalies, forbidden=["lost-write", "vanished"],
-        tolerated=["duplicate"], findings=[], examined=[], unknown=[], operations=1, effects=1, seconds=0.0, engine="e")
-    (run / "verdict.json").write_text(json.dumps(judged))
+        tolerated=["duplicate"], findings=[], examined=[],
+        unknown=["too\\n little"] if verdict == "unknown" else [], operations=1, effects=1, seconds=0.0, engine="e")
+    (run / "verdict.json").write_text("{" if "damaged" in does else json.dumps(judged))
 print("the last of it")
 sys.exit(does.get("exit", 0 if does["verdict"] == "pass" else 1))
 '''
 TEST = "test_a.py"
+LAST = "its last lines: the last of it"
 CAUGHT = {"verdict": "fail", "found": ["lost-write", "duplicate"]}
 """``duplicate`` is tolerated."""
 
@@ -109,7 +113,8 @@ def test_a_defect_that_is_caught_and_green_without_is_0_and_leaves_nothing(verif
     ("does", "came", "why"),
     [
         ({"verdict": "fail", "found": ["vanished"]}, "fail", None),
-        ({"verdict": "unknown"}, "unknown", None),
+        ({"verdict": "unknown"}, "unknown", "too little"),
+        (CAUGHT | {"damaged": 1}, "broken", "a run has no verdict (verdict.json cannot be read)"),
         (CAUGHT | {"exit": 3}, "broken", "pytest ended with 3"),
         (CAUGHT | {"exit": -9}, "broken", "pytest ended with 247"),
         (CAUGHT | {"exit": 0}, "broken", "pytest ended with 0, and the verdict is fail"),
@@ -125,7 +130,7 @@ def test_what_is_no_catch(does: dict[str, Any], came: str, why: str | None, veri
     assert one["runs"][0]["came"] == came
     problem = one["runs"][0]["problem"]
     assert (problem is None) is (why is None)
-    assert problem is None or (problem.startswith(why) and problem.endswith("its last lines: the last of it"))
+    assert problem is None or (problem.startswith(why) and problem.endswith(LAST) is (came == "broken"))
     assert len(kept(tmp_path)) == (came == "broken")
 
 
@@ -178,17 +183,52 @@ def test_a_store_that_is_named_keeps_every_run(verified: Verify, tmp_path: Path)
 
 
 def test_the_table_and_the_progress_name_what_matters(
-    verified: Verify, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    verified: Verify, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    verified({"d": CAUGHT, "none": {"verdict": "unknown"}, "none 2": CAUGHT}, "--seeds=2")
-    assert main(["defects", "--verify", "d", "--seeds=2", "--jobs=1"]) == Exit.FAIL
+    missed = {"verdict": "fail", "found": ["vanished"]}
+    script = {
+        "d": CAUGHT | {"found": ["vanished", "lost-write", "duplicate"]},
+        "e": missed,
+        "e 2": missed | {"exit": 3},
+        "none": {"verdict": "unknown"},
+        "none 2": CAUGHT,
+    }
+    verified(script, "--seeds=2", zoo=(defect("d"), defect("e", "--nodes=5")))
+    assert main(["defects", "--verify", "--seeds=2", "--jobs=1"]) == Exit.FAIL
     said = capsys.readouterr()
-    (row,) = [line for line in said.out.splitlines() if line.startswith("│ d ")]
-    cells = [cell.strip() for cell in row.strip("│").split("│")]
-    assert cells[:8] == ["d", "sim", "lost-write, phantom", "lost-write 2", "2 of 2", "-", "1 of 2", "1 unknown"]
-    assert "without d, seed 2: fail, lost-write\n  pytest test_a.py" in said.out
-    assert "assay: 1 of 4: d, seed 1: caught (lost-write)" in said.err
-    assert "assay: 4 of 4: without d, seed 2: fail (lost-write)" in said.err
+    rows = [re.split(" {2,}", line) for line in said.out.splitlines()[:5]]
+    assert rows[0] == ["defect", "cluster", "caught", "without", "CPU s", "s"]
+    assert rows[1][:4] == ["d", "sim", "2 of 2", "1 unknown, 1 fail"]
+    assert rows[2] == ["", "reported: lost-write 2; also vanished 2"]
+    assert rows[3:] == [
+        ["e", "sim", "0 of 2", "1 unknown, 1 fail", "-", "-"],
+        ["", "reported: none demanded; also vanished 1"],
+    ]
+    command = "\n  pytest test_a.py --nodes=5 --cluster=sim --rate=100"
+    for part in (
+        "\ne was not caught (1 fail, 1 broken); one must be reported: lost-write, phantom\n",
+        f"phantom{command} --defect=e --seed=1\n",
+        f"\ne, seed 2: broken, pytest ended with 3; {LAST}{command} --defect=e --seed=2\n  {tmp_path}",
+        f"\nwithout e, seed 2: fail, lost-write{command} --seed=2\n  {tmp_path}",
+        f"\nwithout e, seed 1: unknown, too little{command} --seed=1\n",
+        "\n1 of 2 defects were caught",
+    ):
+        assert part in said.out
+    progress = said.err.splitlines()
+    assert progress[0].startswith("assay: 8 runs, 1 at a time, in ")
+    assert re.match(r"assay: 1 of 8, about .+ left: d, seed 1: caught \(lost-write, vanished\), ", progress[1])
+    assert progress[8].startswith("assay: 8 of 8: without e, seed 2: fail (lost-write), ")
+
+
+def test_the_table_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    run = verifying.Run(seed=1, came=verifying.Came.FAIL, reported=("a",), seconds=1e4, cpu_seconds=1e3, command="-")
+    mixed = [run, msgspec.structs.replace(run, came=verifying.Came.UNKNOWN)] * 10
+    longest = max(DEFECTS, key=len)
+    result = verifying.Verified(name=longest, cluster="docker", expected=("a",), runs=[run] * 10, without=mixed)
+    command_line.show([result], complete=True, as_json=False)
+    header, row, _ = capsys.readouterr().out.split("\n", 2)
+    assert row.split() == f"{longest} docker 10 of 10 10 unknown, 10 fail 1000 10000".split()
+    assert len(header) <= len(row) <= 80
 
 
 def test_what_cannot_be_done_is_64_and_says_why(
