@@ -26,6 +26,8 @@ from assay.harness.core.stamps import Origin
 
 SCHEMA_VERSION: Final = FORMAT
 LATEST: Final = "latest"
+NIGHTS: Final = "nights"
+"""The folder of a store that has the records of its nights (``assay.harness.nights.night``)."""
 NAME_LIMIT: Final = 120
 RUNNING: Final = "running"
 FINISHED: Final = "finished"
@@ -116,7 +118,7 @@ def safe_name(test_id: str) -> str:
     name = test_id.replace(".py::", "::").replace("::", "-").replace("/", "-").replace("[", "-")
     name = name[:-1] if name.endswith("]") else name
     safe = re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".-")
-    if safe != name or len(safe) > NAME_LIMIT or safe == LATEST or not safe:
+    if safe != name or len(safe) > NAME_LIMIT or safe in (LATEST, NIGHTS) or not safe:
         safe = f"{safe[: NAME_LIMIT - 9] or 'run'}-{hashlib.sha256(test_id.encode()).hexdigest()[:8]}"
     return safe
 
@@ -164,11 +166,11 @@ def swap_link(link: Path, target: Path) -> None:
 def runs(root: Path) -> list[Path]:
     """Every run folder of a store, by test, the oldest of a test first.
 
-    A copy of a store may have folders in place of its links: ``latest`` is never a run.
+    A copy of a store may have folders in place of its links: ``latest`` is never a run, and ``nights`` is no test.
     """
     if not root.is_dir():
         return []
-    return [run for test in _folders(root) for run in _folders(test)]
+    return [run for test in _folders(root) if test.name != NIGHTS for run in _folders(test)]
 
 
 def _folders(path: Path) -> list[Path]:

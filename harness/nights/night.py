@@ -1,0 +1,188 @@
+"""The record of one night: ``nights/ID/`` in a store, what ``assay nightly`` writes and pages read.
+
+``night.json`` is the night with all its cells, written when it begins and again when it ends. ``cells.jsonl`` has one
+line for each attempt that has ended, appended and flushed to the disk at once. ``running.json`` is the attempt that
+goes on, as it will be recorded if nothing more comes of it. A process that dies can leave half a line behind: it is
+skipped, and the next one begins on a line of its own. Readers of another version find more keys, never others.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.harness.run.store import NIGHTS, write_atomically
+
+FORMAT: Final = 1
+
+
+class NightError(Exception):
+    """A night cannot be read or begun; the message says which, and what to do."""
+
+
+class Kind(StrEnum):
+    """What a cell does."""
+
+    RUN = "run"
+    EXPLORE = "explore"
+    CANARY = "canary"
+    SCHEDULE = "schedule"
+
+
+class Outcome(StrEnum):
+    """How an attempt of a cell ended. Only ``fail`` and ``missed`` speak against what is tested."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+    DETECTED = "detected"
+    MISSED = "missed"
+    CRASHED = "crashed"
+    HUNG = "hung"
+    NO_ENGINE = "no-engine"
+    NO_DISK = "no-disk"
+    INTERRUPTED = "interrupted"
+    BROKEN = "broken"
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell of the matrix. ``name`` is unique in its night and the same every night."""
+
+    name: str
+    kind: Kind
+    workload: str
+    system: str
+    nemesis: str
+    cluster: str
+    defect: str | None = None
+    arguments: tuple[str, ...] = ()
+    """Of pytest, without the seed."""
+    repeat: int = 1
+    timeout: float = 600.0
+    """Seconds after which an attempt counts as hung."""
+    expected: tuple[str, ...] = ()
+    """Anomalies of which a canary must report one; none: any that its contract forbids."""
+
+
+class Night(msgspec.Struct, frozen=True, kw_only=True):
+    """``night.json``. Times are ISO 8601 in UTC; ``seed`` follows from ``night``, its name."""
+
+    night: str
+    started: str
+    budget_seconds: float
+    seed: int
+    version: str | None
+    host: str
+    cells: tuple[Cell, ...]
+    folder: str = "."
+    """Where pytest was started: that of the matrix."""
+    ended: str | msgspec.UnsetType = msgspec.UNSET
+    format: int = FORMAT
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of ``cells.jsonl``: attempt number ``attempt``, from 1, of a cell has ended."""
+
+    cell: str
+    attempt: int
+    seed: int
+    command: str
+    """What to type to do it again."""
+    started: str
+    seconds: float
+    outcome: Outcome
+    detail: str = ""
+    """The cause, in one line."""
+    runs: tuple[str, ...] = ()
+    """``test/time``: folders of the store."""
+    log: str = ""
+    """What it printed, relative to the night's folder."""
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """``running.json``: the attempt that goes on, and the process that does it (``assay.cluster.owner``)."""
+
+    result: Result
+    owner: str
+
+
+@dataclass(frozen=True)
+class NightFolder:
+    """One night on disk."""
+
+    path: Path
+
+    def read(self) -> Night:
+        """Raises :class:`NightError`."""
+        path = self.path / "night.json"
+        try:
+            night = msgspec.json.decode(path.read_bytes(), type=Night)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise NightError(f"{path} is not the record of a night: {error}") from error
+        if night.format != FORMAT:
+            raise NightError(f"{path} has format {night.format}, and this version reads {FORMAT}")
+        return night
+
+    def write(self, night: Night) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / "night.json", msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
+
+    def results(self) -> list[Result]:
+        """Of all attempts that have ended, in that order. After an interrupted one its number can come again."""
+        try:
+            lines = (self.path / "cells.jsonl").read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        return list(_readable(lines))
+
+    def append(self, result: Result) -> None:
+        """It is on the disk when this returns. Raises ``OSError``."""
+        with (self.path / "cells.jsonl").open("ab+") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            torn = file.read(1) not in (b"", b"\n")
+            file.write(b"\n" * torn + msgspec.json.encode(result) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def running(self) -> Running | None:
+        """What goes on, or went on when the night died."""
+        try:
+            return msgspec.json.decode((self.path / "running.json").read_bytes(), type=Running)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def now_running(self, running: Running | None) -> None:
+        """Raises ``OSError``."""
+        if running is None:
+            (self.path / "running.json").unlink(missing_ok=True)
+        else:
+            write_atomically(self.path / "running.json", msgspec.json.encode(running))
+
+
+def folder(store: Path, night: str) -> NightFolder:
+    return NightFolder(store / NIGHTS / night)
+
+
+def nights(store: Path) -> list[tuple[NightFolder, Night]]:
+    """All that can be read, the oldest first."""
+    found = []
+    for path in (store / NIGHTS).glob("*/night.json"):
+        try:
+            found.append((NightFolder(path.parent), NightFolder(path.parent).read()))
+        except NightError:
+            continue
+    return sorted(found, key=lambda pair: (pair[1].started, pair[1].night))
+
+
+def _readable(lines: list[bytes]) -> Iterator[Result]:
+    for line in lines:
+        try:
+            yield msgspec.json.decode(line, type=Result)
+        except msgspec.MsgspecError:
+            continue  # half a line
