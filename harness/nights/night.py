@@ -7,7 +7,7 @@ skipped, and the next one begins on a line of its own. Readers of another versio
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +48,11 @@ class Outcome(StrEnum):
     NO_DISK = "no-disk"
     INTERRUPTED = "interrupted"
     BROKEN = "broken"
+
+
+GREEN: Final = frozenset((Outcome.PASS, Outcome.DETECTED, Outcome.SKIPPED))
+NOTHING_SAID: Final = frozenset((Outcome.INTERRUPTED, Outcome.NO_ENGINE, Outcome.NO_DISK))
+"""Of the machine or the user, not of the cell."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +168,27 @@ class NightFolder:
             (self.path / "running.json").unlink(missing_ok=True)
         else:
             write_atomically(self.path / "running.json", msgspec.json.encode(running))
+
+
+def settled(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """By cell its attempts, without those that were interrupted and done again."""
+    last = {(one.cell, one.attempt): one for one in results}
+    found: dict[str, list[Result]] = {}
+    for one in last.values():
+        found.setdefault(one.cell, []).append(one)
+    return found
+
+
+def failed(outcomes: Collection[Outcome]) -> bool:
+    """Of the attempts of one cell. One run that fails is enough, and of a canary one that detects its defect."""
+    return Outcome.FAIL in outcomes or (Outcome.MISSED in outcomes and Outcome.DETECTED not in outcomes)
+
+
+def troubled(outcomes: Collection[Outcome]) -> bool:
+    """It failed, or something other than the user kept it from saying whether it does."""
+    if Outcome.DETECTED in outcomes:
+        return False
+    return failed(outcomes) or not GREEN.union((Outcome.INTERRUPTED,)).issuperset(outcomes)
 
 
 def folder(store: Path, night: str) -> NightFolder:
