@@ -43,11 +43,16 @@ class Owner:
 
 def current() -> Owner:
     """The calling process."""
-    pid = os.getpid()
-    started = _start_time(pid)
-    if started is None:
+    mine = of(os.getpid())
+    if mine is None:
         raise OSError("/proc/self/stat cannot be read; mount /proc")
-    return Owner(pid, started, _boot(), _namespace())
+    return mine
+
+
+def of(pid: int) -> Owner | None:
+    """A process of this namespace; None when there is no such process."""
+    started = _start_time(pid)
+    return None if started is None else Owner(pid, started, _boot(), _namespace())
 
 
 def parse(text: str) -> Owner:

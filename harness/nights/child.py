@@ -1,0 +1,104 @@
+"""One attempt as a process with a session of its own: nothing that happens to it happens to the night.
+
+It is left to end by itself. After its time it is aborted, so that Python's fault handler writes into the log where it
+stood. When the night is interrupted, or its budget is over, it gets SIGINT, as by Ctrl-C: a run then heals, checks
+and reports. What is left of its process group is killed in every case.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from assay.harness.nights.night import Outcome
+from assay.harness.run.interrupt import Interrupt
+
+POLL: Final = 0.2
+GRACE: Final = 60.0
+"""Seconds for a run that was interrupted to heal, check and report."""
+DUMP: Final = 5.0
+"""Seconds for writing where it stood."""
+LINE: Final = "500"
+"""Columns: pytest cuts the lines of its summary to the width of the terminal."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """``status``: as ``Popen.returncode``. ``stopped``: by the night, as hung or interrupted, and ``why``."""
+
+    status: int
+    stopped: Outcome | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: after ``hung`` it hangs, after ``left`` the night is over."""
+
+    hung: float
+    left: float
+    grace: float = GRACE
+
+
+def perform(
+    command: Sequence[str], folder: Path, log: Path, limits: Limits, interrupt: Interrupt, began: Callable[[int], None]
+) -> Ended:
+    """Runs the command in this folder; ``began`` is called with its process id. Raises ``OSError`` if it cannot start.
+
+    What it prints goes straight into ``log``: a pipe would be held open by what it leaves behind.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True, env=os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"},
+        )  # fmt: skip
+    stopped, why = None, ""
+    try:
+        began(process.pid)
+        stopped, why = _watch(process, limits, interrupt)
+    except KeyboardInterrupt:
+        stopped, why = Outcome.INTERRUPTED, "by a second Ctrl-C"
+    finally:
+        kill_group(process.pid)
+        process.wait()
+    return Ended(process.returncode, stopped, why)
+
+
+def kill_group(leader: int) -> None:
+    """At once, with all that it has started and not put elsewhere."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _watch(process: subprocess.Popen[bytes], limits: Limits, interrupt: Interrupt) -> tuple[Outcome | None, str]:
+    began = time.monotonic()
+    while not _over(process, POLL):
+        spent = time.monotonic() - began
+        if interrupt.requested:
+            return _stopped(process, limits, "with the night")
+        if spent >= limits.hung:
+            os.killpg(process.pid, signal.SIGABRT)
+            _over(process, DUMP)
+            return Outcome.HUNG, f"no end after {limits.hung:g} s; its log ends with where it stood"
+        if spent >= limits.left:
+            return _stopped(process, limits, "the night's budget was over")
+    return None, ""
+
+
+def _stopped(process: subprocess.Popen[bytes], limits: Limits, why: str) -> tuple[Outcome, str]:
+    os.killpg(process.pid, signal.SIGINT)
+    ended = _over(process, limits.grace)
+    return Outcome.INTERRUPTED, why if ended else f"{why}; killed {limits.grace:g} s after SIGINT"
+
+
+def _over(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True

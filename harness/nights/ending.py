@@ -1,0 +1,153 @@
+"""What the end of an attempt means: from its exit code, its runs and what it printed to an outcome and its cause.
+
+A verdict of fail that a run has written is the product's, no matter how the process ended. Everything else that went
+wrong has a name of its own, so that a machine in trouble is never taken for a product in trouble, nor for a pass.
+"""
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from pytest import ExitCode
+
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.nights.child import Ended
+from assay.harness.nights.night import Cell, Outcome
+from assay.harness.run import store
+from assay.harness.run.settings import DOCKER
+
+LONGEST: Final = 300
+NO_SPACE: Final = re.compile(r"^.*(?:\[Errno (?:28|122)\]|No space left on device).*$", re.MULTILINE)
+NO_ENGINE: Final = re.compile(r"no Docker engine answers: .*|the Docker engine rejected the call or broke off: .*")
+"""The messages of ``assay.cluster.docker.engine``."""
+CAUSES: Final = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (r"^(?:FAILED|ERROR) \S+ - (.+)$", r"^ERROR: (.+)$", r"^INTERNALERROR> (\S.*)$", r"^E +(.+)$")
+)
+"""Lines of pytest that name a cause, the best first; of several the last."""
+SKIPPED: Final = re.compile(r"^SKIPPED \[\d+\] \S+ (.*)$", re.MULTILINE)
+FOUND: Final = re.compile(r"^(?:E +)?(FOUND .*)$", re.MULTILINE)
+"""The first line of what a search has found."""
+NOT_COLLECTED: Final = re.compile(r"errors? during collection")
+PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One run of the attempt: its verdict, and which forbidden anomalies were found."""
+
+    verdict: str | None
+    anomalies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Asked only where a cause is looked for."""
+
+    disk_full: Callable[[], bool]
+    engine_answers: Callable[[], bool]
+
+
+def seen(run: Path) -> Seen:
+    """What a run's folder says; a verdict that is damaged is none."""
+    info = store.read_run(run)
+    if info is None or info.verdict is None:
+        return Seen(None)
+    with suppress(OSError, msgspec.MsgspecError):
+        judgement = msgspec.json.decode((run / "verdict.json").read_bytes(), type=Judgement)
+        return Seen(info.verdict, tuple(name for name in judgement.anomalies if name in judgement.forbidden))
+    return Seen(None)
+
+
+def outcome(cell: Cell, ended: Ended, printed: str, runs: Sequence[Seen], machine: Machine) -> tuple[Outcome, str]:
+    """The outcome, and its cause in one line."""
+    failing = [run for run in runs if run.verdict == Verdict.FAIL]
+    found = sorted({name for run in failing for name in run.anomalies})
+    what = f"{', '.join(found)} in {len(failing)} of {len(runs)} runs"
+    if cell.defect is not None and any(not cell.expected or set(run.anomalies) & set(cell.expected) for run in failing):
+        return Outcome.DETECTED, what
+    if cell.defect is None and failing:
+        return Outcome.FAIL, what + _also(ended)
+    found_by_search = FOUND.search(printed)
+    if cell.defect is None and found_by_search:
+        return Outcome.FAIL, _line(found_by_search[1]) + _also(ended)
+    if ended.status == ExitCode.OK:
+        return _green(cell, printed, runs)
+    named = _trouble(cell, ended, printed, runs, machine)
+    if named is not None:
+        return named
+    if failing:
+        return Outcome.MISSED, f"fails otherwise: {what}, and none of {', '.join(cell.expected)}"
+    return Outcome.UNKNOWN, _cause(printed)
+
+
+def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[Outcome, str]:
+    if not runs and not PASSED.search(printed):
+        skipped = SKIPPED.search(printed)
+        return Outcome.SKIPPED, _line(skipped[1] if skipped else "no test was run")
+    if cell.defect is not None:
+        return Outcome.MISSED, f"every run passes, and {', '.join(cell.expected) or 'a failure'} was to be reported"
+    return Outcome.PASS, ""
+
+
+def _trouble(
+    cell: Cell, ended: Ended, printed: str, runs: Sequence[Seen], machine: Machine
+) -> tuple[Outcome, str] | None:
+    """What kept it from a verdict; None: it came to one, or says itself why not."""
+    if ended.stopped is Outcome.INTERRUPTED:
+        return Outcome.INTERRUPTED, ended.why
+    verdicts = {run.verdict for run in runs} or {None}
+    if None in verdicts:
+        no_space = NO_SPACE.search(printed)
+        if no_space or machine.disk_full():
+            return Outcome.NO_DISK, _line(no_space[0] if no_space else "the disk of the store is full")
+    if verdicts & {None, Verdict.UNKNOWN}:
+        no_engine = NO_ENGINE.search(printed)
+        if no_engine or (cell.cluster == DOCKER and not machine.engine_answers()):
+            return Outcome.NO_ENGINE, _line(no_engine[0] if no_engine else "no Docker engine answers any more")
+    if ended.stopped is not None:
+        return ended.stopped, ended.why
+    if ended.status < 0:
+        return Outcome.CRASHED, f"killed by {_signal(-ended.status)}"
+    match ended.status:
+        case ExitCode.USAGE_ERROR | ExitCode.NO_TESTS_COLLECTED:
+            return Outcome.BROKEN, _cause(printed)
+        case ExitCode.INTERRUPTED if NOT_COLLECTED.search(printed):
+            return Outcome.BROKEN, _cause(printed)
+        case ExitCode.INTERRUPTED:
+            return Outcome.CRASHED, "interrupted, and not by the night"
+        case ExitCode.TESTS_FAILED:
+            return None
+    return Outcome.CRASHED, f"exit code {ended.status}: {_cause(printed)}"
+
+
+def _cause(printed: str) -> str:
+    for pattern in CAUSES:
+        found = pattern.findall(printed)
+        if found:
+            return _line(found[-1])
+    lines = printed.split("\n")
+    return _line(next((line for line in reversed(lines) if line.strip()), "it printed nothing"))
+
+
+def _also(ended: Ended) -> str:
+    """How the process of a failing run ended, where that is not how failing runs end."""
+    if ended.stopped is not None:
+        return f"; then {ended.stopped}: {ended.why}"
+    return "" if ended.status >= 0 else f"; then killed by {_signal(-ended.status)}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST]

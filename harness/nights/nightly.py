@@ -1,0 +1,256 @@
+"""One night: its cells one after the other, each attempt a process, each end a line of the record.
+
+The attempts of a night are known before it begins: every cell has its seeds from the night's name and its own, and its
+place from earlier nights. First each cell is done once, then those that repeat a second time. Nothing is done again
+because of how it ended. A cell that took longer than what is left of the budget is passed over.
+
+What dies here is found by the next process: ``running.json`` names the attempt and its process, which is killed and
+recorded as interrupted. Some bytes are kept in reserve, so that a full disk still has room for the record.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.cluster import owner
+from assay.harness.nights.child import GRACE, Ended, Limits, kill_group, perform
+from assay.harness.nights.ending import Machine, outcome, seen
+from assay.harness.nights.night import Cell, Night, NightError, NightFolder, Outcome, Result, Running, folder, nights
+from assay.harness.nights.order import ordered, past
+from assay.harness.run import store as runs_of
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.settings import derive
+
+PYTEST: Final = (sys.executable, "-m", "pytest")
+QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
+"""Of every attempt, and not of the command that repeats it. The cell's own options come later, and win."""
+RESERVE: Final = 256 * 1024
+PROBE: Final = 1024 * 1024
+"""A disk without so many bytes is full."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+NAME: Final = re.compile(r"\w[\w.-]*")
+
+
+@dataclass
+class Nightly:
+    """``run`` once. ``note`` is called with each result, and how many attempts and seconds are left."""
+
+    store: Path
+    path: NightFolder
+    night: Night
+    budget: float
+    """Seconds from now."""
+    note: Callable[[Result, int, float], None] = lambda result, attempts, seconds: None
+    program: Sequence[str] = PYTEST
+    grace: float = GRACE
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    _unwritten: list[Result] = field(default_factory=list)
+
+    def run(self) -> list[Result]:
+        """All results of the night, in the order of their ends; those of earlier processes come first.
+
+        Raises :class:`NightError` when another process is at it.
+        """
+        with self._alone(), self.interrupt.listening():
+            self._recover()
+            results = self.path.results()
+            earlier = past(one.results() for one, night in nights(self.store) if night.night != self.night.night)
+            self._keep_reserve()
+            end = time.monotonic() + self.budget
+            todo = self._todo(ordered(self.night.cells, earlier), results)
+            seconds = {name: one.seconds for name, one in earlier.items()}
+            while todo and not self.interrupt.requested and (left := end - time.monotonic()) > 0:
+                following = next((one for one in todo if seconds.get(one[0].name, 0.0) <= left), None)
+                if following is None:
+                    break
+                todo.remove(following)
+                result = self._attempt(*following, left, len(results) + 1)
+                results.append(result)
+                self._record(result)
+                seconds[result.cell] = result.seconds
+                self.note(result, len(todo), max(0.0, end - time.monotonic()))
+            self._end()
+        return results
+
+    def _todo(self, cells: Sequence[Cell], results: Sequence[Result]) -> list[tuple[Cell, int]]:
+        """Cell and attempt, from 1; without those that have ended by themselves."""
+        done = {(one.cell, one.attempt) for one in results if one.outcome is not Outcome.INTERRUPTED}
+        rounds = range(1, max(cell.repeat for cell in cells) + 1)
+        every = [(cell, number) for number in rounds for cell in cells if number <= cell.repeat]
+        return [one for one in every if (one[0].name, one[1]) not in done]
+
+    def _attempt(self, cell: Cell, attempt: int, left: float, number: int) -> Result:
+        seed = derive(self.night.seed, cell.name, attempt) % 2**32
+        arguments = (*cell.arguments, f"--seed={seed}")
+        result = Result(
+            cell=cell.name, attempt=attempt, seed=seed, command=shlex.join(["pytest", *arguments]),
+            started=datetime.now(UTC).isoformat(), seconds=0.0, outcome=Outcome.INTERRUPTED,
+            detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.safe_name(cell.name)}.log",
+        )  # fmt: skip
+        log, before, began = self.path.path / result.log, set(runs_of.runs(self.store)), time.monotonic()
+        pids: list[int] = []
+
+        def started(pid: int) -> None:
+            pids.append(pid)
+            with suppress(OSError):  # a full disk costs the trace of an attempt that is killed together with the night
+                self.path.now_running(Running(result=result, owner=str(owner.of(pid) or "")))
+
+        try:
+            log.parent.mkdir(exist_ok=True)
+            ended = perform(
+                [*self.program, f"--store={self.store}", *QUIETLY, *arguments],
+                Path(self.night.folder), log, Limits(cell.timeout, left, self.grace), self.interrupt, started,
+            )  # fmt: skip
+        except OSError as error:
+            named = Outcome.NO_DISK if error.errno in FULL else Outcome.BROKEN
+            return msgspec.structs.replace(result, outcome=named, detail=f"it cannot be started: {error}")
+        new = [run for run in runs_of.runs(self.store) if run not in before and _made_by(run, pids)]
+        named, detail = self._named(cell, ended, log, new)
+        return msgspec.structs.replace(
+            result, outcome=named, detail=detail, seconds=round(time.monotonic() - began, 3),
+            runs=tuple(str(run.relative_to(self.store)) for run in new),
+        )  # fmt: skip
+
+    def _named(self, cell: Cell, ended: Ended, log: Path, new: Sequence[Path]) -> tuple[Outcome, str]:
+        printed = log.read_text(errors="replace")
+        machine = Machine(lambda: _full(self.path.path), _engine_answers)
+        return outcome(cell, ended, printed, [seen(run) for run in new], machine)
+
+    def _record(self, result: Result) -> None:
+        """What a full disk rejects even with the reserve given up is tried again with the next."""
+        self._unwritten.append(result)
+        while self._unwritten:
+            try:
+                self.path.append(self._unwritten[0])
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                if not self._give_up_reserve():
+                    return
+            else:
+                del self._unwritten[0]
+        self.path.now_running(None)
+
+    def _recover(self) -> None:
+        """What an earlier process of this night was killed at."""
+        running = self.path.running()
+        if running is None:
+            return
+        with suppress(ValueError):
+            orphan = owner.parse(running.owner)
+            if owner.of(orphan.pid) == orphan:
+                kill_group(orphan.pid)
+        ended = {(one.cell, one.attempt, one.started) for one in self.path.results()}
+        one = running.result
+        if (one.cell, one.attempt, one.started) not in ended:
+            self.path.append(one)
+        self.path.now_running(None)
+
+    def _end(self) -> None:
+        self._give_up_reserve()
+        with suppress(OSError):  # without it the night counts as one that did not end; its results are there
+            self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat()))
+
+    def _keep_reserve(self) -> None:
+        with suppress(OSError):
+            (self.path.path / "reserve").write_bytes(bytes(RESERVE))
+
+    def _give_up_reserve(self) -> bool:
+        """Whether there was one."""
+        reserve = self.path.path / "reserve"
+        there = reserve.exists()
+        reserve.unlink(missing_ok=True)
+        return there
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The lock goes with the process, however it ends."""
+        with (self.path.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise NightError(f"the night {self.night.night} goes on in another process") from None
+            yield
+
+
+def begin(
+    store: Path, name: str | None, cells: Sequence[Cell], budget: float, place: Path, version: str | None
+) -> Night:
+    """Writes the record of a night without results. ``name`` None: the UTC day, with a number from the second on.
+
+    Raises :class:`NightError` for a name that is taken, or is no name of a folder.
+    """
+    now = datetime.now(UTC)
+    taken = {path.name for path in (store / runs_of.NIGHTS).glob("*")}
+    if name is None:
+        day = now.date().isoformat()
+        name = next(one for one in (day, *(f"{day}-{n}" for n in range(2, len(taken) + 3))) if one not in taken)
+    if not NAME.fullmatch(name):
+        raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
+    if name in taken:
+        raise NightError(f"there is a night {name} in {store}: go on with it by --resume, or give another name")
+    night = Night(
+        night=name, started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
+        version=version, host=socket.gethostname(), cells=tuple(cells), folder=str(place.resolve()),
+    )  # fmt: skip
+    folder(store, name).write(night)
+    return night
+
+
+def resumed(store: Path, name: str | None) -> Night:
+    """That one, or the newest. Raises :class:`NightError`."""
+    if name is not None:
+        return folder(store, name).read()
+    known = nights(store)
+    if not known:
+        raise NightError(f"there is no night in {store} to go on with")
+    return known[-1][1]
+
+
+def version_of(place: Path) -> str | None:
+    """The commit of the folder that the matrix lies in, with ``-dirty`` for changes that are not committed."""
+    try:
+        said = subprocess.run(
+            ["git", "-C", str(place), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return said.stdout.strip() or None
+
+
+def _made_by(run: Path, pids: Sequence[int]) -> bool:
+    """Another session may use the same store."""
+    info = runs_of.read_run(run)
+    return info is not None and owner.parse(info.owner).pid in pids
+
+
+def _full(place: Path) -> bool:
+    probe = place / f".probe.{os.getpid()}"
+    try:
+        probe.write_bytes(bytes(PROBE))
+    except OSError as error:
+        return error.errno in FULL
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return False
+
+
+def _engine_answers() -> bool:
+    from assay.cluster.docker.engine import answers  # the SDK takes a while to import
+
+    return answers()
