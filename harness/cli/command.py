@@ -41,8 +41,11 @@ def reading(read: Callable[[], T]) -> T:
     from assay.checkers.engine import EngineUnavailable
     from assay.harness.core.history import HistoryError
     from assay.harness.nights.dataset import DataSetError
+    from assay.harness.nights.night import NightError
 
-    wrong = (FileNotFoundError, NotADirectoryError, HistoryError, EngineUnavailable, SettingsError, DataSetError)
+    wrong = (
+        FileNotFoundError, NotADirectoryError, HistoryError, EngineUnavailable, SettingsError, DataSetError, NightError,
+    )  # fmt: skip
     try:
         return read()
     except wrong as error:

@@ -20,6 +20,7 @@ from assay.harness.cli import (
     generate,
     heal,
     image,
+    nightly,
     nights,
     replay,
     report,
@@ -28,7 +29,7 @@ from assay.harness.cli import (
 )
 from assay.harness.cli.command import Exit, InputError, Parser
 
-VERBS: Final = (check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nights, image)
+VERBS: Final = (check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, image)
 """In the order in which ``assay --help`` lists them."""
 
 DESCRIPTION: Final = """\
@@ -40,6 +41,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay report store/latest                  write its HTML report again and say where it is
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed
+  assay nightly --budget=30min               a whole matrix of runs, for as long as there is time
   assay nights show nights                   tables over the runs of many nights (assay nights --help)
   assay defects --verify isr-of-one          is a built-in defect caught, and the same run green without it?
   assay up                                   a cluster of the broker, for any program that needs one

@@ -1,5 +1,8 @@
-"""Runs of many nights as one partitioned data set, and the tables over it, by Spark.
+"""Runs of many nights as one partitioned data set, the tables over it, by Spark; and the night that makes them.
 
 ``rows``: what is kept of a run. ``record``: a run's folder becomes such a row. ``dataset``: where the rows lie.
-``tables``: the SQL. ``show``: how the tables are shown and written. ``night``: the record of one night, as it goes on.
+``tables``: the SQL. ``show``: how the tables are shown and written.
+
+``night``: the record of one night, for all who read it. ``matrix``: its cells, from a file. ``order``: which come
+first. ``child``: an attempt as a process. ``ending``: what its end means. ``nightly``: the night, from these.
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from pytest import ExitCode
+import pytest
 
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.nights.child import Ended
@@ -76,7 +76,7 @@ def outcome(cell: Cell, ended: Ended, printed: str, runs: Sequence[Seen], machin
     found_by_search = FOUND.search(printed)
     if cell.defect is None and found_by_search:
         return Outcome.FAIL, _line(found_by_search[1]) + _also(ended)
-    if ended.status == ExitCode.OK:
+    if ended.status == pytest.ExitCode.OK:
         return _green(cell, printed, runs)
     named = _trouble(cell, ended, printed, runs, machine)
     if named is not None:
@@ -115,13 +115,13 @@ def _trouble(
     if ended.status < 0:
         return Outcome.CRASHED, f"killed by {_signal(-ended.status)}"
     match ended.status:
-        case ExitCode.USAGE_ERROR | ExitCode.NO_TESTS_COLLECTED:
+        case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
             return Outcome.BROKEN, _cause(printed)
-        case ExitCode.INTERRUPTED if NOT_COLLECTED.search(printed):
+        case pytest.ExitCode.INTERRUPTED if NOT_COLLECTED.search(printed):
             return Outcome.BROKEN, _cause(printed)
-        case ExitCode.INTERRUPTED:
+        case pytest.ExitCode.INTERRUPTED:
             return Outcome.CRASHED, "interrupted, and not by the night"
-        case ExitCode.TESTS_FAILED:
+        case pytest.ExitCode.TESTS_FAILED:
             return None
     return Outcome.CRASHED, f"exit code {ended.status}: {_cause(printed)}"
 

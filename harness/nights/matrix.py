@@ -29,174 +29,53 @@ OWN: Final = (
 """Options that the night says itself; and a cell is one process."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the matrix lies, and its table of systems."""
-
-    folder: Path
-    systems: Mapping[str, str]
-
-    def system(self, name: str | None) -> str:
-        if name is None and len(self.systems) == 1:
-            return next(iter(self.systems))
-        if name not in self.systems:
-            raise SettingsError(f"system={name or ''!r} is not one of [systems]: {', '.join(self.systems)}")
-        return name
-
-    def workloads(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """The names, and what pytest is given; of a folder each of its modules."""
-        for text in given:
-            path, _, test = text.partition("::")
-            there = self.folder / path
-            if there.is_dir() and not test:
-                yield from ((one.stem, f"{path.rstrip('/')}/{one.name}") for one in sorted(there.glob("test_*.py")))
-            elif there.is_file():
-                yield there.stem + text.removeprefix(path), text
-            else:
-                raise SettingsError(f"workloads: no {text!r}{_instead(path, self._modules(there.parent))}")
-
-    def schedules(self, patterns: Sequence[str]) -> Iterator[str]:
-        for pattern in patterns:
-            found = sorted(glob.glob(pattern, root_dir=self.folder))
-            if not found:
-                raise SettingsError(f"schedules: no file is {pattern!r} in {self.folder}")
-            yield from found
-
-    def _modules(self, folder: Path) -> list[str]:
-        return [str(one.relative_to(self.folder)) for one in sorted(folder.glob("test_*.py"))]
-
-
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """What every block may say. ``label`` stands in the names of its cells, where two would be the same."""
+    """One table of the file; which keys its kind has, ``KEYS`` says. ``label`` stands in the names of its cells."""
 
+    workloads: tuple[str, ...] = ()
+    nemeses: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = (SIM,)
+    defects: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+    budget: str = ""
     system: str | None = None
     label: str = ""
     options: tuple[str, ...] = ()
     repeat: Annotated[int, msgspec.Meta(ge=1)] = 1
     timeout: str = "10min"
 
-    def cells(self, place: Place) -> Iterator[Cell]:
-        """Raises ``SettingsError``."""
-        raise NotImplementedError
-
-    def _cell(self, kind: Kind, place: Place, parts: Sequence[str], arguments: Sequence[str], **fields: Any) -> Cell:
-        for option in self.options:
-            if option.partition("=")[0] in OWN or option.startswith("-n"):
-                raise SettingsError(f"options: {option} is not for here; the night itself says {', '.join(OWN)}")
-        return Cell(
-            name="/".join([kind, *([self.label] if self.label else []), *parts]),
-            kind=kind,
-            system=place.system(self.system),
-            arguments=(*arguments, *self.options),
-            repeat=self.repeat,
-            **{"timeout": seconds("timeout", self.timeout), **fields},
-        )
-
-
-class RunBlock(Block, frozen=True, kw_only=True):
-    workloads: tuple[str, ...]
-    nemeses: tuple[str, ...] = ("none",)
-    clusters: tuple[str, ...] = (SIM,)
-
-    def cells(self, place: Place) -> Iterator[Cell]:
-        for (name, path), nemesis, cluster in product(
-            place.workloads(self.workloads), self.nemeses, _clusters(self.clusters)
-        ):
-            yield self._cell(
-                Kind.RUN, place, (name, _plus(nemesis), cluster),
-                (path, f"--nemesis={nemesis}", f"--cluster={cluster}"),
-                workload=name, nemesis=_plus(nemesis), cluster=cluster,
-            )  # fmt: skip
-
-
-class ExploreBlock(Block, frozen=True, kw_only=True):
-    workloads: tuple[str, ...]
-    budget: str
-    nemeses: tuple[str, ...] = (ANY,)
-
-    def cells(self, place: Place) -> Iterator[Cell]:
-        budget = parse_budget("budget", self.budget)
-        for (name, path), nemesis in product(place.workloads(self.workloads), self.nemeses):
-            yield self._cell(
-                Kind.EXPLORE, place, (name, _plus(nemesis)),
-                (path, f"--explore={self.budget}", *([] if nemesis == ANY else [f"--nemesis={nemesis}"])),
-                workload=name, nemesis=_plus(nemesis), cluster=SIM,
-                timeout=seconds("timeout", self.timeout) + (budget.seconds or 0.0),
-            )  # fmt: skip
-
-
-class CanaryBlock(Block, frozen=True, kw_only=True):
-    """``defects``: none are all that the system describes. Without ``workloads`` each has its own described run."""
-
-    defects: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    nemeses: tuple[str, ...] = ("none",)
-    clusters: tuple[str, ...] = (SIM,)
-
-    def cells(self, place: Place) -> Iterator[Cell]:
-        name = place.system(self.system)
-        system = system_named(place.systems[name])
-        described = {one.name: one for one in getattr(system, "described_defects", ())}
-        known = [*described, *(one for one in system.defects if one not in described)]
-        for defect in self.defects or known:
-            if defect not in known:
-                raise SettingsError(f"defects: {name} has no {defect!r}{_instead(defect, known)}")
-            expected = tuple(described[defect].anomalies) if defect in described else ()
-            for parts, fields, arguments in self._runs(place, described[defect].run if defect in described else ""):
-                yield self._cell(
-                    Kind.CANARY, place, (defect, *parts), (*arguments, f"--defect={defect}"),
-                    defect=defect, expected=expected, **fields,
-                )  # fmt: skip
-
-    def _runs(self, place: Place, run: str) -> Iterator[tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]]:
-        if self.workloads:
-            for (name, path), nemesis, cluster in product(
-                place.workloads(self.workloads), self.nemeses, _clusters(self.clusters)
-            ):
-                fields = {"workload": name, "nemesis": _plus(nemesis), "cluster": cluster}
-                yield tuple(fields.values()), fields, (path, f"--nemesis={nemesis}", f"--cluster={cluster}")
-            return
-        if not run:
-            raise SettingsError("workloads: none are given, and the system describes no run of its own for each defect")
-        path, *options = shlex.split(run)
-        said = dict(option.partition("=")[::2] for option in options)
-        (_, file), *_ = place.workloads([path])
-        nemesis = _plus(said.get("--nemesis", Path(said.get("--replay", "none")).stem))
-        for cluster in [said["--cluster"]] if "--cluster" in said else _clusters(self.clusters):
-            fields = {"workload": Path(path).stem, "nemesis": nemesis, "cluster": cluster}
-            others = [option for option in options if not option.startswith("--cluster=")]
-            yield (cluster,), fields, (file, *others, f"--cluster={cluster}")
-
-
-class ScheduleBlock(Block, frozen=True, kw_only=True):
-    workloads: tuple[str, ...]
-    schedules: tuple[str, ...]
-    clusters: tuple[str, ...] = (SIM,)
-
-    def cells(self, place: Place) -> Iterator[Cell]:
-        for (name, path), file, cluster in product(
-            place.workloads(self.workloads), place.schedules(self.schedules), _clusters(self.clusters)
-        ):
-            schedule = Path(file).stem
-            yield self._cell(
-                Kind.SCHEDULE, place, (name, schedule, cluster), (path, f"--replay={file}", f"--cluster={cluster}"),
-                workload=name, nemesis=schedule, cluster=cluster,
-            )  # fmt: skip
-
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """The file. ``systems``: by the names that cells have for them, ``package.module:Class``."""
 
     systems: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
-    run: tuple[RunBlock, ...] = ()
-    explore: tuple[ExploreBlock, ...] = ()
-    canary: tuple[CanaryBlock, ...] = ()
-    schedule: tuple[ScheduleBlock, ...] = ()
+    run: tuple[Block, ...] = ()
+    explore: tuple[Block, ...] = ()
+    canary: tuple[Block, ...] = ()
+    schedule: tuple[Block, ...] = ()
 
 
-BLOCKS: Final[Mapping[str, type[Block]]] = {
-    "run": RunBlock, "explore": ExploreBlock, "canary": CanaryBlock, "schedule": ScheduleBlock,
+COMMON: Final = ("workloads", "system", "label", "options", "repeat", "timeout")
+KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    Kind.RUN: (*COMMON, "nemeses", "clusters"),
+    Kind.EXPLORE: (*COMMON, "nemeses", "budget"),
+    Kind.CANARY: (*COMMON, "nemeses", "clusters", "defects"),
+    Kind.SCHEDULE: (*COMMON, "schedules", "clusters"),
+}
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    Kind.RUN: ("workloads",), Kind.EXPLORE: ("workloads", "budget"), Kind.CANARY: (),
+    Kind.SCHEDULE: ("workloads", "schedules"),
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """What tells one cell of a block from the others."""
+
+    workload: str
+    nemesis: str
+    cluster: str
+    arguments: tuple[str, ...]
 
 
 def read(path: Path) -> tuple[Cell, ...]:
@@ -207,26 +86,20 @@ def read(path: Path) -> tuple[Cell, ...]:
         raise NightError(f"there is no {path}: write it (docs/nightly.md), or name another with --matrix") from None
     except (OSError, ValueError) as error:
         raise NightError(f"{path}: {error}") from error
-    try:
-        _only(Matrix, table, "the file")
-        for kind, block in BLOCKS.items():
-            if not isinstance(table.get(kind, []), list):
-                raise SettingsError(f"{kind} is a list of blocks: write [[{kind}]], with two brackets")
-            for number, one in enumerate(table.get(kind, []), start=1):
-                _only(block, one, f"[[{kind}]] number {number}")
-        matrix = msgspec.convert(table, Matrix)
-    except (SettingsError, msgspec.ValidationError) as error:
-        raise NightError(f"{path}: {error}") from None
-    place = Place(path.parent, matrix.systems)
     found: list[Cell] = []
-    for kind in BLOCKS:
-        for number, one in enumerate(getattr(matrix, kind), start=1):
-            try:
-                found += one.cells(place)
-            except SettingsError as error:
-                raise NightError(f"{path}: [[{kind}]] number {number}: {error}") from None
+    where = ""
+    try:
+        _only([field.name for field in msgspec.structs.fields(Matrix)], table)
+        matrix = msgspec.convert(table, Matrix)
+        for kind in Kind:
+            for number, block in enumerate(getattr(matrix, kind), start=1):
+                where = f" [[{kind}]] number {number}:"
+                _only(KEYS[kind], table[kind][number - 1], NEEDED[kind])
+                found += _cells(kind, block, Place(path.parent, matrix.systems))
+    except (SettingsError, msgspec.ValidationError) as error:
+        raise NightError(f"{path}:{where} {error}") from None
     if not found:
-        raise NightError(f"{path} has no cells: it needs one of {', '.join(f'[[{kind}]]' for kind in BLOCKS)}")
+        raise NightError(f"{path} has no cells: it needs one of {', '.join(f'[[{kind}]]' for kind in Kind)}")
     twice = [name for name, count in Counter(cell.name for cell in found).items() if count > 1]
     if twice:
         raise NightError(f'{path}: two cells are named {twice[0]}: give one of their blocks a label = "..."')
@@ -241,23 +114,117 @@ def seconds(key: str, text: str) -> float:
     return found
 
 
-def _only(kind: type[msgspec.Struct], table: Any, where: str) -> None:
-    """Raises ``SettingsError`` for a key that this kind of table has not."""
-    allowed = [field.name for field in msgspec.structs.fields(kind)]
-    for key in table if isinstance(table, dict) else ():
+@dataclass(frozen=True)
+class Place:
+    """Where the matrix lies, and its table of systems. What is looked up here raises ``SettingsError``."""
+
+    folder: Path
+    systems: Mapping[str, str]
+
+    def system(self, name: str | None) -> str:
+        if name is None and len(self.systems) == 1:
+            return next(iter(self.systems))
+        return parse_choice("system", name or "", tuple(self.systems))
+
+    def workloads(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """The names, and what pytest is given; of a folder each of its modules."""
+        for text in given:
+            path, _, test = text.partition("::")
+            there = self.folder / path
+            if there.is_dir() and not test:
+                yield from ((one.stem, f"{path.rstrip('/')}/{one.name}") for one in sorted(there.glob("test_*.py")))
+            elif there.is_file():
+                yield there.stem + text.removeprefix(path), text
+            else:
+                modules = [str(one.relative_to(self.folder)) for one in sorted(there.parent.glob("test_*.py"))]
+                raise SettingsError(f"workloads: there is no {text!r}{_instead(path, modules)}")
+
+    def schedules(self, patterns: Sequence[str]) -> Iterator[str]:
+        for pattern in patterns:
+            found = sorted(glob.glob(pattern, root_dir=self.folder))
+            if not found:
+                raise SettingsError(f"schedules: no file is {pattern!r} in {self.folder}")
+            yield from found
+
+
+def _cells(kind: Kind, block: Block, place: Place) -> Iterator[Cell]:
+    for option in block.options:
+        if option.partition("=")[0] in OWN or option.startswith("-n"):
+            raise SettingsError(f"options: {option} is not for here; the night itself says {', '.join(OWN)}")
+    limit = seconds("timeout", block.timeout)
+    if block.budget:
+        limit += parse_budget("budget", block.budget).seconds or 0.0
+    for defect, expected, run in _defects(block, place) if kind is Kind.CANARY else [(None, (), "")]:
+        for case in _described(run, block, place) if run else _cases(kind, block, place):
+            parts = (kind, block.label, defect, *([] if run else [case.workload, case.nemesis]), case.cluster)
+            yield Cell(
+                name="/".join(part for part in parts if part),
+                kind=kind,
+                workload=case.workload,
+                system=place.system(block.system),
+                nemesis=case.nemesis,
+                cluster=case.cluster,
+                defect=defect,
+                arguments=(*case.arguments, *([f"--defect={defect}"] if defect else []), *block.options),
+                repeat=block.repeat,
+                timeout=limit,
+                expected=expected,
+            )
+
+
+def _cases(kind: Kind, block: Block, place: Place) -> Iterator[Case]:
+    option, faults = "--nemesis", block.nemeses or ((ANY,) if kind is Kind.EXPLORE else ("none",))
+    if kind is Kind.SCHEDULE:
+        option, faults = "--replay", tuple(place.schedules(block.schedules))
+    explore = [f"--explore={block.budget}"] if kind is Kind.EXPLORE else []
+    for (name, path), fault, cluster in product(place.workloads(block.workloads), faults, _clusters(block)):
+        said = [] if explore and fault == ANY else [f"{option}={fault}"]
+        nemesis = Path(fault).stem if kind is Kind.SCHEDULE else fault.replace(",", "+")
+        yield Case(name, nemesis, cluster, (path, *explore, *said, f"--cluster={cluster}"))
+
+
+def _defects(block: Block, place: Place) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Those named, or all: each with its anomalies, and the run that the system describes unless the block does."""
+    name = place.system(block.system)
+    system = system_named(place.systems[name])
+    described = {one.name: one for one in getattr(system, "described_defects", ())}
+    known = list(dict.fromkeys((*described, *system.defects)))
+    if block.nemeses and not block.workloads:
+        raise SettingsError("nemeses goes with workloads; without them each defect has the run of `assay defects`")
+    for defect in block.defects or known:
+        one = described.get(defect)
+        if defect not in known:
+            raise SettingsError(f"defects: {name} has no {defect!r}{_instead(defect, known)}")
+        if one is None and not block.workloads:
+            raise SettingsError(f"workloads is missing: {name} describes no run that shows {defect}")
+        yield defect, tuple(one.anomalies) if one else (), one.run if one and not block.workloads else ""
+
+
+def _described(run: str, block: Block, place: Place) -> Iterator[Case]:
+    """A run as ``assay defects`` lists it; if it names its cluster, it has that one."""
+    path, *options = shlex.split(run)
+    said = dict(option.partition("=")[::2] for option in options)
+    others = [option for option in options if not option.startswith("--cluster=")]
+    nemesis = said.get("--nemesis", Path(said.get("--replay", "none")).stem).replace(",", "+")
+    ((name, file),) = place.workloads([path])
+    for cluster in [said["--cluster"]] if "--cluster" in said else _clusters(block):
+        yield Case(name, nemesis, cluster, (file, *others, f"--cluster={cluster}"))
+
+
+def _clusters(block: Block) -> list[str]:
+    return [parse_choice("clusters", one, CLUSTERS) for one in block.clusters]
+
+
+def _only(allowed: Collection[str], table: dict[str, Any], needed: Sequence[str] = ()) -> None:
+    """Raises ``SettingsError`` for a key that this table cannot have, and for one that it lacks."""
+    for key in table:
         if key not in allowed:
-            raise SettingsError(f"{where}: there is no key {key!r}{_instead(key, allowed)}")
+            raise SettingsError(f"there is no key {key!r}{_instead(key, allowed)}")
+    for key in needed:
+        if not table.get(key):
+            raise SettingsError(f"{key} is missing")
 
 
 def _instead(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return (f"; did you mean {near[0]!r}?" if near else "") + f" There are: {', '.join(known) or 'none'}"
-
-
-def _plus(nemesis: str) -> str:
-    """As runs name it: ``kill+partition``."""
-    return nemesis.replace(",", "+")
-
-
-def _clusters(given: Sequence[str]) -> list[str]:
-    return [parse_choice("clusters", one, CLUSTERS) for one in given]
+    return (f"; did you mean {near[0]!r}?" if near else ".") + f" There are: {', '.join(known) or 'none'}"
