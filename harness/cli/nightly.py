@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from assay.harness.cli.command import Exit, InputError, note, reading
 
 if TYPE_CHECKING:
-    from assay.harness.nights.night import Night, Outcome, Result
+    from assay.harness.nights.night import Night, Result
 
 DESCRIPTION: Final = """\
 Runs the cells of nightly.toml, each as a process of its own, until the budget is used: what failed lately first, then
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="where runs are kept (store)")
     parser.add_argument("--version", metavar="TEXT", help="of what is tested (default: git describe, at the matrix)")
     parser.add_argument("--resume", action="store_true",
-        help="go on with --night, or the newest: with the cells that it began with, without those that have ended")  # fmt: skip
+        help="go on with --night, or the newest: the cells that it began with, but those that have ended")  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -97,11 +97,10 @@ def _summary(night: "Night", results: Sequence["Result"], path: Path, *, interru
         print(f"{len(idle)} of {len(night.cells)} cells had no time: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
     outcomes = {name: [result.outcome for result in ended] for name, ended in cells.items()}
     for name, ended in cells.items():
-        if troubled(outcomes[name]):
-            for result in (one for one in ended if troubled([one.outcome])):
-                print(f"\n{result.outcome} {name}, {_rate(result.outcome, outcomes[name])}: {result.detail}")
-                print(f"  {result.command}\n  {path / result.log}")
-    if len(cells) and not interrupted and night.folder != str(Path.cwd()):
+        for result in (one for one in ended if troubled(outcomes[name]) and troubled([one.outcome])):
+            rate = f"{outcomes[name].count(result.outcome)} of {len(ended)}"
+            print(f"\n{result.outcome} {name}, {rate}: {result.detail}\n  {result.command}\n  {path / result.log}")
+    if night.folder != str(Path.cwd()):
         print(f"\nthe commands are for {night.folder}")
     if interrupted:
         note(f"interrupted: `assay nightly --resume --night={night.night}` goes on")
@@ -112,7 +111,3 @@ def _summary(night: "Night", results: Sequence["Result"], path: Path, *, interru
         return Exit.USAGE
     green = Outcome.PASS in counts or Outcome.DETECTED in counts
     return Exit.UNKNOWN if not green or any(troubled(one) for one in outcomes.values()) else Exit.PASS
-
-
-def _rate(outcome: "Outcome", outcomes: Sequence["Outcome"]) -> str:
-    return f"{outcomes.count(outcome)} of {len(outcomes)}"

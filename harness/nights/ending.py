@@ -17,7 +17,7 @@ import pytest
 
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.nights.child import Ended
-from assay.harness.nights.night import Cell, Outcome
+from assay.harness.nights.night import Cell, Kind, Outcome
 from assay.harness.run import store
 from assay.harness.run.settings import DOCKER
 
@@ -31,7 +31,7 @@ CAUSES: Final = tuple(
 )
 """Lines of pytest that name a cause, the best first; of several the last."""
 SKIPPED: Final = re.compile(r"^SKIPPED \[\d+\] \S+ (.*)$", re.MULTILINE)
-FOUND: Final = re.compile(r"^(?:E +)?(FOUND .*)$", re.MULTILINE)
+FOUND: Final = re.compile(r"^(FOUND .*)$", re.MULTILINE)
 """The first line of what a search has found."""
 NOT_COLLECTED: Final = re.compile(r"errors? during collection")
 PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
@@ -73,9 +73,9 @@ def outcome(cell: Cell, ended: Ended, printed: str, runs: Sequence[Seen], machin
         return Outcome.DETECTED, what
     if cell.defect is None and failing:
         return Outcome.FAIL, what + _also(ended)
-    found_by_search = FOUND.search(printed)
-    if cell.defect is None and found_by_search:
-        return Outcome.FAIL, _line(found_by_search[1]) + _also(ended)
+    searched = FOUND.search(printed) if cell.kind is Kind.EXPLORE else None
+    if searched:
+        return Outcome.FAIL, _line(searched[1]) + _also(ended)
     if ended.status == pytest.ExitCode.OK:
         return _green(cell, printed, runs)
     named = _trouble(cell, ended, printed, runs, machine)

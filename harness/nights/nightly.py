@@ -41,6 +41,8 @@ QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprov
 RESERVE: Final = 256 * 1024
 PROBE: Final = 1024 * 1024
 """A disk without so many bytes is full."""
+TAIL: Final = 4 * 1024 * 1024
+"""Bytes of a log that are read; one that fills the disk is not."""
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 NAME: Final = re.compile(r"\w[\w.-]*")
 
@@ -126,7 +128,9 @@ class Nightly:
         )  # fmt: skip
 
     def _named(self, cell: Cell, ended: Ended, log: Path, new: Sequence[Path]) -> tuple[Outcome, str]:
-        printed = log.read_text(errors="replace")
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL))
+            printed = file.read().decode(errors="replace")
         machine = Machine(lambda: _full(self.path.path), _engine_answers)
         return outcome(cell, ended, printed, [seen(run) for run in new], machine)
 
@@ -154,11 +158,11 @@ class Nightly:
             orphan = owner.parse(running.owner)
             if owner.of(orphan.pid) == orphan:
                 kill_group(orphan.pid)
-        ended = {(one.cell, one.attempt, one.started) for one in self.path.results()}
-        one = running.result
-        if (one.cell, one.attempt, one.started) not in ended:
-            self.path.append(one)
-        self.path.now_running(None)
+        begun = running.result.started
+        if any(one.started == begun for one in self.path.results()):
+            self.path.now_running(None)
+        else:
+            self._record(running.result)
 
     def _end(self) -> None:
         self._give_up_reserve()
