@@ -1,0 +1,300 @@
+"""A night of processes that crash, hang, fill the disk and are interrupted: each end has its line, and the rest goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.nights import night, nightly
+from assay.harness.nights.night import Kind, NightError, Outcome, Result
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.settings import derive
+
+from helpers.night_cells import (
+    DRIVER,
+    PROGRAM,
+    alive,
+    begun,
+    cell,
+    environment,
+    gone_on_with,
+    performed,
+    recorded,
+    result,
+)
+
+ROOT = Path(__file__).parents[3]
+SOON = 20.0
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON
+    while not there():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+def outcomes(results: list[Result]) -> list[str]:
+    return [one.outcome for one in results]
+
+
+def test_each_end_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+    cells = [
+        cell("signal=9"), cell("signal=11", name="crash"), cell("sleep=600", name="hang", timeout=0.5),
+        cell("say=OSError: [Errno 28] No space left on device", "none", "exit=1", name="disk"),
+        cell("say=no Docker engine answers: gone", "exit=1", name="engine", cluster="docker"), cell("fail", "exit=1"),
+        cell("fail=phantom", "exit=1", name="canary", kind=Kind.CANARY, defect="d", expected=("phantom",)),
+        cell("say=ERROR: no such option", "exit=4", name="usage"), cell("unknown", "exit=1"), cell("pass"),
+    ]  # fmt: skip
+    results = performed(tmp_path / "store", cells, "n")
+    assert outcomes(results) == [
+        "crashed", "crashed", "hung", "no-disk", "no-engine", "fail", "detected", "broken", "unknown", "pass",
+    ]  # fmt: skip
+    folder = night.folder(tmp_path / "store", "n")
+    assert folder.results() == results
+    assert folder.read().ended
+    assert folder.running() is None
+    assert [one.detail for one in results[:3]] == [
+        "killed by SIGKILL", "killed by SIGSEGV", "no end after 0.5 s; its log ends with where it stood",
+    ]  # fmt: skip
+    assert len(results[5].runs) == 1
+    assert (tmp_path / "store" / results[5].runs[0] / "run.json").exists()
+    assert "No space" in (folder.path / results[3].log).read_text()
+    assert len({one.log for one in results}) == len(results)
+
+
+def test_what_hangs_says_where_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (one,) = performed(store, [cell("leave", "deaf", timeout=1.0)], "n")
+    assert one.outcome is Outcome.HUNG
+    until(lambda: not alive(int((store / "left").read_text())))
+    (other,) = performed(store, [cell("sleep=600", timeout=1.0)], "m")
+    assert "fake_pytest.py" in (night.folder(store, "m").path / other.log).read_text()
+
+
+def test_what_a_cell_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
+    (one,) = performed(tmp_path / "store", [cell("leave", "pass")])
+    assert one.outcome is Outcome.PASS
+    until(lambda: not alive(int((tmp_path / "store" / "left").read_text())))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = os.geteuid() == 0 and shutil.which("mount") is not None
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "assay-test", str(place)]
+    if not mounted or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("a disk of its own needs root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_recorded_on_the_full_disk(small_disk: Path) -> None:
+    results = performed(small_disk, [cell("fill"), cell("pass"), cell("fail", "exit=1")], "n")
+    assert outcomes(results) == ["no-disk"] * 3
+    folder = night.folder(small_disk, "n")
+    assert folder.results() == results
+    assert folder.read().ended
+
+
+def test_what_cannot_be_started_is_broken(tmp_path: Path) -> None:
+    one = begun(tmp_path / "store", [cell("pass")])
+    path = night.folder(tmp_path / "store", one.night)
+    (found,) = nightly.Nightly(tmp_path / "store", path, one, 9.0, program=["/nowhere/pytest"]).run()
+    assert (found.outcome, found.detail.partition(":")[0]) == (Outcome.BROKEN, "it cannot be started")
+
+
+def test_repetitions_are_all_done_after_every_cell_was_done_once(tmp_path: Path) -> None:
+    results = performed(tmp_path / "store", [cell("fail", "exit=1", name="a", repeat=3), cell("pass", name="b")], "n")
+    assert [(one.cell, one.attempt, one.outcome) for one in results] == [
+        ("a", 1, "fail"), ("b", 1, "pass"), ("a", 2, "fail"), ("a", 3, "fail"),
+    ]  # fmt: skip
+    assert len({one.seed for one in results}) == len(results)
+
+
+def test_seeds_follow_from_the_names_of_the_night_and_the_cell_alone(tmp_path: Path) -> None:
+    (first,) = performed(tmp_path / "one", [cell("pass", name="a")], "2026-11-21")
+    _, second = performed(tmp_path / "two", [cell("pass", name="b"), cell("pass", name="a")], "2026-11-21")
+    (other,) = performed(tmp_path / "three", [cell("pass", name="a")], "2026-11-22")
+    assert first.seed == second.seed != other.seed
+    of_night = derive(0, "night", "2026-11-21") % 2**32
+    assert first.seed == derive(of_night, "a", 1) % 2**32
+    assert first.command == f"pytest pass --seed={first.seed}"
+
+
+def test_the_budget_ends_the_night_and_what_does_not_fit_is_left_out(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    recorded(store, "2026-11-20", [
+        result("long", Outcome.FAIL, seconds=900.0), result("wait", Outcome.PASS), result("a", Outcome.PASS),
+    ])  # fmt: skip
+    cells = [cell("pass", name="long"), cell("pass", name="a"), cell("wait", name="wait"), cell("pass", name="b")]
+    results = performed(store, cells, "2026-11-21", budget=3.0)
+    assert [(one.cell, one.outcome) for one in results] == [("b", "pass"), ("a", "pass"), ("wait", "interrupted")]
+    assert results[-1].detail == "the night's budget was over"
+    assert (store / "healed").exists()
+
+
+def test_nothing_begins_without_a_budget(tmp_path: Path) -> None:
+    assert performed(tmp_path / "store", [cell("pass")], budget=0.0) == []
+
+
+def driver(store: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", DRIVER, str(store), *PROGRAM], env=environment())
+
+
+def test_a_night_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    one = begun(store, [cell("pass", name="a"), cell("once", "wait", name="b"), cell("pass", name="c")], "n")
+    process = driver(store)
+    until(lambda: (store / "waits").exists() and (store / "waits").read_text() != "")
+    orphan = int((store / "waits").read_text())
+    with pytest.raises(NightError, match="another process"):
+        gone_on_with(store, one)
+    process.kill()
+    process.wait()
+    assert alive(orphan)
+    results = gone_on_with(store, nightly.resumed(store, None))
+    assert not alive(orphan)
+    assert [(one.cell, one.attempt, one.outcome) for one in results] == [
+        ("a", 1, "pass"), ("b", 1, "interrupted"), ("b", 1, "pass"), ("c", 1, "pass"),
+    ]  # fmt: skip
+    assert results[1].detail == "the night itself was killed"
+    assert results[1].seed == results[2].seed
+    assert night.folder(store, "n").results() == results
+    assert gone_on_with(store, one) == results
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path: Path, number: int) -> None:
+    store = tmp_path / "store"
+    (tmp_path / "nightly.toml").write_text(
+        '[systems]\nx = "x:X"\n[[run]]\nworkloads = ["test_waits.py"]\nnemeses = ["none", "kill"]\n'
+    )
+    (tmp_path / "test_waits.py").write_text(
+        "import pathlib, time\n\ndef test_waits() -> None:\n    try:\n        pathlib.Path('waits').touch()\n"
+        "        time.sleep(600)\n    finally:\n        pathlib.Path('healed').touch()\n"
+    )
+    command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=60s", "--night=n"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    until((tmp_path / "waits").exists)
+    process.send_signal(number)
+    printed, _ = process.communicate(timeout=SOON)
+    assert process.returncode == Exit.INTERRUPTED
+    assert (tmp_path / "healed").exists()
+    assert re.match(r"interrupted +run/test_waits/none/sim ", printed)
+    folder = night.folder(store, "n")
+    assert outcomes(folder.results()) == ["interrupted"]
+    assert folder.read().ended
+
+
+def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
+    twice = Interrupt()
+    one = begun(tmp_path / "store", [cell("deaf"), cell("pass")])
+    path = night.folder(tmp_path / "store", one.night)
+
+    def press() -> None:
+        until(lambda: path.running() is not None)
+        twice.request()
+        raise KeyboardInterrupt
+
+    asking = nightly.Nightly(tmp_path / "store", path, one, 60.0, program=PROGRAM, grace=60.0, interrupt=twice)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("assay.harness.nights.child._watch", lambda *given: press())
+        (found,) = asking.run()
+    assert (found.outcome, found.detail) == (Outcome.INTERRUPTED, "by a second Ctrl-C")
+
+
+def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:
+    names = [begun(tmp_path, [cell("pass")]).night for _ in range(3)]
+    assert date.fromisoformat(names[0])
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
+    with pytest.raises(NightError, match="--resume"):
+        begun(tmp_path, [cell("pass")], names[0])
+    with pytest.raises(NightError, match="no name for a folder"):
+        begun(tmp_path, [cell("pass")], "../x")
+    with pytest.raises(NightError, match="no night"):
+        nightly.resumed(tmp_path / "empty", None)
+
+
+@given(st.integers(0, 2**32), st.text(max_size=9), st.integers(1, 9))
+def test_a_seed_is_one_that_pytest_takes(of_night: int, name: str, attempt: int) -> None:
+    assert 0 <= derive(of_night, name, attempt) % 2**32 < 2**32
+
+
+@pytest.mark.parametrize(
+    ("acts", "code"),
+    [
+        ((("pass",),), Exit.PASS),
+        ((("pass",), ("fail", "exit=1"), ("exit=4",)), Exit.FAIL),
+        ((("pass",), ("exit=4",), ("unknown", "exit=1")), Exit.USAGE),
+        ((("pass",), ("unknown", "exit=1")), Exit.UNKNOWN),
+        ((("pass",), ("signal=9",)), Exit.UNKNOWN),
+        ((("say=SKIPPED [1] a:1: no",),), Exit.UNKNOWN),
+    ],
+)
+def test_exit_codes(
+    acts: tuple[tuple[str, ...], ...], code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("assay.harness.nights.matrix.read", lambda path: tuple(cell(*one) for one in acts))
+    monkeypatch.setattr("assay.harness.nights.nightly.Nightly.program", PROGRAM)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["nightly", "--budget=60s", f"--store={tmp_path}"]) == code
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    printed = capsys.readouterr().out
+    if code is Exit.FAIL:
+        assert re.search(
+            r"\nfail fail-exit=1, 1 of 1: lost-write in 1 of 1 runs\n  pytest fail exit=1 --seed=\d+\n", printed
+        )
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nightly", f"--store={tmp_path}"]) == Exit.USAGE
+    assert main(["nightly", "--budget=5", f"--store={tmp_path}"]) == Exit.USAGE
+    assert main(["nightly", "--resume", f"--store={tmp_path}"]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "--budget is missing" in said
+    assert "--budget='5' has no unit" in said
+    assert "no night" in said
+
+
+@pytest.mark.slow
+def test_real_cells_in_the_simulation(tmp_path: Path) -> None:
+    """A run that passes, one that is ruled out, an option that is wrong, a defect that needs no fault."""
+    (tmp_path / "nightly.toml").write_text(
+        '[systems]\nbroker = "assay.system_under_test.deployment:Broker"\n'
+        '[[run]]\nworkloads = ["workloads/test_log.py"]\noptions = ["--time-limit=2", "--rate=50"]\n'
+        '[[run]]\nlabel = "wrong"\nworkloads = ["workloads/test_log.py"]\noptions = ["--rate=fast"]\n'
+        '[[run]]\nlabel = "blocks"\nworkloads = ["workloads/test_zookeeper.py"]\n'
+        '[[canary]]\ndefects = ["zombie-commit"]\noptions = ["--rate=100"]\n'
+    )
+    for name in ("workloads", "schedules"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=10min", "--night=n"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    found = {one.cell: one for one in night.folder(tmp_path / "store", "n").results()}
+    assert {name: one.outcome for name, one in found.items()} == {
+        "run/test_log/none/sim": "pass", "run/wrong/test_log/none/sim": "broken",
+        "run/blocks/test_zookeeper/none/sim": "skipped", "canary/zombie-commit/sim": "detected",
+    }, done.stdout + done.stderr  # fmt: skip
+    assert done.returncode == Exit.USAGE
+    assert [len(one.runs) for one in found.values()].count(1) == 2
+    assert shlex.split(found["run/test_log/none/sim"].command)[:2] == ["pytest", "workloads/test_log.py"]
