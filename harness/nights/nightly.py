@@ -39,6 +39,8 @@ PYTEST: Final = (sys.executable, "-m", "pytest")
 QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
 """Of every attempt, and not of the command that repeats it. The cell's own options come later, and win."""
 RESERVE: Final = 256 * 1024
+PIECE: Final = 8 * 1024
+"""Of the reserve, given up for a line that finds no room: given up whole, the next cell would use it."""
 PROBE: Final = 1024 * 1024
 """A disk without so many bytes is full."""
 TAIL: Final = 4 * 1024 * 1024
@@ -143,7 +145,7 @@ class Nightly:
             except OSError as error:
                 if error.errno not in FULL:
                     raise
-                if not self._give_up_reserve():
+                if not self._give_up(PIECE):
                     return
             else:
                 del self._unwritten[0]
@@ -165,7 +167,7 @@ class Nightly:
             self._record(running.result)
 
     def _end(self) -> None:
-        self._give_up_reserve()
+        self._give_up(RESERVE)
         with suppress(OSError):  # without it the night counts as one that did not end; its results are there
             self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat()))
 
@@ -173,12 +175,15 @@ class Nightly:
         with suppress(OSError):
             (self.path.path / "reserve").write_bytes(bytes(RESERVE))
 
-    def _give_up_reserve(self) -> bool:
-        """Whether there was one."""
+    def _give_up(self, size: int) -> bool:
+        """So many bytes of the reserve; False: there is none any more."""
         reserve = self.path.path / "reserve"
-        there = reserve.exists()
-        reserve.unlink(missing_ok=True)
-        return there
+        there = reserve.stat().st_size if reserve.exists() else 0
+        if there > size:
+            os.truncate(reserve, there - size)
+        else:
+            reserve.unlink(missing_ok=True)
+        return there > 0
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -19,8 +19,9 @@ from helpers.night_cells import as_json, cell, recorded, result
 
 RESULTS = st.builds(
     Result, cell=st.text(max_size=8), attempt=st.integers(1, 9), seed=st.integers(0, 2**32),
-    command=st.text(max_size=8), started=st.just("2026-11-21T02:00:00+00:00"), seconds=st.floats(0, 1e6), outcome=st.sampled_from(Outcome),
-    detail=st.text(max_size=20), runs=st.lists(st.text(max_size=5), max_size=2).map(tuple), log=st.text(max_size=5),
+    command=st.text(max_size=8), started=st.just("2026-11-21T02:00:00+00:00"), seconds=st.floats(0, 1e6),
+    outcome=st.sampled_from(Outcome), detail=st.text(max_size=20),
+    runs=st.lists(st.text(max_size=5), max_size=2).map(tuple), log=st.text(max_size=5),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A night of processes that crash, hang, fill the disk and are interrupted: each end has its line, and the rest goes on."""
+"""A night of processes that crash, hang, fill the disk and are interrupted: each end has its line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,8 +107,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_recorded_on_the_full_disk(small_disk: Path) -> None:
-    results = performed(small_disk, [cell("fill"), cell("pass"), cell("fail", "exit=1")], "n")
-    assert outcomes(results) == ["no-disk"] * 3
+    cells = [cell("fill"), *(cell("pass", name=f"pass {number}") for number in range(9))]
+    results = performed(small_disk, cells, "n")
+    assert outcomes(results) == ["no-disk"] * len(cells)
     folder = night.folder(small_disk, "n")
     assert folder.results() == results
     assert folder.read().ended
@@ -253,7 +255,8 @@ def test_exit_codes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setattr("assay.harness.nights.matrix.read", lambda path: tuple(cell(*one) for one in acts))
-    monkeypatch.setattr("assay.harness.nights.nightly.Nightly.program", PROGRAM)
+    faked = partial(nightly.Nightly, program=PROGRAM)
+    monkeypatch.setattr("assay.harness.nights.nightly.Nightly", faked)
     before = signal.getsignal(signal.SIGTERM)
     try:
         assert main(["nightly", "--budget=60s", f"--store={tmp_path}"]) == code
