@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check duplicates docker image packages venv compiled layer node browser zookeeper clients stop-docker lock clean
+.PHONY: help demo test nightly check duplicates docker image packages venv compiled layer node browser zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
@@ -33,6 +33,9 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	$(BIN)/pytest tests -m "not docker and not long and not alone" -n auto --dist=worksteal || status=$$?; \
 	echo "assay: tests in containers: waiting for their end ..."; wait $$containers || status=$$?; \
 	cat "$$printed"; rm -f "$$printed"; exit $$status
+
+nightly: node  ## the matrix of nightly.toml, for BUDGET (10min)
+	@$(BIN)/assay nightly --budget=$(or $(BUDGET),10min)
 
 check: venv  ## ruff, mypy --strict, nothing written twice, import arrows and the fast tests, in under a minute
 	@$(BIN)/ruff check .
