@@ -57,7 +57,8 @@ def perform(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             start_new_session=True, env=os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"},
         )  # fmt: skip
-    stopped, why = None, ""
+    stopped: Outcome | None = None
+    why = ""
     try:
         began(process.pid)
         stopped, why = _watch(process, limits, interrupt)

@@ -9,7 +9,7 @@ import glob
 import shlex
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -154,9 +154,12 @@ def _cells(kind: Kind, block: Block, place: Place) -> Iterator[Cell]:
     limit = seconds("timeout", block.timeout)
     if block.budget:
         limit += parse_budget("budget", block.budget).seconds or 0.0
-    for defect, expected, run in _defects(block, place) if kind is Kind.CANARY else [(None, (), "")]:
+    defects: Iterable[tuple[str | None, tuple[str, ...], str]] = [(None, (), "")]
+    if kind is Kind.CANARY:
+        defects = _defects(block, place)
+    for defect, expected, run in defects:
         for case in _described(run, block, place) if run else _cases(kind, block, place):
-            parts = (kind, block.label, defect, *([] if run else [case.workload, case.nemesis]), case.cluster)
+            parts = [kind, block.label, defect or "", *([] if run else [case.workload, case.nemesis]), case.cluster]
             yield Cell(
                 name="/".join(part for part in parts if part),
                 kind=kind,
