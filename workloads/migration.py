@@ -129,7 +129,8 @@ class Migration(Generator, frozen=True):
         members = [self.members.get(worker) for worker in bits(context.workers)]
         if not all(known is not None and known.step == self.step for known in members):
             return False
-        return all(set(self.holders.get(key, {}).values()) == {self.step} for key in self.keys)
+        # Those that were added to the topic count as soon as a member has held them, and may have committed there.
+        return all(set(self.holders.get(key, {}).values()) == {self.step} for key in {*self.keys, *self.holders})
 
     def _with(self, **changes: Any) -> Migration:
         return msgspec.structs.replace(self, **changes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.harness.core.generator import Context, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads.migration import MEMBERS, migration
+from assay.workloads.migration import MEMBERS, Migration, Rolled, migration
 
 KEYS = tuple(f"orders-{index}" for index in range(MEMBERS))
 OPERATIONS = 1_500
@@ -85,3 +85,24 @@ def ended(
 
 def test_members_are_in_one_mode_or_in_two_that_follow_each_other() -> None:
     assert max(played(seed) for seed in range(60)) >= 8, "steps are taken"
+
+
+def test_a_step_waits_for_partitions_that_were_added_and_held_since() -> None:
+    """A member of the step before may have committed there to the store that the step after does not read."""
+    every = (1 << MEMBERS) - 1
+    members = {worker: Rolled(worker, 1) for worker in range(MEMBERS)}
+    held = {key: {(worker, worker): 1} for worker, key in enumerate(KEYS)}
+
+    def following(holds: dict[tuple[int, int], int]) -> set[int]:
+        generator = Migration(KEYS, step=1, before=0, members=members, holders={**held, "orders-9": holds})
+        steps = set()
+        for chance in range(20):  # now and then the operator thinks better of it
+            context = Context(1, every, 0, every, tuple(range(MEMBERS)), 0, chance)
+            _, after = generator.op(context)
+            assert isinstance(after, Migration)
+            steps.add(after.step)
+        return steps
+
+    assert 2 not in following({})
+    assert 2 not in following({(0, 7): 0})
+    assert 2 in following({(0, 7): 1})
