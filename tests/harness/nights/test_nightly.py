@@ -279,7 +279,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.Capt
     assert "no night" in said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_real_cells_in_the_simulation(tmp_path: Path) -> None:
     """A run that passes, one that is ruled out, an option that is wrong, a defect that needs no fault."""
     (tmp_path / "nightly.toml").write_text(
