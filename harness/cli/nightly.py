@@ -1,7 +1,9 @@
 """``assay nightly``: a matrix of runs, searches, canaries and schedules, for as long as there is time."""
 
 import argparse
+import shlex
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from assay.harness.cli.command import Exit, InputError, note, reading
 
 if TYPE_CHECKING:
-    from assay.harness.nights.night import Night, Result
+    from assay.harness.nights.night import Cell, Night, NightFolder, Result
 
 DESCRIPTION: Final = """\
 Runs the cells of nightly.toml, each as a process of its own, until the budget is used: what failed lately first, then
@@ -50,11 +52,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     night, budget = reading(lambda: _night(arguments))
     store = arguments.store.resolve()
     path = folder(store, night.night)
-    one = Nightly(store, path, night, budget, note=_printer(night))
+    one = Nightly(store, path, night, budget, note=_printer(night), begins=_begins, stopping=_stopping)
     signal.signal(signal.SIGTERM, lambda number, frame: one.interrupt.request())
     note(f"night {night.night}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, recorded in {path.path}")
     results = reading(one.run)
-    return _summary(night, results, path.path, interrupted=one.interrupt.requested)
+    return _summary(night, results, path, interrupted=one.interrupt.requested)
 
 
 def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
@@ -76,34 +78,55 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
     return begin(store, arguments.night, read(arguments.matrix), budget, place, version), budget
 
 
+def _begins(cell: "Cell", attempt: int) -> None:
+    _under_way(f"{cell.name}{f', attempt {attempt} of {cell.repeat}' * (cell.repeat > 1)} ...")
+
+
+def _stopping(why: str) -> None:
+    _under_way("")
+    note(f"interrupted, {why}: the cell heals, checks and reports (a second Ctrl-C kills it)")
+
+
+def _under_way(text: str) -> None:
+    """A line for a terminal, which the next takes the place of."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
 def _printer(night: "Night") -> Callable[["Result", int, float], None]:
     width = max(len(cell.name) for cell in night.cells)
 
     def show(result: "Result", attempts: int, left: float) -> None:
         name, runs = result.cell.ljust(width), f"{len(result.runs)} run{'s' * (len(result.runs) != 1)}"
+        _under_way("")
         head = f"{result.outcome:<11} {name}  {runs:>7} {result.seconds:6.0f} s"
         print(f"{head}  {attempts} to do, {left / 60:.1f} min left  {result.detail}".rstrip(), flush=True)
 
     return show
 
 
-def _summary(night: "Night", results: Sequence["Result"], path: Path, *, interrupted: bool) -> Exit:
+def _summary(night: "Night", results: Sequence["Result"], folder: "NightFolder", *, interrupted: bool) -> Exit:
     from assay.harness.nights.night import Outcome, failed, settled, troubled
 
     cells = settled(results)
     counts = Counter(result.outcome for ended in cells.values() for result in ended)
     print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
     if idle := [cell.name for cell in night.cells if cell.name not in cells]:
-        print(f"{len(idle)} of {len(night.cells)} cells had no time: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
+        print(
+            f"{len(idle)} of {len(night.cells)} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}"
+        )
     outcomes = {name: [result.outcome for result in ended] for name, ended in cells.items()}
     for name, ended in cells.items():
         for result in (one for one in ended if troubled(outcomes[name]) and troubled([one.outcome])):
             rate = f"{outcomes[name].count(result.outcome)} of {len(ended)}"
-            print(f"\n{result.outcome} {name}, {rate}: {result.detail}\n  {result.command}\n  {path / result.log}")
+            print(
+                f"\n{result.outcome} {name}, {rate}: {result.detail}\n  {result.command}\n  {folder.path / result.log}"
+            )
     if night.folder != str(Path.cwd()):
         print(f"\nthe commands are for {night.folder}")
     if interrupted:
-        note(f"interrupted: `assay nightly --resume --night={night.night}` goes on")
+        again = ["assay", "nightly", "--resume", f"--night={night.night}", f"--store={folder.path.parents[1]}"]
+        note(f"interrupted: `{shlex.join(again)}` goes on")
         return Exit.INTERRUPTED
     if any(failed(one) for one in outcomes.values()):
         return Exit.FAIL

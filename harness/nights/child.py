@@ -46,10 +46,12 @@ class Limits:
 
 
 def perform(
-    command: Sequence[str], folder: Path, log: Path, limits: Limits, interrupt: Interrupt, began: Callable[[int], None]
-) -> Ended:
-    """Runs the command in this folder; ``began`` is called with its process id. Raises ``OSError`` if it cannot start.
+    command: Sequence[str], folder: Path, log: Path, limits: Limits, interrupt: Interrupt, began: Callable[[int], None],
+    stopping: Callable[[str], None],
+) -> Ended:  # fmt: skip
+    """Runs the command in this folder. Raises ``OSError`` if it cannot start.
 
+    ``began`` is called with its process id; ``stopping`` with the reason, before it gets its time to heal and report.
     What it prints goes straight into ``log``: a pipe would be held open by what it leaves behind.
     """
     with log.open("wb") as output:
@@ -61,7 +63,7 @@ def perform(
     why = ""
     try:
         began(process.pid)
-        stopped, why = _watch(process, limits, interrupt)
+        stopped, why = _watch(process, limits, interrupt, stopping)
     except KeyboardInterrupt:
         stopped, why = Outcome.INTERRUPTED, "by a second Ctrl-C"
     finally:
@@ -76,23 +78,28 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _watch(process: subprocess.Popen[bytes], limits: Limits, interrupt: Interrupt) -> tuple[Outcome | None, str]:
+def _watch(
+    process: subprocess.Popen[bytes], limits: Limits, interrupt: Interrupt, stopping: Callable[[str], None]
+) -> tuple[Outcome | None, str]:
     began = time.monotonic()
     while not _over(process, POLL):
         spent = time.monotonic() - began
         if interrupt.requested:
-            return _stopped(process, limits, "with the night")
+            return _stopped(process, limits, "with the night", stopping)
         if spent >= limits.hung:
             os.killpg(process.pid, signal.SIGABRT)
             _over(process, DUMP)
             return Outcome.HUNG, f"no end after {limits.hung:g} s; its log ends with where it stood"
         if spent >= limits.left:
-            return _stopped(process, limits, "the night's budget was over")
+            return _stopped(process, limits, "the night's budget was over", stopping)
     return None, ""
 
 
-def _stopped(process: subprocess.Popen[bytes], limits: Limits, why: str) -> tuple[Outcome, str]:
+def _stopped(
+    process: subprocess.Popen[bytes], limits: Limits, why: str, stopping: Callable[[str], None]
+) -> tuple[Outcome, str]:
     os.killpg(process.pid, signal.SIGINT)
+    stopping(why)
     ended = _over(process, limits.grace)
     return Outcome.INTERRUPTED, why if ended else f"{why}; killed {limits.grace:g} s after SIGINT"
 

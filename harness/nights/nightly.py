@@ -51,7 +51,10 @@ NAME: Final = re.compile(r"\w[\w.-]*")
 
 @dataclass
 class Nightly:
-    """``run`` once. ``note`` is called with each result, and how many attempts and seconds are left."""
+    """``run`` once. ``note`` is called with each result, and how many attempts and seconds are left.
+
+    ``begins`` is called with each attempt that begins, ``stopping`` with the reason when one is interrupted.
+    """
 
     store: Path
     path: NightFolder
@@ -59,6 +62,8 @@ class Nightly:
     budget: float
     """Seconds from now."""
     note: Callable[[Result, int, float], None] = lambda result, attempts, seconds: None
+    begins: Callable[[Cell, int], None] = lambda cell, attempt: None
+    stopping: Callable[[str], None] = lambda why: None
     program: Sequence[str] = PYTEST
     grace: float = GRACE
     interrupt: Interrupt = field(default_factory=Interrupt)
@@ -107,6 +112,7 @@ class Nightly:
         )  # fmt: skip
         log, before, began = self.path.path / result.log, set(runs_of.runs(self.store)), time.monotonic()
         pids: list[int] = []
+        self.begins(cell, attempt)
 
         def started(pid: int) -> None:
             pids.append(pid)
@@ -118,6 +124,7 @@ class Nightly:
             ended = perform(
                 [*self.program, f"--store={self.store}", *QUIETLY, *arguments],
                 Path(self.night.folder), log, Limits(cell.timeout, left, self.grace), self.interrupt, started,
+                self.stopping,
             )  # fmt: skip
         except OSError as error:
             named = Outcome.NO_DISK if error.errno in FULL else Outcome.BROKEN

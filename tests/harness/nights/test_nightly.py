@@ -193,13 +193,17 @@ def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path
         "        time.sleep(600)\n    finally:\n        pathlib.Path('healed').touch()\n"
     )
     command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=60s", "--night=n"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     until((tmp_path / "waits").exists)
     process.send_signal(number)
-    printed, _ = process.communicate(timeout=SOON)
+    printed, said = process.communicate(timeout=SOON)
     assert process.returncode == Exit.INTERRUPTED
     assert (tmp_path / "healed").exists()
     assert re.match(r"interrupted +run/test_waits/none/sim ", printed)
+    assert "interrupted, with the night: the cell heals, checks and reports" in said
+    assert f"`assay nightly --resume --night=n --store={store}` goes on" in said
     folder = night.folder(store, "n")
     assert outcomes(folder.results()) == ["interrupted"]
     assert folder.read().ended
