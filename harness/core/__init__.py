@@ -22,7 +22,7 @@ harness may import it. In the order to read it:
   ``HistoryReader(folder)`` with ``format paths rows table batches dataset completed digest closed``; the schemas
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
 - **worker** (one task per worker), **blocking** (clients in threads), **report** (what a run reports in
-  addition), **transactions** (effects of micro-operations), **printable**.
+  addition), **transactions** (effects of micro-operations), **printable**, **rate** (how often something fails).
 
 Only ``history`` needs Arrow: a worker process on a node runs clients without it.
 """

@@ -17,11 +17,12 @@ import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Flaky
 
+from assay.harness.core.rate import MOST_REPETITIONS, Rate
 from assay.harness.run.attempt import Reports
 from assay.harness.run.settings import Budget, derive
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player, PlayOutcome
-from assay.harness.search.shrink import MOST_REPETITIONS, OutOfTime, Rate, minimise
+from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.strategies import Terrain, examples
 
 BATCH: Final = 20

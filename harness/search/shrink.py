@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from assay.harness.core.rate import Rate
 from assay.harness.search.example import Example
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import number
@@ -21,50 +22,12 @@ from assay.nemesis.trigger import OnEvent
 
 T = TypeVar("T")
 
-CERTAINTY: Final = 0.05
-MOST_REPETITIONS: Final = 20
-CONFIDENCE: Final = 1.959964
-"""Standard deviations of 95 %."""
-
 Reproduce = Callable[[Example, int], Example | None]
 """``reproduce(example, n)`` repeats it up to ``n`` times and returns the first that fails in the same way, or None."""
 
 
 class OutOfTime(Exception):
     """No more repetitions are available; what has been reached so far stands."""
-
-
-@dataclass(frozen=True)
-class Rate:
-    """How often it failed."""
-
-    failed: int
-    of: int
-
-    @property
-    def probability(self) -> float:
-        return self.failed / self.of if self.of else 0.0
-
-    def interval(self) -> tuple[float, float]:
-        """Of 95 % (Wilson 1927)."""
-        if not self.of:
-            return 0.0, 1.0
-        n, p, z = self.of, self.probability, CONFIDENCE
-        middle, width = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        scale = 1 + z * z / n
-        return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
-
-    def repetitions(self) -> int:
-        """How many are needed for one of them to fail 95 times of 100."""
-        if self.probability >= 1:
-            return 1
-        if self.probability <= 0:
-            return MOST_REPETITIONS
-        return min(MOST_REPETITIONS, math.ceil(math.log(CERTAINTY) / math.log(1 - self.probability)))
-
-    def __str__(self) -> str:
-        low, high = self.interval()
-        return f"{self.failed} of {self.of}, 95 % {100 * low:.0f}-{100 * high:.0f} %"
 
 
 def delta_debug(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:

@@ -17,12 +17,13 @@ from typing import Any
 import msgspec
 
 from assay.harness.core.history import HistoryError
+from assay.harness.core.rate import Rate
 from assay.harness.run import store
 from assay.harness.run.command_line import repeat_command
 from assay.harness.run.settings import SIM, Settings
 from assay.harness.search.example import Example
 from assay.harness.search.explore import seeded
-from assay.harness.search.shrink import OutOfTime, Rate, minimise
+from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.stored.replay import SCHEDULE, forbidden_found, latest
 from assay.nemesis.schedule import Record, ScheduleError, decode
 from assay.reports.page import render

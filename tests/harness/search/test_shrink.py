@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.harness.core.rate import MOST_REPETITIONS, Rate
 from assay.harness.search.example import Example
-from assay.harness.search.shrink import MOST_REPETITIONS, OutOfTime, Rate, delta_debug, minimise
+from assay.harness.search.shrink import OutOfTime, delta_debug, minimise
 from assay.harness.search.shrunk import _stored
 from assay.nemesis.schedule import Schedule, Step, encode
 from assay.nemesis.target import ONE, named
