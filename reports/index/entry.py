@@ -1,0 +1,100 @@
+"""What the page knows of one run or attempt, of a night and of a store. All text is harmless and short by then."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from assay.harness.core.printable import printable
+
+LONGEST: Final = 300
+"""Characters of a text that comes from a run."""
+LONGEST_COMMAND: Final = 2_000
+
+
+class Standing(StrEnum):
+    """``none``: it has no verdict."""
+
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    NONE = "none"
+    PASS = "pass"
+
+
+class Cell(NamedTuple):
+    """What a nightly matrix has one job for. ``defect``: empty without one."""
+
+    system: str
+    workload: str
+    nemesis: str
+    cluster: str
+    defect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured: latencies of successful operations in ms; seconds from a heal until all served, to a finding.
+
+    None: not known.
+    """
+
+    operations: int | None = None
+    median: float | None = None
+    p99: float | None = None
+    recovery: float | None = None
+    detection: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One run; or an attempt of a night's cell that left none, or ended worse than its runs."""
+
+    name: str
+    """``test/time``; of an attempt the name of its cell."""
+    links: tuple[tuple[str, str], ...]
+    """Label and address, relative to the store: report, schedule, history, log."""
+    cell: Cell
+    night: str
+    started: str
+    standing: Standing
+    status: str
+    anomalies: tuple[str, ...] = ()
+    """The forbidden ones that were found, sorted."""
+    shape: tuple[str, ...] = ()
+    """The faults of its shrunk schedule, in order."""
+    reason: str = ""
+    """Why it is unknown or has no verdict; one line."""
+    command: str = ""
+    seed: int | None = None
+    version: str = ""
+    figures: Figures = Figures()
+    caught: bool | None = None
+    """Of a run with a defect: whether it was reported by an anomaly that it must be reported by; None: no verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """``planned``: cells of its matrix, 0 where it has none; ``done``: those with an attempt that has ended."""
+
+    name: str
+    started: str
+    ended: str | None = None
+    budget: float = 0.0
+    planned: int = 0
+    done: int = 0
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A store; ``entries`` and ``nights`` oldest first. ``problems``: what could not be read, in sentences."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    nights: tuple[Night, ...]
+    problems: tuple[str, ...] = ()
+
+
+def plain(text: str, limit: int = LONGEST) -> str:
+    """``text`` in one short line, without characters that hide, turn or move others."""
+    flat = printable(" ".join(text[: 4 * limit].split()))
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

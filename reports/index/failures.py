@@ -1,0 +1,127 @@
+"""One failure, one entry: runs without a defect that failed, by system, workload, anomalies and shape.
+
+The shape is that of a shrunk schedule: its kinds of faults, in order. Runs whose schedule was not made small go with
+the one shape that is known of their anomalies; where there are several, or none, they are an entry of their own.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from assay.harness.core.rate import Rate
+from assay.reports.index.entry import Cell, Entry, Standing, Stored
+from assay.reports.index.known import Known, Mark
+
+Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``entries``: the runs that had it, newest first. ``rate``: of all runs of their cells that passed or failed."""
+
+    system: str
+    workload: str
+    anomalies: tuple[str, ...]
+    shape: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    rate: Rate
+    nights: int
+    """On how many nights it was seen."""
+    new: bool
+    """On the newest night for the first time."""
+    tonight: bool
+    green: str
+    """The version of the last pass of its cells before the first of these runs; empty where none is stated."""
+    suspects: tuple[str, ...]
+    """The versions after ``green``, up to that of the first of these runs; only ``green`` itself: none between."""
+    mark: Mark | None
+    expired: bool
+
+    @property
+    def counts(self) -> bool:
+        """Is it new to someone: unmarked, or with a mark that is over?"""
+        return self.mark is None or self.expired
+
+    @property
+    def example(self) -> Entry:
+        """The run to repeat: one whose schedule is small, in the simulation, where a seed gives the same again."""
+        return max(self.entries, key=lambda one: (bool(one.shape), one.cell.cluster == "sim", one.started))
+
+
+def failures(store: Stored, known: Known) -> list[Failure]:
+    """New ones first, then those of tonight, then the others; of each the latest first."""
+    runs = [entry for entry in store.entries if not entry.cell.defect]
+    groups = _grouped([entry for entry in runs if entry.standing is Standing.FAIL])
+    by_cell: dict[Cell, list[Entry]] = defaultdict(list)
+    for entry in runs:
+        if entry.standing in (Standing.PASS, Standing.FAIL):
+            by_cell[entry.cell].append(entry)
+    newest = store.nights[-1].name if store.nights else ""
+    versions = _first_stated(runs)
+    found = [_failure(key, group, by_cell, versions, newest, known) for key, group in groups.items()]
+    found.sort(key=lambda one: (one.entries[0].started, one.system, one.workload, one.anomalies), reverse=True)
+    return sorted(found, key=lambda one: (not one.new, not one.tonight))
+
+
+def _grouped(failed: Sequence[Entry]) -> dict[Key, list[Entry]]:
+    shapes: dict[Key, set[tuple[str, ...]]] = defaultdict(set)
+    for one in failed:
+        if one.shape:
+            shapes[_key(one, ())].add(one.shape)
+    groups: dict[Key, list[Entry]] = defaultdict(list)
+    for one in failed:
+        known = shapes[_key(one, ())]
+        groups[_key(one, one.shape or (next(iter(known)) if len(known) == 1 else ()))].append(one)
+    return groups
+
+
+def _key(entry: Entry, shape: tuple[str, ...]) -> Key:
+    return entry.cell.system, entry.cell.workload, entry.anomalies, shape
+
+
+def _failure(
+    key: Key,
+    group: list[Entry],
+    by_cell: dict[Cell, list[Entry]],
+    versions: dict[str, str],
+    newest: str,
+    known: Known,
+) -> Failure:
+    system, workload, anomalies, shape = key
+    first = group[0]
+    runs = [entry for cell in {entry.cell for entry in group} for entry in by_cell[cell]]
+    passed = [one for one in runs if one.standing is Standing.PASS and one.started < first.started]
+    green = max(passed, key=lambda one: one.started).version if passed else ""
+    seen = {entry.night for entry in group}
+    mark = known.mark(system, workload, anomalies)
+    return Failure(
+        system=system,
+        workload=workload,
+        anomalies=anomalies,
+        shape=shape,
+        entries=tuple(reversed(group)),
+        rate=Rate(len(group), len(runs)),
+        nights=len(seen),
+        new=seen == {newest},
+        tonight=newest in seen,
+        green=green,
+        suspects=_between(versions, green, first.version),
+        mark=mark,
+        expired=mark is not None and known.expired(mark),
+    )
+
+
+def _first_stated(entries: Iterable[Entry]) -> dict[str, str]:
+    """Each version with the time at which a run stated it first."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.version:
+            found.setdefault(entry.version, entry.started)
+    return found
+
+
+def _between(versions: dict[str, str], green: str, red: str) -> tuple[str, ...]:
+    """Without a version on both sides there is nothing between them."""
+    if not (green and red):
+        return ()
+    return tuple(name for name, first in versions.items() if versions[green] < first <= versions[red])

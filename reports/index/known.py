@@ -1,0 +1,84 @@
+"""``known-failures.toml``: failures that someone knows of, each with a reason and a day on which the mark ends.
+
+    [[failure]]
+    system = "broker"
+    workload = "test_log"
+    anomalies = ["lost-write"]
+    reason = "acknowledged before the fsync; being repaired"
+    expires = 2026-12-24
+
+A mark covers the failures with exactly these anomalies, through the day that it names. It hides nothing.
+"""
+
+import tomllib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
+
+
+class KnownError(ValueError):
+    """The file is wrong; the message says where."""
+
+
+class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One entry of the file. ``expires``: the last day on which it counts."""
+
+    system: Text
+    workload: Text
+    anomalies: Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
+    reason: Text
+    expires: date
+
+    @property
+    def about(self) -> tuple[str, str, tuple[str, ...]]:
+        return self.system, self.workload, tuple(sorted(self.anomalies))
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    failure: list[dict[str, Any]] = []
+
+
+@dataclass(frozen=True)
+class Known:
+    """The marks, and the day on which they are looked at."""
+
+    marks: tuple[Mark, ...] = ()
+    today: date = date.min
+
+    def mark(self, system: str, workload: str, anomalies: Iterable[str]) -> Mark | None:
+        wanted = system, workload, tuple(sorted(anomalies))
+        return next((mark for mark in self.marks if mark.about == wanted), None)
+
+    def expired(self, mark: Mark) -> bool:
+        return mark.expires < self.today
+
+    def idle(self, failures: Collection[tuple[str, str, tuple[str, ...]]]) -> list[Mark]:
+        """Marks of what no run has."""
+        return [mark for mark in self.marks if mark.about not in failures]
+
+
+def read_known(path: Path, today: date) -> Known:
+    """Raises :class:`KnownError`, ``FileNotFoundError``."""
+    try:
+        entries = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).failure
+    except (ValueError, msgspec.ValidationError) as error:
+        raise KnownError(f"{path}: {error}; each failure is a [[failure]] table") from error
+    marks: list[Mark] = []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            # msgspec would take text for a day, and cut a day off a time.
+            if type(entry.get("expires", date.min)) is not date:
+                raise KnownError("`expires` is a day without quotes, such as 2026-12-24")
+            mark = msgspec.convert(entry, Mark)
+            if len(set(mark.anomalies)) < len(mark.anomalies) or mark.about in {other.about for other in marks}:
+                raise KnownError("it names an anomaly twice, or marks what an earlier one marks")
+        except (KnownError, msgspec.ValidationError) as error:
+            raise KnownError(f"{path}: [[failure]] number {number}: {error}") from error
+        marks.append(mark)
+    return Known(tuple(marks), today)
