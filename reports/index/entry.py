@@ -93,6 +93,11 @@ class Stored:
     nights: tuple[Night, ...]
     problems: tuple[str, ...] = ()
 
+    @property
+    def tonight(self) -> Night | None:
+        """The newest night that has a record, else the newest day."""
+        return max(self.nights, key=lambda night: (night.planned > 0, night.started), default=None)
+
 
 def plain(text: str, limit: int = LONGEST) -> str:
     """``text`` in one short line, without characters that hide, turn or move others."""

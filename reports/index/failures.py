@@ -28,12 +28,12 @@ class Failure:
     nights: int
     """On how many nights it was seen."""
     new: bool
-    """On the newest night for the first time."""
+    """Not seen before the newest night."""
     tonight: bool
     green: str
     """The version of the last pass of its cells before the first of these runs; empty where none is stated."""
     suspects: tuple[str, ...]
-    """The versions after ``green``, up to that of the first of these runs; only ``green`` itself: none between."""
+    """The versions after ``green``, up to that of the first of these runs, as far as runs state them."""
     mark: Mark | None
     expired: bool
 
@@ -56,9 +56,9 @@ def failures(store: Stored, known: Known) -> list[Failure]:
     for entry in runs:
         if entry.standing in (Standing.PASS, Standing.FAIL):
             by_cell[entry.cell].append(entry)
-    newest = store.nights[-1].name if store.nights else ""
+    since = store.tonight.started if store.tonight else ""
     versions = _first_stated(runs)
-    found = [_failure(key, group, by_cell, versions, newest, known) for key, group in groups.items()]
+    found = [_failure(key, group, by_cell, versions, since, known) for key, group in groups.items()]
     found.sort(key=lambda one: (one.entries[0].started, one.system, one.workload, one.anomalies), reverse=True)
     return sorted(found, key=lambda one: (not one.new, not one.tonight))
 
@@ -84,7 +84,7 @@ def _failure(
     group: list[Entry],
     by_cell: dict[Cell, list[Entry]],
     versions: dict[str, str],
-    newest: str,
+    since: str,
     known: Known,
 ) -> Failure:
     system, workload, anomalies, shape = key
@@ -92,7 +92,6 @@ def _failure(
     runs = [entry for cell in {entry.cell for entry in group} for entry in by_cell[cell]]
     passed = [one for one in runs if one.standing is Standing.PASS and one.started < first.started]
     green = max(passed, key=lambda one: one.started).version if passed else ""
-    seen = {entry.night for entry in group}
     mark = known.mark(system, workload, anomalies)
     return Failure(
         system=system,
@@ -101,9 +100,9 @@ def _failure(
         shape=shape,
         entries=tuple(reversed(group)),
         rate=Rate(len(group), len(runs)),
-        nights=len(seen),
-        new=seen == {newest},
-        tonight=newest in seen,
+        nights=len({entry.night for entry in group}),
+        new=first.started >= since,
+        tonight=group[-1].started >= since,
         green=green,
         suspects=_between(versions, green, first.version),
         mark=mark,

@@ -1,0 +1,157 @@
+"""What the page draws of many runs at once: a night's matrix, why runs are unknown, detection, cells over the nights."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from assay.reports.index.entry import Cell, Entry, Figures, Standing, Stored
+
+MOST_NIGHTS: Final = 60
+"""Nights in the plots of a cell."""
+NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
+WORST: Final = (Standing.FAIL, Standing.UNKNOWN, Standing.NONE, Standing.PASS)
+
+
+@dataclass
+class Tally:
+    """How many runs ended how."""
+
+    counts: dict[Standing, int] = field(default_factory=lambda: dict.fromkeys(WORST, 0))
+
+    def add(self, entry: Entry) -> None:
+        self.counts[entry.standing] += 1
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def worst(self) -> Standing:
+        return next(one for one in WORST if self.counts[one])
+
+    def __str__(self) -> str:
+        words = {Standing.NONE: "without verdict"}
+        return ", ".join(f"{count:,} {words.get(one, one)}" for one, count in self.counts.items() if count)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``rows`` and ``columns`` with those that have the worst first cut to ``most``; ``left_out``: of either."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: dict[tuple[str, str], Tally]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Runs without an answer for one reason, which may differ in numbers; the newest first."""
+
+    standing: Standing
+    status: str
+    reason: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Caught:
+    """How often a workload has caught a defect. ``runs``: those with a verdict; ``unjudged``: the others."""
+
+    runs: int
+    caught: int
+    unjudged: int
+
+
+def tally(entries: Iterable[Entry]) -> Tally:
+    found = Tally()
+    for entry in entries:
+        found.add(entry)
+    return found
+
+
+def tonight(store: Stored) -> list[Entry]:
+    """The runs of the newest night, without those that have a defect."""
+    night = store.tonight
+    return [] if night is None else [one for one in store.entries if one.night == night.name and not one.cell.defect]
+
+
+def matrix(entries: Iterable[Entry], most: int) -> Matrix:
+    """Workload by nemesis, both by name."""
+    cells: dict[tuple[str, str], Tally] = defaultdict(Tally)
+    for one in entries:
+        cells[one.cell.workload, one.cell.nemesis].add(one)
+    rows, columns = (_chosen(cells, place, most) for place in (0, 1))
+    every = {row for row, _ in cells}, {column for _, column in cells}
+    return Matrix(rows, columns, dict(cells), len(every[0]) - len(rows) + len(every[1]) - len(columns))
+
+
+def _chosen(cells: dict[tuple[str, str], Tally], place: int, most: int) -> tuple[str, ...]:
+    worst: dict[str, int] = {}
+    for key, found in cells.items():
+        worst[key[place]] = min(worst.get(key[place], len(WORST)), WORST.index(found.worst))
+    kept = sorted(worst, key=lambda name: (worst[name], name))[:most]
+    return tuple(sorted(kept, key=lambda name: (name != "none", name)))
+
+
+def doubts(entries: Sequence[Entry]) -> list[Doubt]:
+    """The most frequent first."""
+    groups: dict[tuple[Standing, str, str], list[Entry]] = defaultdict(list)
+    for one in reversed(entries):
+        if one.standing in (Standing.UNKNOWN, Standing.NONE):
+            groups[one.standing, one.status, NUMBER.sub("#", one.reason)].append(one)
+    found = [Doubt(key[0], key[1], group[0].reason, tuple(group)) for key, group in groups.items()]
+    return sorted(found, key=lambda one: (-len(one.entries), one.reason))
+
+
+def detection(store: Stored) -> dict[str, dict[str, Caught]]:
+    """Defect, then workload, both by name; over all nights."""
+    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for one in store.entries:
+        if one.cell.defect:
+            groups[one.cell.defect, one.cell.workload].append(one)
+    found: dict[str, dict[str, Caught]] = defaultdict(dict)
+    for (defect, workload), runs in sorted(groups.items()):
+        judged = [one.caught for one in runs if one.caught is not None]
+        found[defect][workload] = Caught(len(judged), sum(judged), len(runs) - len(judged))
+    return dict(found)
+
+
+Row = list[int | float | None]
+"""Number of the night; failed, unknown, without verdict, passed; then the medians of ``FIGURES``."""
+FIGURES: Final[tuple[Callable[[Figures], float | None], ...]] = (
+    lambda one: one.operations,
+    lambda one: one.median,
+    lambda one: one.p99,
+    lambda one: one.recovery,
+    lambda one: one.detection,
+)
+
+
+def history(store: Stored) -> dict[Cell, list[Row]]:
+    """Of each cell its nights, the oldest first; those with a failure in the newest nights come first."""
+    nights = {night.name: place for place, night in enumerate(store.nights[-MOST_NIGHTS:])}
+    groups: dict[Cell, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    for one in store.entries:
+        if one.night in nights:
+            groups[one.cell][nights[one.night]].append(one)
+    found = {cell: [_row(night, runs) for night, runs in sorted(by.items())] for cell, by in groups.items()}
+    return dict(sorted(found.items(), key=lambda item: (_urgency(item[0], item[1]), item[0])))
+
+
+def _row(night: int, runs: Sequence[Entry]) -> Row:
+    counts = tally(runs).counts
+    row: Row = [night, *(counts[one] for one in WORST)]
+    for figure in FIGURES:
+        known = [value for one in runs if (value := figure(one.figures)) is not None]
+        row.append(round(median(known), 3) if known else None)
+    return row
+
+
+def _urgency(cell: Cell, rows: Sequence[Row]) -> tuple[int, ...]:
+    """Cells without a defect that failed latest, then those that are unknown, then the others."""
+    latest = [max((int(row[0] or 0) for row in rows if row[1 + place]), default=-1) for place in (0, 1)]
+    return (int(bool(cell.defect)), -latest[0], -latest[1])
