@@ -1,15 +1,11 @@
 """The report page of one run: one HTML file that needs nothing else, to be looked at rather than read.
 
 ``render`` reads the run's folder (``assay.reports.model``), draws the timeline (``assay.reports.timeline``) and fills
-the template. Values come from the system under test and may be hostile. Jinja escapes all text; the plot's data is JSON
-in which no tag can end; and the page's content policy lets only its own scripts run, by their hashes, and loads nothing
-from anywhere, so that even a mistake here would not execute what a system wrote.
+the template. Values come from the system under test and may be hostile; ``assay.reports.html`` says what keeps them from
+being more than text, so that even a mistake here would not execute what a system wrote.
 """
 
-import base64
-import hashlib
 import os
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,20 +13,18 @@ from typing import Any, Final
 import msgspec
 from bokeh.embed import json_item
 from bokeh.resources import Resources
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from assay.checkers.times import MILLISECONDS, NANOSECONDS, digits_of, in_seconds
 from assay.checkers.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.history import HistoryReader
+from assay.reports import html
 from assay.reports.leadership import natural
 from assay.reports.model import FindingView, Recorded, Report, read
 from assay.reports.operations import OperationRow
-from assay.reports.palette import DARK, LIGHT, variables
 from assay.reports.panel import LEFT, RIGHT
 from assay.reports.timeline import Timeline, timeline
 
-FOLDER: Final = Path(__file__).parent
 SHOWN: Final = 3
 """Findings of one anomaly that are in view; the others unfold."""
 LONG: Final = 110
@@ -54,7 +48,7 @@ def page(report: Report) -> str:
     """The HTML text of a report."""
     drawn = None if report.recorded is None else timeline(report, report.recorded)
     scripts = _scripts() if drawn is not None else []
-    scripts.append((FOLDER / "page.js").read_text(encoding="utf-8"))
+    scripts.append(html.source("page.js"))
     return _environment().get_template("template.html").render(
         report=report,
         run=report.files.run,
@@ -64,23 +58,13 @@ def page(report: Report) -> str:
         lead=_lead(report),
         took=_took(report),
         described=_described(report),
-        plot=None if drawn is None else _json(_plot(drawn, report)),
-        scripts=[Markup(script) for script in scripts],
-        policy=_policy(scripts),
-        style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
-        light=Markup(" ".join(variables(LIGHT))),
-        dark=Markup(" ".join(variables(DARK))),
+        plot=None if drawn is None else html.inline(_plot(drawn, report)),
+        **html.shell(scripts, html.source("style.css")),
     )  # fmt: skip
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = html.environment()
     environment.filters.update(
         seconds=seconds, count="{:,}".format, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
         sentence=_sentence,
@@ -236,29 +220,6 @@ def _log(recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def _json(value: Any) -> Markup:
-    """JSON inside a script element: with no ``<`` in it, neither an end tag nor a comment can begin."""
-    text = msgspec.json.encode(value, enc_hook=_builtin).decode()
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def _builtin(value: Any) -> Any:
-    """Bokeh's JSON holds numpy scalars and strings of its own types."""
-    if hasattr(value, "item"):
-        return value.item()
-    raise TypeError(f"a plot holds {type(value).__name__}, which has no JSON form")
-
-
 def _scripts() -> list[str]:
     """Bokeh's own, without widgets, tables and typesetting."""
     return [script.replace("\r\n", "\n") for script in Resources(mode="inline", components=["bokeh"]).js_raw]
-
-
-def _policy(scripts: Sequence[str]) -> str:
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
-    )
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,14 +31,22 @@ from assay.harness.stored.by_contract import Stored, open_stored
 
 STAMP: Final = "%Y%m%dT%H%M%S"
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")
+UNJUDGED: Final = "it was not judged; `assay check` does it, but does not keep what it says"
 
 
-def record(folder: Path) -> Run:
-    """Raises nothing for what is wrong with the run: the row says it."""
-    info = store.read_run(folder)
+class Outline(NamedTuple):
+    """What the small files of a run's folder say; ``info`` None: it is damaged, and so is ``run``."""
+
+    run: Run
+    info: RunInfo | None
+    settings: dict[str, Any]
+
+
+def outline(folder: Path) -> Outline:
+    """Without its verdict. Raises nothing for what is wrong with the run: the row says it."""
+    info, settings = store.read_run(folder), _settings(folder)
     if info is None or not _dated(info):
-        return _unreadable(folder)
-    settings = _settings(folder)
+        return Outline(_unreadable(folder, settings), None, settings)
     run = Run(
         run=_identity(folder, info),
         folder=_place(folder),
@@ -55,7 +63,15 @@ def record(folder: Path) -> Run:
         digest=info.digest,
     )
     if run.status not in (store.FINISHED, store.INTERRUPTED):
-        return msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
+        run = msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
+    return Outline(run, info, settings)
+
+
+def record(folder: Path) -> Run:
+    """Raises nothing for what is wrong with the run: the row says it."""
+    run, info, _ = outline(folder)
+    if info is None or run.status not in (store.FINISHED, store.INTERRUPTED):
+        return run
     try:
         return _judged(run, folder, info)
     except (HistoryError, EngineError, FileNotFoundError) as error:
@@ -67,12 +83,11 @@ def began(run: Run) -> datetime:
     return datetime.fromisoformat(run.started).astimezone(UTC)
 
 
-def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
-    """With its verdict, and what its history says. Raises what speaks against trusting the run's files."""
+def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
+    """None: it was not judged. Raises ``HistoryError`` for what speaks against trusting ``verdict.json``."""
     path = folder / "verdict.json"
     if not path.exists():
-        unjudged = "it was not judged; `assay check` does it, but does not keep what it says"
-        return msgspec.structs.replace(run, problem=run.problem or unjudged)
+        return None
     try:
         judgement = msgspec.json.decode(path.read_bytes(), type=Judgement)
     except (OSError, msgspec.MsgspecError) as error:
@@ -81,6 +96,14 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
         raise HistoryError(f"{path} says {judgement.verdict}, and run.json {info.verdict}")
     if info.status != store.FINISHED and judgement.verdict is Verdict.PASS:
         raise HistoryError(f"{path} says pass, and run.json that the run is {info.status}")
+    return judgement
+
+
+def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
+    """With its verdict, and what its history says. Raises what speaks against trusting the run's files."""
+    judgement = judgement_of(folder, info)
+    if judgement is None:
+        return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
     faults, returns = _history(open_stored(folder))
     return msgspec.structs.replace(
         run,
@@ -173,13 +196,12 @@ def _targets(text: str | None) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
-def _unreadable(folder: Path) -> Run:
+def _unreadable(folder: Path, settings: dict[str, Any]) -> Run:
     """Named by what is left of it, so that it is the same run when it is added again, from wherever."""
     rest = hashlib.sha256(_place(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
         path = folder / name
         rest.update(path.read_bytes() if path.is_file() else b"-")
-    settings = _settings(folder)
     chosen = settings.get("settings", {})
     nemesis = chosen.get("nemesis")
     return Run(

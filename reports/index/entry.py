@@ -11,6 +11,10 @@ LONGEST: Final = 300
 LONGEST_COMMAND: Final = 2_000
 
 
+FILES: Final = {"report.html": "report", "schedule.json": "schedule", "history": "history", "logs": "logs"}
+"""What a run's folder may have, and what a link to it is called."""
+
+
 class Standing(StrEnum):
     """``none``: it has no verdict."""
 
@@ -50,8 +54,12 @@ class Entry:
 
     name: str
     """``test/time``; of an attempt the name of its cell."""
-    links: tuple[tuple[str, str], ...]
-    """Label and address, relative to the store: report, schedule, history, log."""
+    address: str
+    """Its folder, relative to the store, as a link has it."""
+    files: tuple[str, ...] = ()
+    """Which of ``FILES`` are there."""
+    more: tuple[tuple[str, str], ...] = ()
+    """Further links: label and address."""
     cell: Cell
     night: str
     started: str
@@ -70,6 +78,11 @@ class Entry:
     caught: bool | None = None
     """Of a run with a defect: whether it was reported by an anomaly that it must be reported by; None: no verdict."""
 
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """Label and address, relative to the store."""
+        return [(FILES[file], f"{self.address}/{file}") for file in self.files] + list(self.more)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
@@ -82,6 +95,8 @@ class Night:
     planned: int = 0
     done: int = 0
     version: str = ""
+    now: str = ""
+    """The cell that is being run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

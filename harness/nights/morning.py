@@ -1,0 +1,297 @@
+"""A store as the page of a morning knows it: every run from its small files alone, and the records of its nights.
+
+Nothing that lies in a store raises: what is damaged, foreign or half written is an entry that says so.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from assay.checkers.verdict import Judgement, Verdict
+from assay.cluster import owner
+from assay.harness.core.history import HistoryError
+from assay.harness.nights import night as record
+from assay.harness.nights.night import NightError, NightFolder, Outcome, Result
+from assay.harness.nights.record import UNJUDGED, Outline, judgement_of, outline
+from assay.harness.nights.rows import DAMAGED, NONE, UNKNOWN
+from assay.harness.run import store
+from assay.reports.figures import FIGURES, RunFigures
+from assay.reports.index.entry import (
+    FILES,
+    LONGEST_COMMAND,
+    Cell,
+    Entry,
+    Figures,
+    Night,
+    Standing,
+    Stored,
+    plain,
+)
+
+FOUND: Final = "found"
+"""The folder of a store that has schedules that were made small."""
+NANOSECONDS: Final = 1_000_000_000
+STANDINGS: Final = {
+    Outcome.PASS: Standing.PASS, Outcome.FAIL: Standing.FAIL, Outcome.UNKNOWN: Standing.UNKNOWN,
+    Outcome.DETECTED: Standing.FAIL, Outcome.MISSED: Standing.PASS,
+}  # fmt: skip
+"""Of an attempt; those of the other outcomes have no verdict."""
+UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
+
+Zoo = Mapping[str, tuple[str, ...]]
+"""Defect -> the anomalies of which one must be reported."""
+
+
+class _Step(msgspec.Struct):
+    fault: str
+
+
+class _Plan(msgspec.Struct):
+    steps: tuple[_Step, ...] = ()
+    schedule: "_Plan | None" = None
+
+
+def read(root: Path, zoo: Zoo) -> Stored:
+    """``zoo``: of defects that are not in it any forbidden anomaly will do."""
+    nights: list[Night] = []
+    problems: list[str] = []
+    expected, of_run, results = dict(zoo), {}, []
+    for folder, planned in _recorded(root, problems):
+        done = _results(folder, problems)
+        nights.append(_night(folder, planned, done))
+        cells = {cell.name: cell for cell in planned.cells}
+        expected |= {cell.defect: cell.expected for cell in planned.cells if cell.defect and cell.expected}
+        for result in done:
+            results.append((nights[-1], result, cells.get(result.cell)))
+            of_run |= dict.fromkeys(result.runs, (nights[-1], result))
+    entries = []
+    for path in store.runs(root):
+        night, result = of_run.get(f"{path.parent.name}/{path.name}", (None, None))
+        entries.append(_entry(path, night, result, expected))
+    by_name = {entry.name: entry for entry in entries}
+    entries += [
+        _attempt(night, result, cell)
+        for night, result, cell in results
+        if not any(_says(by_name.get(name), result) for name in result.runs)
+    ]
+    entries.sort(key=lambda one: (one.started, one.name))
+    nights += _days(entries, {night.name for night in nights})
+    nights.sort(key=lambda night: night.started)
+    return Stored(name=plain(root.name or str(root)), entries=tuple(entries), nights=tuple(nights),
+                  problems=tuple(map(plain, problems)))  # fmt: skip
+
+
+def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, record.Night]]:
+    readable = record.nights(root)
+    yield from readable
+    for path in sorted((root / store.NIGHTS).glob("*/")):
+        if path not in {folder.path for folder, _ in readable}:
+            try:
+                NightFolder(path).read()
+            except NightError as error:
+                problems.append(str(error))
+
+
+def _results(folder: NightFolder, problems: list[str]) -> list[Result]:
+    try:
+        return folder.results()
+    except OSError as error:
+        problems.append(f"{folder.path.name}: {error}")
+        return []
+
+
+def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Night:
+    running = folder.running()
+    ended = None if night.ended is msgspec.UNSET else _utc(str(night.ended))
+    alive = running is not None and ended is None and _alive(running.owner)
+    return Night(
+        name=plain(night.night),
+        started=_utc(night.started),
+        ended=ended,
+        budget=night.budget_seconds,
+        planned=len(night.cells),
+        done=len({result.cell for result in done} & {cell.name for cell in night.cells}),
+        version=plain(night.version or ""),
+        now=plain(running.result.cell) if running is not None and alive else "",
+    )
+
+
+def _days(entries: list[Entry], taken: set[str]) -> Iterator[Night]:
+    """The days of runs that belong to no recorded night."""
+    rest = (one for one in entries if one.night not in taken)
+    for day, runs in groupby(rest, key=lambda one: one.night):
+        yield Night(name=day, started=next(runs).started)
+
+
+def _entry(folder: Path, night: Night | None, result: Result | None, zoo: Zoo) -> Entry:
+    try:
+        found = outline(folder)
+        run, judgement, wrong = found.run, None, ""
+        if found.info is not None and run.status in (store.FINISHED, store.INTERRUPTED):
+            judgement = judgement_of(folder, found.info)
+            wrong = "" if judgement else UNJUDGED
+    except UNREADABLE as error:
+        return _damaged(folder, night, error)
+    settings = found.settings
+    defect = "" if run.defect == NONE else plain(run.defect)
+    system = _said(settings, "system", "name")
+    cell = Cell(*(plain(part) for part in (system, run.workload, run.nemesis, run.cluster or UNKNOWN)), defect)
+    standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
+    status, reason = run.status, run.problem or wrong
+    if judgement is not None:
+        reason = judgement.unknown[0] if judgement.unknown else ""
+    elif result is not None and result.outcome not in STANDINGS:
+        status, reason = str(result.outcome), result.detail or reason
+    shape, more = _shape(folder, settings, judgement)
+    hits = _hits(judgement, zoo.get(run.defect) if defect else None)
+    return Entry(
+        **_place(folder),
+        more=more,
+        cell=cell,
+        night=_utc(run.started)[:10] if night is None else night.name,
+        started=_utc(run.started),
+        standing=standing,
+        status=plain(status),
+        anomalies=tuple(sorted(plain(name) for name in _hits(judgement, None))),
+        shape=shape,
+        reason=_line(reason),
+        command="" if found.info is None else plain(found.info.command, LONGEST_COMMAND),
+        seed=run.seed,
+        version=(night.version if night is not None else "") or plain(_said(settings, "versions", "source", "")),
+        figures=_figures(folder, judgement, hits),
+        caught=None if judgement is None or not defect else bool(hits),
+    )
+
+
+def _damaged(folder: Path, night: Night | None, error: Exception) -> Entry:
+    started = datetime.fromtimestamp(folder.lstat().st_mtime, UTC).isoformat() if folder.exists() else ""
+    return Entry(
+        **_place(folder),
+        cell=Cell(UNKNOWN, plain(folder.parent.name), UNKNOWN, UNKNOWN, ""),
+        night=_utc(started)[:10] if night is None else night.name,
+        started=_utc(started),
+        standing=Standing.NONE,
+        status=DAMAGED,
+        reason=_line(str(error)),
+    )
+
+
+def _attempt(night: Night, result: Result, cell: record.Cell | None) -> Entry:
+    """What no run of its own says."""
+    parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN)
+    if cell is not None:
+        parts = (cell.system, cell.workload, cell.nemesis, cell.cluster)
+    home = f"{store.NIGHTS}/{quote(night.name)}"
+    standing = STANDINGS.get(result.outcome, Standing.NONE)
+    answered = result.outcome in (Outcome.DETECTED, Outcome.MISSED)
+    return Entry(
+        name=plain(f"{result.cell}, attempt {result.attempt}"),
+        address=home,
+        more=(("log", f"{home}/{quote(result.log)}"),) if result.log else (),
+        cell=Cell(*map(plain, parts), plain(cell.defect or "") if cell is not None else ""),
+        night=night.name,
+        started=_utc(result.started),
+        standing=standing,
+        status=str(result.outcome),
+        anomalies=("failed, and left no run that did",) if standing is Standing.FAIL else (),
+        reason=_line(result.detail),
+        command=plain(result.command, LONGEST_COMMAND),
+        seed=result.seed,
+        version=night.version,
+        caught=result.outcome is Outcome.DETECTED if answered else None,
+    )
+
+
+def _says(entry: Entry | None, result: Result) -> bool:
+    """Does this run say how the attempt ended? A canary's verdict is that of its runs."""
+    if entry is None:
+        return False
+    return bool(entry.cell.defect) or entry.standing is STANDINGS.get(result.outcome, Standing.NONE)
+
+
+def _place(folder: Path) -> dict[str, Any]:
+    parts = folder.parent.name, folder.name
+    there = {one.name for one in os.scandir(folder)} if os.access(folder, os.R_OK | os.X_OK) else set()
+    return {
+        "name": plain("/".join(parts)),
+        "address": "/".join(quote(os.fsencode(part)) for part in parts),
+        "files": tuple(file for file in FILES if file in there),
+    }
+
+
+def _shape(
+    folder: Path, settings: dict[str, Any], judgement: Judgement | None
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The faults of a failed run's shrunk schedule, and the link to it: found from this run, or played by it."""
+    if judgement is None or judgement.verdict is not Verdict.FAIL:
+        return (), ()
+    home = folder.parent.parent / FOUND
+    played = Path(_said(settings, "settings", "replay", ""))
+    mine = f"{folder.name}-{'+'.join(sorted(_hits(judgement, None)))}.json"
+    name = played.name if played.parent.name == FOUND else mine
+    source = home / name if (home / name).is_file() else folder / "schedule.json" if name != mine else None
+    if source is None:
+        return (), ()
+    try:
+        plan = msgspec.json.decode(source.read_bytes(), type=_Plan)
+    except UNREADABLE:
+        return (), ()
+    link = (("shrunk schedule", f"{FOUND}/{quote(os.fsencode(name))}"),) if source.parent == home else ()
+    return tuple(plain(step.fault) for step in (plan.schedule or plan).steps), link
+
+
+def _hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[str]:
+    """The forbidden anomalies that were found; only those expected, if any are."""
+    if judgement is None or judgement.verdict is not Verdict.FAIL:
+        return set()
+    found = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+    return found & set(expected) if expected else found
+
+
+def _figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> Figures:
+    try:
+        measured = msgspec.json.decode((folder / FIGURES).read_bytes(), type=RunFigures)
+    except UNREADABLE:
+        measured = RunFigures()
+    findings = () if judgement is None else judgement.findings
+    times = [one.time for one in findings if one.anomaly in hits and one.time is not None]
+    return Figures(
+        operations=None if judgement is None else judgement.operations,
+        median=measured.median_ms,
+        p99=measured.p99_ms,
+        recovery=measured.recovery_seconds,
+        detection=min(times) / NANOSECONDS if times else None,
+    )
+
+
+def _said(settings: dict[str, Any], section: str, name: str, otherwise: str = UNKNOWN) -> str:
+    inner = settings.get(section)
+    found = inner.get(name) if isinstance(inner, dict) else None
+    return found if isinstance(found, str) else otherwise
+
+
+def _line(text: str) -> str:
+    """Of a traceback its last line, which is the error."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    return plain(lines[-1] if lines[0].startswith("Traceback") else lines[0])
+
+
+def _alive(text: str) -> bool:
+    try:
+        return owner.parse(text).alive()
+    except ValueError:
+        return False
+
+
+def _utc(text: str) -> str:
+    """ISO 8601 to the millisecond, so that texts sort as times do; of what is none the first of all."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC).isoformat(timespec="milliseconds")

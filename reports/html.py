@@ -1,0 +1,66 @@
+"""What all pages share: one file each that loads nothing, in the colours of either theme, deaf to what it shows.
+
+Jinja escapes all text, data is JSON in which no tag can end, and the page's content policy lets only its own scripts
+run, by their hashes.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from assay.reports.palette import DARK, LIGHT, variables
+
+FOLDER: Final = Path(__file__).parent
+
+
+def environment(folder: Path = FOLDER) -> Environment:
+    """Of the templates of a folder."""
+    return Environment(
+        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def source(name: str) -> str:
+    """A style or a script of ours."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[str, Any]:
+    """What every template needs; ``connect``: where the page may ask for something."""
+    return {
+        "scripts": [Markup(script) for script in scripts],
+        "policy": policy(scripts) + (f"; connect-src {connect}" if connect else ""),
+        "style": Markup(style),
+        "light": Markup(" ".join(variables(LIGHT))),
+        "dark": Markup(" ".join(variables(DARK))),
+    }
+
+
+def inline(value: Any) -> Markup:
+    """JSON inside a script element: with no ``<`` in it, neither an end tag nor a comment can begin."""
+    text = msgspec.json.encode(value, enc_hook=_builtin).decode()
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _builtin(value: Any) -> Any:
+    """Bokeh's JSON holds numpy scalars and strings of its own types."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a plot holds {type(value).__name__}, which has no JSON form")
+
+
+def policy(scripts: Sequence[str]) -> str:
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
