@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import pyarrow.compute as pc
 
 from assay.harness.core.history import HistoryReader
 
@@ -22,20 +23,20 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 def figures(history: HistoryReader) -> RunFigures:
     """Latency counts from when an operation was due, as in ``assay.reports.series``."""
-    latencies: list[float] = []
+    parts = [np.empty(0, dtype=np.int64)]
     for batch in history.batches("ops"):
-        calls = zip(*(batch.column(name).to_pylist() for name in ("outcome", "scheduled", "call", "ret")), strict=True)
-        latencies += [
-            ret - (call if due is None else due) for outcome, due, call, ret in calls if outcome == "ok" and ret
-        ]
+        ended = batch.filter(pc.equal(batch.column("outcome"), "ok"))
+        due = pc.coalesce(ended.column("scheduled"), ended.column("call"))
+        parts.append(pc.subtract(ended.column("ret"), due).drop_null().to_numpy(zero_copy_only=False))
+    latencies = np.concatenate(parts) / MILLISECOND
+    median, p99 = (round(float(one), 3) for one in np.quantile(latencies, (0.5, 0.99))) if len(latencies) else (None,) * 2
     times: dict[str, dict[int, int]] = {"healed": {}, "recovered": {}}
     for batch in history.batches("faults"):
         for row in batch.select(["id", "phase", "time"]).to_pylist():
             times.get(row["phase"], {})[row["id"]] = row["time"]
     recovered = [time - times["healed"][id] for id, time in times["recovered"].items() if id in times["healed"]]
-    median, p99 = np.quantile(latencies, (0.5, 0.99)) / MILLISECOND if latencies else (None, None)
     return RunFigures(
-        median_ms=None if median is None else round(float(median), 3),
-        p99_ms=None if p99 is None else round(float(p99), 3),
+        median_ms=median,
+        p99_ms=p99,
         recovery_seconds=max(recovered) / NANOSECONDS if recovered else None,
     )

@@ -1,0 +1,172 @@
+"""The page of a store: one HTML file that needs nothing else, with all that its script shows as compact data in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from assay.reports import html
+from assay.reports.index.board import Tally, detection, doubts, history, matrix, tally, tonight
+from assay.reports.index.entry import FILES, Entry, Night, Standing, Stored
+from assay.reports.index.failures import Failure, failures
+from assay.reports.index.known import Known
+
+FOLDER: Final = Path(__file__).parent
+MOST_BYTES: Final = 2_000_000
+"""Of the list of runs and the cells' histories; what is older is counted, and not listed."""
+MOST_SHOWN: Final = 60
+"""Failures of one sort, reasons, and rows or columns of a matrix."""
+STANDINGS: Final = tuple(Standing)
+WORDS: Final = {
+    Standing.FAIL: "fail", Standing.UNKNOWN: "unknown", Standing.NONE: "no verdict", Standing.PASS: "pass"
+}  # fmt: skip
+SIGNS: Final = {Standing.FAIL: "✗", Standing.UNKNOWN: "?", Standing.NONE: "!", Standing.PASS: "✓"}
+"""A colour is never the only sign."""
+JAVASCRIPT_LIMIT: Final = 2**53
+
+
+@dataclass(frozen=True)
+class Page:
+    """``counting``: the failures that no mark covers, or none any more."""
+
+    html: str
+    counting: tuple[Failure, ...]
+
+
+def page(store: Stored, known: Known, *, live: bool = False) -> Page:
+    """``live``: it asks its server now and then whether it has changed."""
+    found = failures(store, known)
+    night, runs = store.tonight, tonight(store)
+    board = matrix(runs, MOST_SHOWN)
+    data, listed = _data(store)
+    scripts = [html.source("index/index.js")]
+    environment = html.environment(FOLDER)
+    environment.filters.update(moment=_moment, count="{:,}".format, per_cent=_per_cent, sentence=_sentence)
+    environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about)
+    text = environment.get_template("index.html").render(
+        store=store,
+        night=night,
+        known=known,
+        lead=_lead(found, night, tally(runs)),
+        standing=_standing(found, tally(runs)),
+        sections=_sections(found),
+        idle=known.idle({(one.system, one.workload, one.anomalies) for one in found}),
+        matrix=board,
+        tally=tally(runs),
+        all=tally(store.entries),
+        doubts=doubts(runs),
+        earlier=sum(1 for one in store.entries if _doubtful(one)) - sum(1 for one in runs if _doubtful(one)),
+        detection=detection(store),
+        workloads=_workloads(store),
+        listed=listed,
+        live=live,
+        data=data,
+        **html.shell(scripts, html.source("style.css") + html.source("index/index.css"), "'self'" if live else ""),
+    )
+    return Page(text, tuple(one for one in found if one.counts))
+
+
+def _sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
+    """Id, title and failures; those with a mark that counts come last."""
+    counting = [one for one in found if one.counts]
+    return [
+        ("new", "New failures", [one for one in counting if one.new]),
+        ("open", "Open failures, seen before", [one for one in counting if one.tonight and not one.new]),
+        ("quiet", "Open failures, not seen on the newest night", [one for one in counting if not one.tonight]),
+        ("known", "Known failures", [one for one in found if not one.counts]),
+    ]
+
+
+def _lead(found: Sequence[Failure], night: Night | None, runs: Tally) -> str:
+    if night is None:
+        return "There is no run in this store."
+    sorts = {name: len(some) for name, _, some in _sections(found)}
+    words = {"new": "new", "open": "open", "quiet": "not seen again", "known": "marked as known"}
+    parts = [f"{count} {words[name]}" for name, count in sorts.items() if count]
+    failed = f"Failures: {', '.join(parts)}" if parts else "No failure"
+    return f"{failed}. {runs.total:,} runs on the newest night{f': {runs}' if runs.total else ''}."
+
+
+def _standing(found: Sequence[Failure], runs: Tally) -> str:
+    if any(one.counts for one in found):
+        return "fail"
+    doubtful = runs.counts[Standing.UNKNOWN] + runs.counts[Standing.NONE]
+    return "unknown" if doubtful or not runs.total else "pass"
+
+
+def _doubtful(entry: Entry) -> bool:
+    return not entry.cell.defect and entry.standing in (Standing.UNKNOWN, Standing.NONE)
+
+
+def _workloads(store: Stored) -> list[str]:
+    return sorted({one.cell.workload for one in store.entries if one.cell.defect})
+
+
+@dataclass
+class _Texts:
+    """Each text once."""
+
+    places: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+
+    def place(self, text: str) -> int:
+        if text not in self.places:
+            self.places[text] = len(self.places)
+            self.size += len(text.encode()) + 3
+        return self.places[text]
+
+
+def _data(store: Stored) -> tuple[Any, int]:
+    """For the script; and how many runs are listed: the newest that there is room for."""
+    texts, nights = _Texts(), {night.name: place for place, night in enumerate(store.nights)}
+    cells = {cell: place for place, cell in enumerate(sorted({one.cell for one in store.entries}))}
+    plots = [[cells[cell], rows] for cell, rows in history(store).items()]
+    size, rows = len(msgspec.json.encode(plots)), []
+    for one in reversed(store.entries):
+        row = _row(one, cells[one.cell], nights[one.night], texts)
+        size += len(msgspec.json.encode(row)) + 1
+        if size + texts.size > MOST_BYTES:
+            break
+        rows.append(row)
+    data = {
+        "cells": list(cells), "nights": list(nights), "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
+        "files": list(FILES.items()), "texts": list(texts.places), "runs": rows, "plots": plots,
+    }  # fmt: skip
+    return html.inline(data), len(rows)
+
+
+def _row(one: Entry, cell: int, night: int, texts: _Texts) -> list[Any]:
+    """A seed that JavaScript cannot hold goes as text; a name goes along where it is not its address."""
+    home, _, last = one.address.rpartition("/")
+    said = ", ".join(one.anomalies) or one.reason
+    command = one.command.replace(f"--seed={one.seed}", "--seed=\0", 1)
+    seed = one.seed if one.seed is None or abs(one.seed) < JAVASCRIPT_LIMIT else str(one.seed)
+    files = sum(1 << place for place, file in enumerate(FILES) if file in one.files)
+    row = [
+        cell, night, STANDINGS.index(one.standing), int(datetime.fromisoformat(one.started).timestamp()),
+        texts.place(home), last, texts.place(one.status), texts.place(said), texts.place(command), seed,
+        one.figures.operations, files,
+    ]  # fmt: skip
+    return row if one.name == one.address and not one.more else [*row, one.name, one.more]
+
+
+def _about(one: Failure | Entry) -> str:
+    """What the search field takes to list the runs of a failure, or of an entry's cell."""
+    if isinstance(one, Failure):
+        return f"workload:{one.workload} {' '.join(one.anomalies)} verdict:fail"
+    return f"workload:{one.cell.workload} nemesis:{one.cell.nemesis}"
+
+
+def _moment(text: str | None) -> str:
+    return "—" if text is None else f"{text[:10]} {text[11:16]}"
+
+
+def _per_cent(part: float) -> str:
+    return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
