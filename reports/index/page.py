@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.reports import html
-from assay.reports.index.board import Tally, detection, doubts, history, matrix, tally, tonight
+from assay.reports.index.board import MOST_NIGHTS, Tally, detection, doubts, history, matrix, tally, tonight
 from assay.reports.index.entry import FILES, Entry, Night, Standing, Stored
 from assay.reports.index.failures import Failure, failures
 from assay.reports.index.known import Known
@@ -45,7 +45,7 @@ def page(store: Stored, known: Known, *, live: bool = False) -> Page:
     scripts = [html.source("index/index.js")]
     environment = html.environment(FOLDER)
     environment.filters.update(moment=_moment, count="{:,}".format, per_cent=_per_cent, sentence=_sentence)
-    environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about)
+    environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about, terms=terms)
     text = environment.get_template("index.html").render(
         store=store,
         night=night,
@@ -132,7 +132,7 @@ def _data(store: Stored) -> tuple[Any, int]:
             break
         rows.append(row)
     data = {
-        "cells": list(cells), "nights": list(nights), "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
+        "cells": list(cells), "nights": list(nights), "first": max(0, len(nights) - MOST_NIGHTS), "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
         "files": list(FILES.items()), "texts": list(texts.places), "runs": rows, "plots": plots,
     }  # fmt: skip
     return html.inline(data), len(rows)
@@ -156,8 +156,13 @@ def _row(one: Entry, cell: int, night: int, texts: _Texts) -> list[Any]:
 def _about(one: Failure | Entry) -> str:
     """What the search field takes to list the runs of a failure, or of an entry's cell."""
     if isinstance(one, Failure):
-        return f"workload:{one.workload} {' '.join(one.anomalies)} verdict:fail"
-    return f"workload:{one.cell.workload} nemesis:{one.cell.nemesis}"
+        return terms(workload=one.workload, system=one.system, verdict=Standing.FAIL, said=", ".join(one.anomalies))
+    return terms(workload=one.cell.workload, nemesis=one.cell.nemesis, night=one.night)
+
+
+def terms(**wanted: str) -> str:
+    """``workload:test_log nemesis:"two words"``."""
+    return " ".join(f'{key}:"{value}"' if " " in value else f"{key}:{value}" for key, value in wanted.items())
 
 
 def _moment(text: str | None) -> str:
