@@ -29,14 +29,16 @@ def figures(history: HistoryReader) -> RunFigures:
         due = pc.coalesce(ended.column("scheduled"), ended.column("call"))
         parts.append(pc.subtract(ended.column("ret"), due).drop_null().to_numpy(zero_copy_only=False))
     latencies = np.concatenate(parts) / MILLISECOND
-    median, p99 = (round(float(one), 3) for one in np.quantile(latencies, (0.5, 0.99))) if len(latencies) else (None,) * 2
+    quantiles = (
+        [round(float(one), 3) for one in np.quantile(latencies, (0.5, 0.99))] if len(latencies) else [None, None]
+    )
     times: dict[str, dict[int, int]] = {"healed": {}, "recovered": {}}
     for batch in history.batches("faults"):
         for row in batch.select(["id", "phase", "time"]).to_pylist():
             times.get(row["phase"], {})[row["id"]] = row["time"]
     recovered = [time - times["healed"][id] for id, time in times["recovered"].items() if id in times["healed"]]
     return RunFigures(
-        median_ms=median,
-        p99_ms=p99,
+        median_ms=quantiles[0],
+        p99_ms=quantiles[1],
         recovery_seconds=max(recovered) / NANOSECONDS if recovered else None,
     )

@@ -1,8 +1,8 @@
 """The report page of one run: one HTML file that needs nothing else, to be looked at rather than read.
 
 ``render`` reads the run's folder (``assay.reports.model``), draws the timeline (``assay.reports.timeline``) and fills
-the template. Values come from the system under test and may be hostile; ``assay.reports.html`` says what keeps them from
-being more than text, so that even a mistake here would not execute what a system wrote.
+the template. Values come from the system under test and may be hostile; ``assay.reports.html`` says what keeps them
+from being more than text, so that even a mistake here would not execute what a system wrote.
 """
 
 import os

@@ -27,7 +27,7 @@ ALLOWED = {
     "harness/search": {
         "harness/core", "harness/run", "harness/stored", "cluster", "nemesis", "checkers", "reports",
     },
-    "harness/nights": {"harness/core", "harness/run", "harness/stored", "cluster", "checkers"},
+    "harness/nights": {"harness/core", "harness/run", "harness/stored", "cluster", "checkers", "reports"},
     "harness/plugin": {"harness/core", "harness/run", "harness/search", "cluster", "nemesis", "checkers"},
     "harness/cli": {
         "harness/core", "harness/run", "harness/stored", "harness/search", "harness/synthetic", "harness/nights",

@@ -20,16 +20,20 @@ from assay.harness.cli import (
     generate,
     heal,
     image,
+    index,
     nightly,
     nights,
     replay,
     report,
+    serve,
     shrink,
     up,
 )
 from assay.harness.cli.command import Exit, InputError, Parser
 
-VERBS: Final = (check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, image)
+VERBS: Final = (
+    check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, index, serve, image,
+)  # fmt: skip
 """In the order in which ``assay --help`` lists them."""
 
 DESCRIPTION: Final = """\
@@ -44,6 +48,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay nightly --budget=30min               a whole matrix of runs, for as long as there is time
   assay nights show nights                   tables over the runs of many nights (assay nights --help)
   assay defects --verify isr-of-one          is a built-in defect caught, and the same run green without it?
+  assay index store                          one page over all runs: what broke, since when, how to repeat it
   assay up                                   a cluster of the broker, for any program that needs one
 """
 

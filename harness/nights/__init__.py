@@ -5,4 +5,5 @@
 
 ``night``: the record of one night, for all who read it. ``matrix``: its cells, from a file. ``order``: which come
 first. ``child``: an attempt as a process. ``ending``: what its end means. ``nightly``: the night, from these.
+``morning``: a store as the page of ``assay index`` knows it.
 """

@@ -18,7 +18,7 @@ from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nights import night as record
 from assay.harness.nights.night import NightError, NightFolder, Outcome, Result
-from assay.harness.nights.record import UNJUDGED, Outline, judgement_of, outline
+from assay.harness.nights.record import UNJUDGED, judgement_of, outline
 from assay.harness.nights.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.run import store
 from assay.reports.figures import FIGURES, RunFigures

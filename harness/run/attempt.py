@@ -41,6 +41,7 @@ from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, open_world
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
+from assay.reports.figures import FIGURES, figures
 
 __all__ = ["Attempt", "InfrastructureError", "Reports", "Unavailable"]
 
@@ -171,6 +172,7 @@ class Attempt:
         judgement = self.judgement = self._judge(history, ended)
         self.folder.write_json("verdict.json", judgement)
         self._write(verdict=judgement.verdict)
+        self.folder.write_json(FIGURES, figures(history))
         passed = judgement.verdict is Verdict.PASS
         wanted = self.reports is Reports.ALL or (self.reports is Reports.FAILED and not passed)
         report = self._report(history) if wanted else ""

@@ -10,11 +10,10 @@ fail with the same anomaly.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from assay.harness.core.rate import Rate
 from assay.harness.search.example import Example
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import number

@@ -1,4 +1,4 @@
-"""What the page draws of many runs at once: a night's matrix, why runs are unknown, detection, cells over the nights."""
+"""What the page draws of many runs: a night's matrix, why some are unknown, detection, cells over the nights."""
 
 import re
 from collections import defaultdict

@@ -4,6 +4,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const [words, verdict, night] = ["words", "verdict", "night"].map((id) => document.getElementById(id));
   const PART = ["system", "workload", "nemesis", "cluster", "defect"];
+  const KEYS = new Set([...PART, "night", "verdict", "status", "said"]);
   const PAGE = { list: 100, plots: 30 };
   const shown = { ...PAGE };
   const order = { key: "began", down: true };
@@ -32,7 +33,7 @@
     if (verdict.value) terms.push(["verdict", verdict.value]);
     if (night.value) terms.push(["night", night.value]);
     return (one) => terms.every(([key, value]) => (
-      key === null || !(key in runs[0]) ? text.get(one).includes((key ? key + ":" + value : value).toLowerCase())
+      !KEYS.has(key) ? text.get(one).includes((key ? key + ":" + value : value).toLowerCase())
         : !(key in one) || one[key] === value));
   }
 

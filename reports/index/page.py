@@ -132,9 +132,15 @@ def _data(store: Stored) -> tuple[Any, int]:
             break
         rows.append(row)
     data = {
-        "cells": list(cells), "nights": list(nights), "first": max(0, len(nights) - MOST_NIGHTS), "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
-        "files": list(FILES.items()), "texts": list(texts.places), "runs": rows, "plots": plots,
-    }  # fmt: skip
+        "cells": list(cells),
+        "nights": list(nights),
+        "first": max(0, len(nights) - MOST_NIGHTS),
+        "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
+        "files": list(FILES.items()),
+        "texts": list(texts.places),
+        "runs": rows,
+        "plots": plots,
+    }
     return html.inline(data), len(rows)
 
 

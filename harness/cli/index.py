@@ -1,0 +1,72 @@
+"""``assay index STORE``: one page over all runs of a store, for the morning."""
+
+import argparse
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.harness.cli.command import Exit, InputError, note, reading, system_option
+from assay.harness.run.systems import described_defects
+
+if TYPE_CHECKING:
+    from assay.reports.index.page import Page
+
+KNOWN: Final = Path("known-failures.toml")
+DESCRIPTION: Final = """\
+Writes STORE/index.html: what broke, since when, how often, and the command that repeats it, of all runs of a store
+and of its nights.
+
+  assay index store                                  the page
+  assay index store --check --known=known.toml       1: a failure that no mark of the file covers
+"""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("index", help="one page over all runs of a store", description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    options(parser)
+    parser.add_argument("--check", action="store_true", help="exit 1 when a failure is unmarked, or its mark expired")
+    parser.set_defaults(run=run)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Those of ``assay serve``, too."""
+    parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
+    parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it is there)")
+    system_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.harness.run.store import write_atomically
+
+    made = maker(arguments)(False)
+    target = arguments.store / "index.html"
+    write_atomically(target, made.html.encode())
+    print(target)
+    for failure in made.counting if arguments.check else ():
+        mark = f"marked until {failure.mark.expires}, which is over" if failure.mark else "not marked"
+        note(f"{failure.system}, {failure.workload}: {', '.join(failure.anomalies) or 'failed'}: {mark}")
+    return Exit.FAIL if arguments.check and made.counting else Exit.PASS
+
+
+def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
+    """What makes the page as it is now; ``live``: for a server."""
+    from assay.harness.nights.morning import read
+    from assay.reports.index.known import Known, KnownError, read_known
+    from assay.reports.index.page import page
+
+    if not arguments.store.is_dir():
+        raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
+    zoo = {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
+    marks = arguments.known or (KNOWN if KNOWN.exists() else None)
+
+    def make(live: bool) -> "Page":
+        today = datetime.now(UTC).date()
+        try:
+            known = Known(today=today) if marks is None else reading(lambda: read_known(marks, today))
+        except (KnownError, OSError) as error:
+            raise InputError(str(error)) from error
+        return page(read(arguments.store.resolve(), zoo), known, live=live)
+
+    return make

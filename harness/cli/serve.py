@@ -1,0 +1,117 @@
+"""``assay serve STORE``: the page of a store and the files of its runs over HTTP, for this machine alone."""
+
+import argparse
+import hashlib
+import io
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.harness.cli.command import Exit, InputError, count, note
+from assay.harness.cli.index import maker, options
+
+if TYPE_CHECKING:
+    from assay.reports.index.page import Page
+
+LOOPBACK: Final = "127.0.0.1"
+LEAST_SECONDS: Final = 3.0
+"""Between two readings of the store."""
+SHARE: Final = 5.0
+"""A reading that takes a second is repeated after this many, should that be more."""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("serve", help="the page of a store, live, on this machine", description=(
+        "Serves the page of `assay index` and the runs' files on the loopback address. The page is made again while "
+        "runs are added, and loads itself again."))  # fmt: skip
+    options(parser)
+    parser.add_argument("--port", type=count, default=8020, metavar="N", help="0: any that is free (8020)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    make = partial(maker(arguments), True)
+    make()  # wrong input is reported now, and not to a browser
+    try:
+        server = open_server(arguments.store.resolve(), make, arguments.port)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--port={arguments.port}: {error}; --port=0 takes any that is free") from error
+    note(f"http://{LOOPBACK}:{server.server_port}/ shows {arguments.store}; Ctrl-C ends it")
+    with server:
+        server.serve_forever()
+    return Exit.PASS
+
+
+def open_server(root: Path, make: "Callable[[], Page]", port: int) -> ThreadingHTTPServer:
+    """``root`` has no symbolic link in it. Raises ``OSError`` when the port is taken."""
+    return ThreadingHTTPServer((LOOPBACK, port), partial(Handler, root, Fresh(make)))
+
+
+class Fresh:
+    """The page, made again when it is asked for, but not too often."""
+
+    def __init__(self, make: "Callable[[], Page]", clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = -float("inf")
+        self._page = b""
+
+    def get(self) -> bytes:
+        with self._lock:
+            began = self._clock()
+            if began >= self._next:
+                self._page = self._make().html.encode()
+                self._next = self._clock() + max(LEAST_SECONDS, SHARE * (self._clock() - began))
+            return self._page
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Files below ``root`` alone, wherever links lead. What a run has written runs in no one's name."""
+
+    def __init__(self, root: Path, fresh: Fresh, *arguments: Any) -> None:
+        self._root = root
+        self._fresh = fresh
+        super().__init__(*arguments, directory=str(root))
+
+    def send_head(self) -> Any:
+        # A page elsewhere may have its name lead to this address; its requests have that name.
+        host = self.headers.get("Host", "").rpartition(":")[0]
+        if host not in (LOOPBACK, "localhost"):
+            self.send_error(HTTPStatus.FORBIDDEN, "only for this machine")
+            return None
+        if self.path.partition("?")[0] in ("/", "/index.html"):
+            return self._send_page()
+        try:
+            path = os.path.realpath(self.translate_path(self.path))
+        except ValueError:
+            path = ""
+        if not path.startswith(f"{self._root}{os.sep}"):
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
+        return super().send_head()
+
+    def _send_page(self) -> Any:
+        page = self._fresh.get()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(page)))
+        self.send_header("ETag", f'"{hashlib.sha256(page).hexdigest()[:16]}"')
+        self.end_headers()
+        return io.BytesIO(page)
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if self.path.partition("?")[0] not in ("/", "/index.html"):
+            self.send_header("Content-Security-Policy", "sandbox allow-scripts")
+        super().end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """No line for each request."""
