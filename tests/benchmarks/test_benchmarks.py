@@ -19,6 +19,7 @@ SMALL = {
     "herd": "--consumers=2,3",
     "rolling_restart": "--seeds=1 --partitions=1",
     "sendfile": "--megabytes=2 --rounds=1 --sizes=64",
+    "morning": "--runs=50",
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
 DEAR = {"simulation", "groups", "rolling_restart", "checks"}

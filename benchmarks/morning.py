@@ -1,0 +1,47 @@
+"""How long `assay index` takes over a store of many runs, in seconds of a processor, and how large its page is.
+
+The store is made: folders with the small files of a run, 14 nights of 12 workloads under 20 nemeses.
+
+    python benchmarks/morning.py [--runs 1000,10000] [--keep DIR] [--json]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+from assay.harness.nights.morning import read
+from assay.reports.index.known import Known
+from assay.reports.index.page import page
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from figures import Output, arguments, numbers
+from helpers.morning_store import many
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--runs", type=numbers, default=[1_000, 10_000])
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="write the store and its page there, and leave them")
+    options = parser.parse_args()
+    out, found = Output(options.json), []
+    for runs in options.runs:
+        with tempfile.TemporaryDirectory() as folder:
+            root = many(Path(folder) if options.keep is None else options.keep / str(runs), runs)
+            began = time.process_time()
+            stored = read(root, {})
+            middle = time.process_time()
+            made = page(stored, Known(today=date(2026, 11, 24))).html.encode()
+            ended = time.process_time()
+            (root / "index.html").write_bytes(made)
+        out.text(f"{runs:6} runs: read in {middle - began:.2f} s, drawn in {ended - middle:.2f} s, {len(made):,} B")
+        found.append({"runs": runs, "read": middle - began, "drawn": ended - middle, "bytes": len(made)})
+    out.figures({"stores": found})
+
+
+if __name__ == "__main__":
+    main()
