@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,47 +11,24 @@ import pytest
 from assay.checkers.verdict import Verdict
 from assay.reports.page import render
 
+from helpers.browser import chromium, complaints, wait
 from helpers.run_folders import CLAIM, finding, hostile_run, judgement, ordinary, write_run
-
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1366,900",
-)  # fmt: skip
-PATIENCE = 30.0
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: pip install selenium")
-    if not (CHROMIUM.exists() and DRIVER.exists()):
-        pytest.skip("no Chromium: apt-get install -y chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    profile = tmp_path_factory.mktemp("profile")
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
-    try:
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
         yield driver
-    finally:
-        driver.quit()
-        shutil.rmtree(profile, ignore_errors=True)
 
 
 def open_page(browser: Any, page: Path) -> list[str]:
     """Waits until the plot is drawn; what the console complained about."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
     browser.get_log("browser")
     browser.get(page.as_uri())
-    WebDriverWait(browser, PATIENCE).until(
-        lambda driver: driver.execute_script("return document.documentElement.dataset.plot") == "ready"
-    )
-    return [entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    wait(browser, "return document.documentElement.dataset.plot === 'ready'")
+    return complaints(browser)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,172 @@
+"""``assay index`` and ``assay serve``: exit codes, errors, and a server that gives nothing but the store to no one else."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.cli.serve import Fresh, open_server
+
+from helpers.morning_store import HOSTILE, Made, write
+
+MARK = """\
+[[failure]]
+system = "broker"
+workload = "test_log"
+anomalies = ["lost-write"]
+reason = "being repaired"
+expires = {expires}
+"""
+
+
+def red(root: Path) -> Path:
+    write(root, Made(verdict="fail", anomalies=("lost-write",)))
+    return root
+
+
+def test_the_page_is_written_into_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", str(red(tmp_path))]) == Exit.PASS
+    assert capsys.readouterr().out.strip() == str(tmp_path / "index.html")
+    assert "lost-write" in (tmp_path / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("expires", "code"), [(None, Exit.FAIL), ("9999-12-31", Exit.PASS), ("2020-01-01", Exit.FAIL)])
+def test_the_exit_code_says_whether_a_failure_is_unmarked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], expires: str | None, code: Exit
+) -> None:
+    red(tmp_path / "store")
+    options = []
+    if expires is not None:
+        (tmp_path / "known.toml").write_text(MARK.format(expires=expires))
+        options = [f"--known={tmp_path / 'known.toml'}"]
+    assert main(["index", str(tmp_path / "store"), *options]) == Exit.PASS
+    assert main(["index", str(tmp_path / "store"), "--check", *options]) == code
+    assert ("broker, test_log: lost-write" in capsys.readouterr().err) is (code is Exit.FAIL)
+
+
+def test_without_a_failure_there_is_nothing_to_mark(tmp_path: Path) -> None:
+    write(tmp_path, Made())
+    assert main(["index", str(tmp_path), "--check"]) == Exit.PASS
+
+
+def test_the_file_of_the_repository_is_read_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    red(tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "known-failures.toml").write_text(MARK.format(expires="9999-12-31"))
+    assert main(["index", "--check"]) == Exit.PASS
+
+
+@pytest.mark.parametrize("known", [None, "[[failure]]\n"])
+def test_a_file_that_is_missing_or_wrong_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], known: str | None
+) -> None:
+    red(tmp_path / "store")
+    if known is not None:
+        (tmp_path / "known.toml").write_text(known)
+    assert main(["index", str(tmp_path / "store"), f"--known={tmp_path / 'known.toml'}"]) == Exit.USAGE
+    assert "known.toml" in capsys.readouterr().err
+
+
+def test_no_store_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", str(tmp_path / "none")]) == Exit.USAGE
+    assert "is not a folder" in capsys.readouterr().err
+
+
+def answer(port: int, path: str, host: str = "127.0.0.1:1", method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.putrequest(method, path, skip_host=True)
+        connection.putheader("Host", host)
+        connection.endheaders()
+        response = connection.getresponse()
+        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[int, Path, list[int]]]:
+    """The port, the store, and how often its page was made."""
+    root, made = (tmp_path / "store").resolve(), [0]
+    path = red(root)
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "store-2").mkdir()
+    (tmp_path / "store-2" / "secret").write_text("secret")
+    (root / "out").symlink_to(tmp_path / "secret")
+    (root / "away").symlink_to(tmp_path)
+    (root / "latest").symlink_to(next(path.glob("w*/*")), target_is_directory=True)
+    (root / "latest" / "logs").mkdir()
+    (root / "latest" / "logs" / "n1.log").write_text(HOSTILE)
+
+    def make() -> Any:
+        made[0] += 1
+        return SimpleNamespace(html=f"page {made[0]}")
+
+    with open_server(root, make, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_port, root, made
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_page_is_at_the_root_and_files_are_below_it(served: tuple[int, Path, list[int]]) -> None:
+    port, _, made = served
+    status, headers, body = answer(port, "/")
+    assert (status, body) == (200, b"page 1")
+    assert answer(port, "/", method="HEAD")[1]["etag"] == headers["etag"]
+    assert made == [1], "asked for again at once, it is not made again"
+    status, headers, body = answer(port, "/latest/logs/n1.log")
+    assert (status, body.decode()) == (200, HOSTILE)
+    assert headers["content-security-policy"] == "sandbox allow-scripts"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert b"n1.log" in answer(port, "/latest/logs/")[2]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret", "/%2e%2e/secret", "/..%2fsecret", "/latest/../../secret", "//../secret", "/..\\secret", "/out",
+        "/away/secret", "/away/store-2/secret", "/away", "/../store-2/secret", "/%00", "/latest/%00", "/secret",
+        "/....//secret", "/%c0%ae%c0%ae/secret", "/etc/passwd", "file:///etc/passwd", "http://127.0.0.1/../secret",
+    ],
+)  # fmt: skip
+def test_nothing_outside_the_store_is_served(served: tuple[int, Path, list[int]], path: str) -> None:
+    status, _, body = answer(served[0], path)
+    assert status in (400, 404)
+    assert b"secret" not in body.replace(path.encode(), b"")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example:80"])
+def test_a_request_under_another_name_gets_nothing(served: tuple[int, Path, list[int]], host: str) -> None:
+    assert answer(served[0], "/", host)[0] == 403
+
+
+def test_the_server_is_on_the_loopback_address_alone(tmp_path: Path) -> None:
+    with open_server(tmp_path, lambda: SimpleNamespace(html=""), 0) as server:  # type: ignore[arg-type, return-value]
+        assert server.server_address[0] == "127.0.0.1"
+
+
+def test_the_page_is_made_again_only_after_a_while_that_grows_with_its_cost() -> None:
+    now, made = [0.0], []
+
+    def make() -> Any:
+        made.append(now[0])
+        now[0] += 2.0
+        return SimpleNamespace(html=str(now[0]))
+
+    fresh = Fresh(make, lambda: now[0])
+    for _ in range(40):
+        fresh.get()
+        now[0] += 1.0
+    assert made == [0.0, 12.0, 24.0, 36.0], "two seconds each, then ten until the next"

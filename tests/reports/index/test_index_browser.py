@@ -1,0 +1,209 @@
+"""The page of a store in a real browser: found, sorted, followed, by mouse and by keyboard, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.harness.nights.morning import read
+from assay.reports.index.known import Known
+from assay.reports.index.page import page
+
+from helpers.browser import chromium, complaints, wait
+from helpers.morning_store import HOSTILE, LAST, Made, many, write
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+LARGEST = 3_000_000
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile"), requests=True) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of 10,000 runs."""
+    return written(many(tmp_path_factory.mktemp("large"), 10_000))
+
+
+def written(root: Path) -> Path:
+    target = root / "index.html"
+    target.write_text(page(read(root, {}), Known(today=date(2026, 11, 24))).html, encoding="utf-8")
+    return target
+
+
+def opened(browser: Any, target: Path, state: str = "") -> list[str]:
+    """What the console complained about."""
+    browser.get_log("browser")
+    browser.get("about:blank")
+    browser.get(target.as_uri() + state)
+    wait(browser, "return document.documentElement.dataset.index === 'ready'")
+    return complaints(browser)
+
+
+def texts(browser: Any, selector: str) -> list[str]:
+    found: list[str] = browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(one => one.textContent)", selector
+    )
+    return found
+
+
+def search(browser: Any, words: str) -> None:
+    field = browser.find_element("id", "words")
+    field.clear()
+    field.send_keys(words)
+
+
+def test_ten_thousand_runs_are_one_small_file_that_asks_for_nothing(browser: Any, large: Path) -> None:
+    assert large.stat().st_size < LARGEST
+    browser.get_log("performance")
+    assert opened(browser, large) == []
+    asked = [entry for entry in browser.get_log("performance") if '"Network.requestWillBeSent"' in entry["message"]]
+    assert asked, "of the page itself"
+    assert not [entry for entry in asked if '"url":"http' in entry["message"]]
+    assert texts(browser, "#found")[0].startswith("9,9")
+    assert len(texts(browser, "#list tbody tr")) == 100
+
+
+def test_a_run_is_found_sorted_and_followed_to_its_report_and_its_command(browser: Any, large: Path) -> None:
+    opened(browser, large)
+    search(browser, "workload:test_log nemesis:power-loss verdict:fail")
+    rows = texts(browser, "#list tbody tr")
+    assert rows
+    assert all("test_log" in row and "lost-write, vanished" in row for row in rows)
+    began = "#list tbody td:nth-child(2)"
+    assert texts(browser, began) == sorted(texts(browser, began), reverse=True), "the newest first"
+    browser.find_element("css selector", "[data-sort=began]").click()
+    assert texts(browser, began) == sorted(texts(browser, began))
+    assert browser.find_element("css selector", "[aria-sort=ascending]").text.strip() == "began (UTC)"
+    button = browser.find_element("css selector", "#list tbody [data-action=copy]")
+    assert "workloads/test_log.py::test_log --cluster=sim --nemesis=power-loss --seed=" in button.get_attribute("title")
+    assert "\0" not in button.get_attribute("title")
+    button.click()
+    wait(browser, "return document.querySelector('#list tbody [data-action=copy]').textContent === 'copied'")
+    for label in ("schedule", "report"):
+        href = browser.execute_script(
+            "return [...document.querySelectorAll('#list tbody a')].find(one => one.textContent === arguments[0]).href",
+            label,
+        )
+        browser.get(href)
+        assert ("the report" if label == "report" else "steps") in browser.page_source
+        browser.back()
+
+
+def test_a_cell_of_the_matrix_lists_its_runs_of_that_night(browser: Any, large: Path) -> None:
+    opened(browser, large)
+    cell = browser.find_element("css selector", '#tonight .cell[aria-label^="test_group, kill+partition"]')
+    assert "fail" in cell.get_attribute("aria-label")
+    assert cell.text.startswith("✗"), "not by its colour alone"
+    browser.execute_script("arguments[0].click()", cell)
+    rows = texts(browser, "#list tbody tr")
+    assert rows
+    assert all("2026-11-24" in row and "test_group" in row and "kill+partition" in row for row in rows)
+
+
+def test_the_keyboard_alone_does_it(browser: Any, large: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, large)
+    body = browser.find_element("tag name", "body")
+    body.send_keys("/")
+    active = "return document.activeElement"
+    assert browser.execute_script(active).get_attribute("id") == "words"
+    first = browser.execute_script("const one = document.querySelector('.matrix .cell'); one.focus(); return one")
+    first.send_keys(Keys.ARROW_RIGHT)
+    second = browser.execute_script(active)
+    assert second.get_attribute("aria-label") != first.get_attribute("aria-label")
+    second.send_keys(Keys.ARROW_DOWN)
+    third = browser.execute_script(active)
+    assert (
+        third.get_attribute("aria-label").split(", ")[1].split(":")[0]
+        == (second.get_attribute("aria-label").split(", ")[1].split(":")[0])
+    )
+    outline = browser.execute_script("return getComputedStyle(document.activeElement).outlineWidth")
+    assert float(outline.removesuffix("px")) >= 2, "the focus is visible"
+    assert browser.execute_script("return document.querySelectorAll('.matrix [tabindex=\"0\"]').length") == 2
+    assert not browser.execute_script(
+        'return document.querySelectorAll(\'[tabindex]:not([tabindex="0"]):not([tabindex="-1"])\').length'
+    )
+    third.send_keys(Keys.ENTER)
+    assert texts(browser, "#list tbody tr")
+
+
+def test_the_state_is_in_the_address(browser: Any, large: Path) -> None:
+    opened(browser, large)
+    search(browser, "defect:no-fencing")
+    state = browser.execute_script("return location.hash")
+    listed = texts(browser, "#found")
+    opened(browser, large, state)
+    assert texts(browser, "#found") == listed
+    assert not listed[0].startswith("9,9")
+
+
+def test_hostile_values_run_nothing(browser: Any, tmp_path: Path) -> None:
+    hostile = Made(
+        verdict="fail", anomalies=(HOSTILE,), workload="test_שלום", system=HOSTILE, command=HOSTILE, reason=HOSTILE
+    )
+    write(tmp_path, hostile)
+    write(tmp_path, Made(LAST, verdict="unknown", reason=HOSTILE, cluster=HOSTILE, nemesis="‮kill"))
+    assert opened(browser, written(tmp_path)) == []
+    assert browser.execute_script("return [window.pwned === undefined, document.images.length]") == [True, 0]
+    assert HOSTILE in browser.find_element("css selector", "#list tbody").text
+    assert texts(browser, "#list tbody bdi:first-child").count("test_שלום") == 1
+
+
+CONTRAST = """
+const canvas = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d', {willReadFrequently: true});
+const parts = colour => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data]; };
+const light = ([r, g, b]) => [r, g, b].map(one => one / 255).map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
+const ground = one => { for (; one; one = one.parentElement) { const found = parts(getComputedStyle(one).backgroundColor);
+  if (found[3] === 255) return found; } return [255, 255, 255]; };
+const poor = new Set();
+for (const one of document.querySelectorAll('body *')) {
+  const own = [...one.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+  if (!own || !one.checkVisibility() || one.closest('script, style, noscript')) continue;
+  const [high, low] = [light(parts(getComputedStyle(one).color)), light(ground(one))].sort((a, b) => b - a);
+  const ratio = (high + 0.05) / (low + 0.05);
+  if (ratio < 4.5) poor.add(one.localName + '.' + one.className + ' ' + ratio.toFixed(2));
+}
+return [...poor];
+"""
+"""Text whose contrast with its ground is less than WCAG 2.2 asks for (AA, 1.4.3)."""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_has_contrast(browser: Any, tmp_path: Path, theme: str) -> None:
+    opened(browser, written(many(tmp_path, 1_500)))
+    browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+    assert browser.execute_script(CONTRAST) == []
+
+
+def test_everything_to_be_used_has_a_name(browser: Any, tmp_path: Path) -> None:
+    opened(browser, written(many(tmp_path, 1_500)))
+    nameless = browser.execute_script(
+        "return [...document.querySelectorAll('a, button, input, select, [role=img], table.matrix.grid')].filter(one =>"
+        "  !(one.textContent.trim() || one.getAttribute('aria-label') || (one.labels && one.labels.length)))"
+        ".map(one => one.outerHTML)"
+    )
+    assert nameless == []
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(browser: Any, tmp_path: Path) -> None:
+    target = written(many(tmp_path, 1_500))
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    )
+    try:
+        opened(browser, target)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 380
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

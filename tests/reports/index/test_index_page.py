@@ -1,0 +1,115 @@
+"""The page's text: all text is text, data is inside its limits, and what is left out is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.harness.nights.morning import read
+from assay.reports.index import page as module
+from assay.reports.index.known import Known, Mark
+from assay.reports.index.page import Page, page
+
+from helpers.morning_store import HOSTILE, LAST, Made, cell, many, night, write
+
+TODAY = Known(today=date(2026, 11, 24))
+
+
+def made(root: Path, known: Known = TODAY, *, live: bool = False) -> Page:
+    return page(read(root, {}), known, live=live)
+
+
+def data(html: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert found
+    return json.loads(found.group(1))
+
+
+def test_hostile_text_is_text_wherever_it_stands(tmp_path: Path) -> None:
+    hostile = Made(
+        verdict="fail", anomalies=(HOSTILE,), workload=HOSTILE.replace("/", "|"), system=HOSTILE, version=HOSTILE,
+        command=f"{HOSTILE} 'x' \" onload=\u202e", reason=HOSTILE, replay=f"store/found/{HOSTILE.replace('/', '|')}",
+        nemesis=HOSTILE, cluster=HOSTILE,
+    )  # fmt: skip
+    write(tmp_path, hostile)
+    write(tmp_path, replace(hostile, defect=HOSTILE))
+    write(tmp_path, replace(hostile, verdict="unknown", anomalies=()))
+    night(tmp_path, LAST, [cell("test_log", "kill")], [])
+    html = made(tmp_path).html
+    assert html.count("<script") == 2, "the page's own, and its data"
+    assert "<img" not in html
+    assert "\u202e" not in html
+    assert "&lt;/script&gt;&lt;img" in html
+    assert "default-src 'none'" in html
+
+
+def test_the_order_is_new_open_not_seen_again_known(tmp_path: Path) -> None:
+    many(tmp_path, 3_000)
+    mark = Mark(system="broker", workload="test_register", anomalies=("stale-read",), reason="slow", expires=date.max)
+    html = made(tmp_path, Known((mark,), TODAY.today)).html
+    places = [html.index(f'<section id="{name}"') for name in ("new", "open", "quiet", "known", "unknown", "detection")]
+    assert places == sorted(places)
+    assert html[places[0] : places[1]].count("<article") == 1
+    assert "zombie-commit" in html[places[0] : places[1]]
+    assert "lost-write" in html[places[1] : places[2]]
+    assert "no-recovery" in html[places[2] : places[3]]
+    assert "known until 9999-12-31" in html[places[3] : places[4]]
+    assert "no line for" in html[places[4] :]
+
+
+def test_what_counts_is_what_no_mark_covers(tmp_path: Path) -> None:
+    write(tmp_path, Made(verdict="fail", anomalies=("lost-write",)))
+    mark = Mark(system="broker", workload="test_log", anomalies=("lost-write",), reason="r", expires=TODAY.today)
+    assert [one.anomalies for one in made(tmp_path).counting] == [("lost-write",)]
+    assert made(tmp_path, Known((mark,), TODAY.today)).counting == ()
+    over = made(tmp_path, Known((mark,), date(2026, 11, 25)))
+    assert len(over.counting) == 1
+    assert "mark expired 2026-11-24" in over.html
+    assert "A mark without a failure" not in over.html
+    idle = Mark(system="broker", workload="test_log", anomalies=("vanished",), reason="r", expires=TODAY.today)
+    assert "A mark without a failure: broker, test_log, vanished" in made(tmp_path, Known((idle,), TODAY.today)).html
+
+
+def test_every_run_is_in_the_data_until_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(tmp_path, 400)
+    stored = read(tmp_path, {})
+    html = made(tmp_path).html
+    assert len(data(html)["runs"]) == len(stored.entries)
+    assert f"All {len(stored.entries)} runs are listed" in html
+    monkeypatch.setattr(module, "MOST_BYTES", 40_000)
+    html = made(tmp_path).html
+    rows = data(html)["runs"]
+    assert 10 < len(rows) < len(stored.entries)
+    assert f"The newest {len(rows)} of {len(stored.entries)} runs are listed" in html
+    assert [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
+
+
+def test_a_command_comes_back_with_its_seed_whole(tmp_path: Path) -> None:
+    for seed in (7, 2**63 - 1):
+        write(tmp_path, Made(seed=seed))
+    found = data(made(tmp_path).html)
+    commands = {found["texts"][row[8]].replace("\0", str(row[9])) for row in found["runs"]}
+    assert {command.rpartition("--seed=")[2] for command in commands} == {"7", str(2**63 - 1)}
+
+
+def test_a_live_page_may_ask_its_server_and_a_file_no_one(tmp_path: Path) -> None:
+    write(tmp_path, Made())
+    assert "connect-src" not in made(tmp_path).html
+    assert "connect-src 'self'" in made(tmp_path, live=True).html
+
+
+def test_an_empty_store_has_a_page(tmp_path: Path) -> None:
+    assert "There is no run in this store." in made(tmp_path).html
+
+
+def test_a_night_that_goes_on_or_broke_off_says_so(tmp_path: Path) -> None:
+    night(tmp_path, LAST, [cell("test_log", "kill")], [], ended=False)
+    html = made(tmp_path).html
+    assert "did not end" in html
+    assert "0 of 1" in html
