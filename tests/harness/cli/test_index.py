@@ -1,4 +1,4 @@
-"""``assay index`` and ``assay serve``: exit codes, errors, and a server that gives nothing but the store to no one else."""
+"""``assay index`` and ``assay serve``: exit codes, errors, and a server that serves the store alone, to this machine."""
 
 from __future__ import annotations
 

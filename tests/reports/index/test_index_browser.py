@@ -160,12 +160,14 @@ def test_hostile_values_run_nothing(browser: Any, tmp_path: Path) -> None:
 
 
 CONTRAST = """
-const canvas = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d', {willReadFrequently: true});
+const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const parts = colour => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
   return [...canvas.getImageData(0, 0, 1, 1).data]; };
-const light = ([r, g, b]) => [r, g, b].map(one => one / 255).map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+const light = ([r, g, b]) => [r, g, b].map(one => one / 255)
+  .map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
   .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
-const ground = one => { for (; one; one = one.parentElement) { const found = parts(getComputedStyle(one).backgroundColor);
+const ground = one => { for (; one; one = one.parentElement) {
+  const found = parts(getComputedStyle(one).backgroundColor);
   if (found[3] === 255) return found; } return [255, 255, 255]; };
 const poor = new Set();
 for (const one of document.querySelectorAll('body *')) {
