@@ -239,7 +239,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     """Empty when there are none, or none that can be read: for a judged run ``open_stored`` then says so."""
     try:
         found = msgspec.json.decode((folder / "settings.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) and isinstance(found.get("settings", {}), dict) else {}
 

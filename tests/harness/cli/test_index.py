@@ -1,4 +1,4 @@
-"""``assay index`` and ``assay serve``: exit codes, errors, and a server that serves the store alone, to this machine."""
+"""``assay index`` and ``assay serve``: exit codes, errors, and a server that serves the store alone, here alone."""
 
 from __future__ import annotations
 
