@@ -29,9 +29,7 @@ def figures(history: HistoryReader) -> RunFigures:
         due = pc.coalesce(ended.column("scheduled"), ended.column("call"))
         parts.append(pc.subtract(ended.column("ret"), due).drop_null().to_numpy(zero_copy_only=False))
     latencies = np.concatenate(parts) / MILLISECOND
-    quantiles = (
-        [round(float(one), 3) for one in np.quantile(latencies, (0.5, 0.99))] if len(latencies) else [None, None]
-    )
+    quantiles = np.quantile(latencies, (0.5, 0.99)).round(3).tolist() if len(latencies) else (None, None)
     times: dict[str, dict[int, int]] = {"healed": {}, "recovered": {}}
     for batch in history.batches("faults"):
         for row in batch.select(["id", "phase", "time"]).to_pylist():

@@ -64,7 +64,7 @@ def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
     def make(live: bool) -> "Page":
         today = datetime.now(UTC).date()
         try:
-            known = Known(today=today) if marks is None else reading(lambda: read_known(marks, today))
+            known = Known(today=today) if marks is None else read_known(marks, today)
         except (KnownError, OSError) as error:
             raise InputError(str(error)) from error
         return page(read(arguments.store.resolve(), zoo), known, live=live)

@@ -61,7 +61,9 @@ def read(root: Path, zoo: Zoo) -> Stored:
     """``zoo``: of defects that are not in it any forbidden anomaly will do."""
     nights: list[Night] = []
     problems: list[str] = []
-    expected, of_run, results = dict(zoo), {}, []
+    expected = dict(zoo)
+    of_run: dict[str, tuple[Night, Result]] = {}
+    results: list[tuple[Night, Result, record.Cell | None]] = []
     for folder, planned in _recorded(root, problems):
         done = _results(folder, problems)
         nights.append(_night(folder, planned, done))

@@ -124,7 +124,8 @@ def _data(store: Stored) -> tuple[Any, int]:
     texts, nights = _Texts(), {night.name: place for place, night in enumerate(store.nights)}
     cells = {cell: place for place, cell in enumerate(sorted({one.cell for one in store.entries}))}
     plots = [[cells[cell], rows] for cell, rows in history(store).items()]
-    size, rows = len(msgspec.json.encode(plots)), []
+    size = len(msgspec.json.encode(plots))
+    rows: list[list[Any]] = []
     for one in reversed(store.entries):
         row = _row(one, cells[one.cell], nights[one.night], texts)
         size += len(msgspec.json.encode(row)) + 1
