@@ -42,8 +42,11 @@ FOLDERS = (
     "workloads",
 )
 THE_BROKERS = {"system_under_test", "workloads"}
-OF_A_RUN = {"run.json", "settings.json", "schedule.json", "verdict.json", "report.html", "planted.json", "closed.json"}
-"""Files that runs and generated histories have."""
+OF_A_RUN = {
+    "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "report.html", "planted.json",
+    "closed.json", "index.html",
+}  # fmt: skip
+"""Files that runs, stores and generated histories have."""
 
 
 def prose(page: Path) -> str:

@@ -1,7 +1,8 @@
 """One run as pytest, or a script, calls it: from plain code, with a folder, a world and a verdict.
 
 It owns the world's event loop from set-up to tear-down and writes the run's files around what :class:`Trial` does:
-``run.json`` from the first moment, ``settings.json``, ``verdict.json`` and ``report.html`` after the judgement.
+``run.json`` from the first moment, ``settings.json``, and after the judgement ``verdict.json``, ``figures.json`` and
+``report.html``.
 """
 
 import asyncio
