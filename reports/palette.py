@@ -11,7 +11,7 @@ from typing import Any, Final
 
 LIGHT: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "page": "#f7f7f5", "card": "#ffffff", "ink": "#1d2127", "muted": "#68707c", "line": "#e3e4e1",
+        "page": "#f7f7f5", "card": "#ffffff", "ink": "#1d2127", "muted": "#646c78", "line": "#e3e4e1",
         "grid": "#ececea", "accent": "#2f5f8f", "code": "#f1f2f0",
         "pass": "#2f7d4f", "fail": "#bf2f2a", "unknown": "#9a6b00",
         "ok": "#6c9cc4", "failed": "#c98a2b", "info": "#8a63b8", "named": "#d0281f",
