@@ -74,8 +74,7 @@ def read(root: Path, zoo: Zoo) -> Stored:
             of_run |= dict.fromkeys(result.runs, (nights[-1], result))
     entries = []
     for path in store.runs(root):
-        night, result = of_run.get(f"{path.parent.name}/{path.name}", (None, None))
-        entries.append(_entry(path, night, result, expected))
+        entries.append(_entry(path, of_run.get(f"{path.parent.name}/{path.name}"), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
         _attempt(night, result, cell)
@@ -131,7 +130,8 @@ def _days(entries: list[Entry], taken: set[str]) -> Iterator[Night]:
         yield Night(name=day, started=next(runs).started)
 
 
-def _entry(folder: Path, night: Night | None, result: Result | None, zoo: Zoo) -> Entry:
+def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entry:
+    night, result = attempt or (None, None)
     try:
         found = outline(folder)
         run, judgement, wrong = found.run, None, ""
@@ -141,9 +141,7 @@ def _entry(folder: Path, night: Night | None, result: Result | None, zoo: Zoo) -
     except UNREADABLE as error:
         return _damaged(folder, night, error)
     settings = found.settings
-    defect = "" if run.defect == NONE else plain(run.defect)
-    system = _said(settings, "system", "name")
-    cell = Cell(*(plain(part) for part in (system, run.workload, run.nemesis, run.cluster or UNKNOWN)), defect)
+    parts = (_said(settings, "system", "name"), run.workload, run.nemesis, run.cluster or UNKNOWN, run.defect)
     standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
     status, reason = run.status, run.problem or wrong
     if judgement is not None:
@@ -151,11 +149,11 @@ def _entry(folder: Path, night: Night | None, result: Result | None, zoo: Zoo) -
     elif result is not None and result.outcome not in STANDINGS:
         status, reason = str(result.outcome), result.detail or reason
     shape, more = _shape(folder, settings, judgement)
-    hits = _hits(judgement, zoo.get(run.defect) if defect else None)
+    hits = _hits(judgement, zoo.get(run.defect))
     return Entry(
         **_place(folder),
         more=more,
-        cell=cell,
+        cell=_cell(*parts),
         night=_utc(run.started)[:10] if night is None else night.name,
         started=_utc(run.started),
         standing=standing,
@@ -167,7 +165,7 @@ def _entry(folder: Path, night: Night | None, result: Result | None, zoo: Zoo) -
         seed=run.seed,
         version=(night.version if night is not None else "") or plain(_said(settings, "versions", "source", "")),
         figures=_figures(folder, judgement, hits),
-        caught=None if judgement is None or not defect else bool(hits),
+        caught=None if judgement is None or run.defect == NONE else bool(hits),
     )
 
 
@@ -175,7 +173,7 @@ def _damaged(folder: Path, night: Night | None, error: Exception) -> Entry:
     started = datetime.fromtimestamp(folder.lstat().st_mtime, UTC).isoformat() if folder.exists() else ""
     return Entry(
         **_place(folder),
-        cell=Cell(UNKNOWN, plain(folder.parent.name), UNKNOWN, UNKNOWN, ""),
+        cell=_cell(UNKNOWN, folder.parent.name, UNKNOWN, UNKNOWN, NONE),
         night=_utc(started)[:10] if night is None else night.name,
         started=_utc(started),
         standing=Standing.NONE,
@@ -186,9 +184,9 @@ def _damaged(folder: Path, night: Night | None, error: Exception) -> Entry:
 
 def _attempt(night: Night, result: Result, cell: record.Cell | None) -> Entry:
     """What no run of its own says."""
-    parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN)
+    parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
     if cell is not None:
-        parts = (cell.system, cell.workload, cell.nemesis, cell.cluster)
+        parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
     home = f"{store.NIGHTS}/{quote(night.name)}"
     standing = STANDINGS.get(result.outcome, Standing.NONE)
     answered = result.outcome in (Outcome.DETECTED, Outcome.MISSED)
@@ -196,7 +194,7 @@ def _attempt(night: Night, result: Result, cell: record.Cell | None) -> Entry:
         name=plain(f"{result.cell}, attempt {result.attempt}"),
         address=home,
         more=(("log", f"{home}/{quote(result.log)}"),) if result.log else (),
-        cell=Cell(*map(plain, parts), plain(cell.defect or "") if cell is not None else ""),
+        cell=_cell(*parts),
         night=night.name,
         started=_utc(result.started),
         standing=standing,
@@ -208,6 +206,10 @@ def _attempt(night: Night, result: Result, cell: record.Cell | None) -> Entry:
         version=night.version,
         caught=result.outcome is Outcome.DETECTED if answered else None,
     )
+
+
+def _cell(system: str, workload: str, nemesis: str, cluster: str, defect: str) -> Cell:
+    return Cell(plain(system), plain(workload), plain(nemesis), plain(cluster), "" if defect == NONE else plain(defect))
 
 
 def _says(entry: Entry | None, result: Result) -> bool:

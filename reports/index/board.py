@@ -94,7 +94,7 @@ def _chosen(cells: dict[tuple[str, str], Tally], place: int, most: int) -> tuple
     for key, found in cells.items():
         worst[key[place]] = min(worst.get(key[place], len(WORST)), WORST.index(found.worst))
     kept = sorted(worst, key=lambda name: (worst[name], name))[:most]
-    return tuple(sorted(kept, key=lambda name: (name != "none", name)))
+    return tuple(sorted(kept, key=lambda name: (name != "none", name.startswith("("), name)))
 
 
 def doubts(entries: Sequence[Entry]) -> list[Doubt]:
