@@ -25,6 +25,8 @@ class Failure:
     shape: tuple[str, ...]
     entries: tuple[Entry, ...]
     rate: Rate
+    since: Rate
+    """The same of the runs that began with the first of these, or later."""
     nights: int
     """On how many nights it was seen."""
     new: bool
@@ -100,6 +102,7 @@ def _failure(
         shape=shape,
         entries=tuple(reversed(group)),
         rate=Rate(len(group), len(runs)),
+        since=Rate(len(group), sum(1 for one in runs if one.started >= first.started)),
         nights=len({entry.night for entry in group}),
         new=first.started >= since,
         tonight=group[-1].started >= since,

@@ -52,7 +52,7 @@
     for (const part of ["workload", "nemesis", "defect", "cluster"]) add(add(made, "td"), "bdi", run[part]);
     add(made, "td", run.seed, "num");
     add(made, "td", run.operations === null ? "" : run.operations.toLocaleString("en"), "num");
-    add(add(made, "td", null, "said"), "bdi", run.said);
+    add(add(made, "td", null, "what"), "bdi", run.said);
     const files = add(made, "td", null, "files");
     for (const [file, label] of run.files) add(files, "a", label).href = run.address + "/" + file;
     for (const [label, address] of run.more) add(files, "a", label).href = address;

@@ -45,12 +45,12 @@ def page(store: Stored, known: Known, *, live: bool = False) -> Page:
     scripts = [html.source("index/index.js")]
     environment = html.environment(FOLDER)
     environment.filters.update(moment=_moment, count="{:,}".format, per_cent=_per_cent, sentence=_sentence)
-    environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about, terms=terms)
+    environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about, terms=terms, named=_named)
     text = environment.get_template("index.html").render(
         store=store,
         night=night,
         known=known,
-        lead=_lead(found, night, tally(runs)),
+        lead=_lead(found, night),
         standing=_standing(found, tally(runs)),
         sections=_sections(found),
         idle=known.idle({(one.system, one.workload, one.anomalies) for one in found}),
@@ -80,14 +80,21 @@ def _sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
     ]
 
 
-def _lead(found: Sequence[Failure], night: Night | None, runs: Tally) -> str:
+def _lead(found: Sequence[Failure], night: Night | None) -> str:
     if night is None:
         return "There is no run in this store."
-    sorts = {name: len(some) for name, _, some in _sections(found)}
-    words = {"new": "new", "open": "open", "quiet": "not seen again", "known": "marked as known"}
-    parts = [f"{count} {words[name]}" for name, count in sorts.items() if count]
-    failed = f"Failures: {', '.join(parts)}" if parts else "No failure"
-    return f"{failed}. {runs.total:,} runs on the newest night{f': {runs}' if runs.total else ''}."
+    if not found:
+        return "No failure."
+    sorts = {name: some for name, _, some in _sections(found)}
+    words = {"new": "new", "open": "open", "quiet": "not seen again", "known": "known"}
+    counts = ", ".join(f"{len(some)} {words[name]}" for name, some in sorts.items() if some)
+    return f"{'New: ' if sorts['new'] else ''}{_named(sorts['new'])}{'. ' if sorts['new'] else ''}Failures: {counts}."
+
+
+def _named(some: Sequence[Failure], most: int = 3) -> str:
+    """``lost-write in test_log``, and how many more."""
+    named = [f"{' + '.join(one.anomalies) or 'a failure'} in {one.workload}" for one in some[:most]]
+    return ", ".join(named) + (f" and {len(some) - most} more" if len(some) > most else "")
 
 
 def _standing(found: Sequence[Failure], runs: Tally) -> str:

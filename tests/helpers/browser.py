@@ -13,7 +13,8 @@ import pytest
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--force-prefers-reduced-motion", "--window-size=1366,900",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--force-prefers-reduced-motion",
+    "--window-size=1366,900",
 )  # fmt: skip
 PATIENCE = 30.0
 

@@ -30,6 +30,7 @@ FAILING = (
     ("test_log", "power-loss"), ("test_group", "kill+partition"), ("test_register", "clock"), ("test_offsets", "wipe")
 )  # fmt: skip
 """The cells that have failures, which run every night."""
+HUNG = "pytest workloads/test_moves.py::test_moves --cluster=docker --nemesis=stop --seed=7"
 REASONS = (
     "fault 3 (partition halves) did not take effect: packets went through after 1.2 s",
     "only 7 operations succeeded while kill of n2 was in force",
@@ -66,7 +67,8 @@ def write(root: Path, made: Made) -> Path:
     """The run's folder, as an attempt leaves it, without a history's rows."""
     path = store.create(root, f"workloads/{made.workload}.py::{made.workload}[{made.nemesis}]", made.began).path
     (path / "logs").rmdir()
-    command = f"pytest workloads/{made.workload}.py::{made.workload} --cluster={made.cluster} --nemesis={made.nemesis}"
+    faults = f"--replay={made.replay}" if made.replay else f"--nemesis={made.nemesis}"
+    command = f"pytest workloads/{made.workload}.py::{made.workload} --cluster={made.cluster} {faults}"
     documents: dict[str, Any] = {
         "run.json": {
             "test": f"workloads/{made.workload}.py::{made.workload}[{made.nemesis}]", "status": made.status,
@@ -154,8 +156,10 @@ def _one_night(root: Path, began: datetime, back: int, runs: int, chance: random
     hung = cell("test_moves", "stop", cluster="docker")
     cells[hung.name] = hung
     if back in (0, 5):
-        results.append(result(hung, Outcome.HUNG, detail="no line for 600 s; killed", log="logs/test_moves-stop.txt",
-                              started=(began + timedelta(hours=3)).isoformat()))  # fmt: skip
+        began_then = (began + timedelta(hours=3)).isoformat()
+        results.append(
+            result(hung, Outcome.HUNG, command=HUNG, detail="no line for 600 s", log="logs/hung.txt", started=began_then)
+        )
     night(root, began, list(cells.values()), results)
 
 

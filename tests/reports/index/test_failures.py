@@ -68,6 +68,8 @@ def test_the_rate_is_of_the_decided_runs_of_its_cells_alone() -> None:
     doubtful = (entry(3, Standing.UNKNOWN), entry(4, Standing.NONE))
     (one,) = found(failed(1), *(entry(day) for day in range(2, 6)), *doubtful, entry(2, cell=elsewhere))
     assert (one.rate.failed, one.rate.of) == (1, 5)
+    (late,) = found(entry(1), entry(2), failed(3), entry(4))
+    assert (late.rate.of, late.since.failed, late.since.of) == (4, 1, 2)
     low, high = one.rate.interval()
     assert (round(low, 4), round(high, 4)) == (0.0362, 0.6245), "Wilson's of 1 in 5"
 
