@@ -158,7 +158,9 @@ def _one_night(root: Path, began: datetime, back: int, runs: int, chance: random
     if back in (0, 5):
         began_then = (began + timedelta(hours=3)).isoformat()
         results.append(
-            result(hung, Outcome.HUNG, command=HUNG, detail="no line for 600 s", log="logs/hung.txt", started=began_then)
+            result(
+                hung, Outcome.HUNG, command=HUNG, detail="no line for 600 s", log="logs/hung.txt", started=began_then
+            )
         )
     night(root, began, list(cells.values()), results)
 
