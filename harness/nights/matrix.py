@@ -23,10 +23,8 @@ from assay.harness.run.systems import system_named
 
 ANY: Final = "any"
 """The nemesis of a search that may use every fault that suits the system."""
-OWN: Final = (
-    "--seed", "--store", "--cluster", "--nemesis", "--replay", "--defect", "--explore", "-n", "--numprocesses",
-)  # fmt: skip
-"""Options that the night says itself; and a cell is one process."""
+OWN: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--explore", "-n", "--numprocesses")
+"""Options that the night says itself, for a canary ``--defect``, too; and a cell is one process."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,9 +146,10 @@ class Place:
 
 
 def _cells(kind: Kind, block: Block, place: Place) -> Iterator[Cell]:
+    own = (*OWN, "--defect") if kind is Kind.CANARY else OWN
     for option in block.options:
-        if option.partition("=")[0] in OWN or option.startswith("-n"):
-            raise SettingsError(f"options: {option} is not for here; the night itself says {', '.join(OWN)}")
+        if option.partition("=")[0] in own or option.startswith("-n"):
+            raise SettingsError(f"options: {option} is not for here; the night itself says {', '.join(own)}")
     limit = seconds("timeout", block.timeout)
     if block.budget:
         limit += parse_budget("budget", block.budget).seconds or 0.0

@@ -141,7 +141,10 @@ def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entr
     except UNREADABLE as error:
         return _damaged(folder, night, error)
     settings = found.settings
-    parts = (_said(settings, "system", "name"), run.workload, run.nemesis, run.cluster or UNKNOWN, run.defect)
+    system, defect = _said(settings, "system", "name"), run.defect
+    if defect != NONE and result is not None and result.outcome in (Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN):
+        system, defect = f"{system} with {defect}", NONE  # its night takes it for a run like others, not for a canary
+    parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
     standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
     status, reason = run.status, run.problem or wrong
     if judgement is not None:
@@ -149,7 +152,7 @@ def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entr
     elif result is not None and result.outcome not in STANDINGS:
         status, reason = str(result.outcome), result.detail or reason
     shape, more = _shape(folder, settings, judgement)
-    hits = _hits(judgement, zoo.get(run.defect))
+    hits = _hits(judgement, zoo.get(defect))
     return Entry(
         **_place(folder),
         more=more,
@@ -165,7 +168,7 @@ def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entr
         seed=run.seed,
         version=(night.version if night is not None else "") or plain(_said(settings, "versions", "source", "")),
         figures=_figures(folder, judgement, hits),
-        caught=None if judgement is None or run.defect == NONE else bool(hits),
+        caught=None if judgement is None or defect == NONE else bool(hits),
     )
 
 

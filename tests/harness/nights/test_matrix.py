@@ -103,6 +103,7 @@ def test_stored_schedules_are_played(place: Path) -> None:
         (RUN + 'timeout = "10"', "timeout='10' has no unit: write 10s"),
         (RUN + 'options = ["--seed=1"]', "options: --seed=1 is not for here"),
         (RUN + 'options = ["-n2"]', "options: -n2 is not for here"),
+        ('[[canary]]\noptions = ["--defect=isr-of-one"]', "options: --defect=isr-of-one is not for here"),
         (RUN + 'system = "brokr"', "system='brokr' is not one of broker"),
         ('[[run]]\nworkloads = ["workloads/test_lug.py"]', "did you mean 'workloads/test_log.py'?"),
         ("[[run]]\n", "workloads is missing"),

@@ -168,3 +168,16 @@ def test_days_are_nights_where_there_is_no_record(tmp_path: Path) -> None:
 def test_an_empty_store_has_nothing(tmp_path: Path) -> None:
     found = read(tmp_path, {})
     assert (found.entries, found.nights) == ((), ())
+
+
+@pytest.mark.parametrize(("outcome", "system", "defect"), [(Outcome.FAIL, "broker with isr-of-one", ""),
+                                                           (Outcome.DETECTED, "broker", "isr-of-one")])  # fmt: skip
+def test_a_defect_that_a_plain_cell_has_is_a_failure_and_a_canarys_is_not(
+    tmp_path: Path, outcome: Outcome, system: str, defect: str
+) -> None:
+    path = write(tmp_path, Made(verdict="fail", anomalies=("lost-write",), defect="isr-of-one"))
+    planned = cell("test_log", "kill", kind=Kind.RUN if outcome is Outcome.FAIL else Kind.CANARY)
+    night(tmp_path, LAST, [planned], [result(planned, outcome, f"{path.parent.name}/{path.name}")])
+    entry = only(tmp_path)
+    assert (entry.cell.system, entry.cell.defect) == (system, defect)
+    assert entry.caught is (None if outcome is Outcome.FAIL else True)
