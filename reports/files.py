@@ -5,7 +5,7 @@ What is missing is None or empty; what is there but cannot be read becomes a sen
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from assay.checkers.verdict import Judgement
 from assay.harness.core.stamps import Origin
 
 T = TypeVar("T")
+
+SHRINKING: Final = "shrinking.json"
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +42,21 @@ class LogFile:
     size: int
 
 
+class Shrinking(msgspec.Struct, frozen=True, kw_only=True):
+    """``shrinking.json``: how a failing run's schedule was made small, of which this run is the result.
+
+    ``kept`` and ``left_out``: its steps as they are said. ``first`` and ``last``: how often it failed before, where
+    that was tried, and fails now.
+    """
+
+    runs: int
+    kept: tuple[str, ...]
+    left_out: tuple[str, ...]
+    first: str | None
+    last: str
+    minimal: bool
+
+
 @dataclass(frozen=True)
 class RunFiles:
     """``judgement`` None: there is no verdict, because the run was cut short. ``problems``: what could not be read."""
@@ -49,6 +66,7 @@ class RunFiles:
     judgement: Judgement | None
     omitted: tuple[str, ...]
     """Faults that were meant to be in the schedule and are not, as ``schedule.json`` says."""
+    shrinking: Shrinking | None
     logs: tuple[LogFile, ...]
     problems: tuple[str, ...]
 
@@ -63,6 +81,7 @@ def read_files(run_dir: Path) -> RunFiles:
         settings=settings or {},
         judgement=_read(run_dir / "verdict.json", Judgement, problems),
         omitted=_omitted(schedule or {}),
+        shrinking=_read(run_dir / SHRINKING, Shrinking, problems),
         logs=_logs(run_dir),
         problems=tuple(problems),
     )

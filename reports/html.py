@@ -17,6 +17,8 @@ from markupsafe import Markup
 from assay.reports.palette import DARK, LIGHT, variables
 
 FOLDER: Final = Path(__file__).parent
+NAME: Final = 26
+"""Characters of a key or another name in a table; the whole is shown on hover."""
 
 
 def environment(folder: Path = FOLDER) -> Environment:
@@ -41,6 +43,12 @@ def shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[str, An
         "light": Markup(" ".join(variables(LIGHT))),
         "dark": Markup(" ".join(variables(DARK))),
     }
+
+
+def middle(text: str, most: int = NAME) -> str:
+    """A name of at most ``most`` characters, shortened in its middle: the end distinguishes it from its neighbours."""
+    tail = (most - 1) // 2
+    return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def inline(value: Any) -> Markup:

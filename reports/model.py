@@ -14,9 +14,12 @@ from typing import Final
 import pyarrow as pa
 
 from assay.checkers.engine import EngineError
-from assay.checkers.verdict import Finding, Judgement, beneath_of
+from assay.checkers.verdict import Finding, Judgement, Verdict, beneath_of
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
+from assay.reports.alike import Fold, fold
 from assay.reports.coverage import CheckRow, Policy, coverage, meaning, policy
+from assay.reports.earlier import Comparison, Summary, compared, summary
+from assay.reports.edn import packed
 from assay.reports.faults import FaultBand, fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.leadership import CONTROLLER, Leadership, leadership
@@ -72,6 +75,11 @@ class AnomalyGroup:
     def omitted(self) -> int:
         return max(0, self.count - len(self.findings) - self.beneath)
 
+    @property
+    def folds(self) -> tuple[Fold[FindingView], ...]:
+        """The findings, those that say the same of many keys as one."""
+        return fold(self.findings, lambda finding: finding.claim)
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -94,11 +102,19 @@ class Recorded:
     """Where to look first: at the first finding, else at the first fault."""
     lanes: Lanes
     phases: Mapping[str, int]
+    edn: bytes | None
+    """All operations as :mod:`assay.reports.edn` writes them, compressed; None where they are too many."""
+
+    @property
+    def summary(self) -> Summary:
+        return summary(self.end, self.verbs, self.faults)
 
 
 @dataclass(frozen=True)
 class Report:
-    """One run. ``recorded`` None: there is no operation to draw. ``problems``: what could not be read or done."""
+    """One run. ``recorded`` None: there is no operation to draw. ``problems``: what could not be read or done.
+    ``earlier``: beside the last run of its cell that passed; None where it passed itself, or there is none.
+    """
 
     name: str
     files: RunFiles
@@ -106,6 +122,7 @@ class Report:
     groups: tuple[AnomalyGroup, ...]
     checks: tuple[CheckRow, ...]
     recorded: Recorded | None
+    earlier: Comparison | None
     problems: tuple[str, ...]
 
     @property
@@ -136,6 +153,7 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
     else:
         problems.append("there is no history in this run's folder")
     faults = recorded.faults if recorded is not None else ()
+    passed = judgement is not None and judgement.verdict is Verdict.PASS
     return Report(
         name=run_dir.name,
         files=files,
@@ -143,6 +161,7 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
         groups=() if judgement is None else groups(judgement, shown, rows, faults),
         checks=() if judgement is None else coverage(judgement),
         recorded=recorded,
+        earlier=None if recorded is None or passed else compared(run_dir.resolve(), files, recorded.summary),
         problems=tuple(problems),
     )
 
@@ -255,6 +274,7 @@ def _recorded(
         moment=moments[0] if moments else None,
         lanes=lanes(recording, [rows[index] for index in _named(shown) if index in rows], end),
         phases={row["phase"]: int(row["start"]) for row in phases},
+        edn=packed(recording),
     )
 
 

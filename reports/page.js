@@ -5,6 +5,58 @@
   const data = holder ? JSON.parse(holder.textContent) : null;
   let doc = null;
 
+  // The address holds the moment that is looked at, and can be passed on: #t=14.2&op=4881.
+  function remember(place) {
+    try { history.replaceState(null, "", "#" + place); } catch { /* a page in a frame may not */ }
+  }
+
+  function follow() {
+    const place = new URLSearchParams(location.hash.slice(1));
+    const time = Number.parseFloat(place.get("t"));
+    if (Number.isFinite(time) && data) {
+      const [least, most] = data.span;
+      const near = Math.max(1, (most - least) / 40);
+      show(time - near, time + near);
+      choose(time, false);
+    }
+    if (!place.has("op")) return;
+    document.querySelectorAll("tr.sought").forEach((row) => row.classList.remove("sought"));
+    const number = place.get("op");
+    if (data && number in data.rows) select([data.rows[number]]);
+    const rows = [...document.querySelectorAll("[data-op]")].filter((cell) => cell.dataset.op === number)
+      .map((cell) => cell.closest("tr"));
+    for (const row of rows) row.classList.add("sought");
+    if (!rows.length) return;
+    for (let box = rows[0].closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
+    rows[0].scrollIntoView({ block: "center" });
+  }
+
+  // A folded row is not printed, so all are opened for that long.
+  let unfolded = [], theme;
+  addEventListener("beforeprint", () => {
+    unfolded = [...document.querySelectorAll("details:not([open])")];
+    for (const box of unfolded) box.open = true;
+    theme = root.dataset.theme;
+    root.dataset.theme = "light";
+    paint();
+  });
+  addEventListener("afterprint", () => {
+    for (const box of unfolded) box.open = false;
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    paint();
+  });
+
+  async function edn(button) {
+    const packed = Uint8Array.from(atob(document.getElementById("edn").textContent), (one) => one.charCodeAt(0));
+    const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await new Response(plain).blob());
+    link.download = button.dataset.name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
   const colour = (role) => getComputedStyle(root).getPropertyValue("--c-" + role).trim();
 
   function paint() {
@@ -41,8 +93,9 @@
   const SHOWN = 40;
   let moment = null, first = 0, listed = [];
 
-  function choose(time) {
+  function choose(time, address = true) {
     moment = time;
+    if (address) remember("t=" + String(Number(time.toFixed(6))));
     for (const id of data.chosen) {
       const line = doc && doc.get_model_by_id(id);
       if (line) line.location = time;
@@ -54,10 +107,10 @@
     draw();
   }
 
-  function filterLines() {
+  function filterLines(address) {
     const speaker = document.getElementById("speaker").value;
     listed = speaker === "" ? log.lines : log.lines.filter((line) => line[1] === Number(speaker));
-    choose(moment);
+    choose(moment, address !== false);
   }
 
   function draw() {
@@ -87,6 +140,7 @@
   }
 
   const actions = {
+    edn,
     earlier: () => { first -= SHOWN / 2; draw(); },
     later: () => { first += SHOWN / 2; draw(); },
     all: () => { select([]); show(...data.span); },
@@ -137,15 +191,18 @@
     log.nodes.forEach((name, number) => speaker.add(new Option(name, number)));
     speaker.addEventListener("change", filterLines);
     moment = log.moment ?? log.lines[0][0];
-    filterLines();
+    filterLines(false);
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
 
+  if (!data) follow();
   if (data) {
     Bokeh.embed.embed_item(data.item).then((views) => {
       doc = views.roots ? views.roots[0].model.document : views[0].model.document;
       paint();
-      if (moment !== null) choose(moment);
+      if (moment !== null) choose(moment, false);
+      follow();
+      addEventListener("hashchange", follow);
       root.dataset.plot = "ready";
     });
   }

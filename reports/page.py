@@ -5,6 +5,7 @@ the template. Values come from the system under test and may be hostile; ``assay
 from being more than text, so that even a mistake here would not execute what a system wrote.
 """
 
+import base64
 import os
 from datetime import datetime
 from pathlib import Path
@@ -14,11 +15,14 @@ import msgspec
 from bokeh.embed import json_item
 from bokeh.resources import Resources
 from jinja2 import Environment
+from markupsafe import Markup
 
 from assay.checkers.times import MILLISECONDS, NANOSECONDS, digits_of, in_seconds
 from assay.checkers.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.reports import html
+from assay.reports.alike import fold, keys_of
+from assay.reports.earlier import Pace
 from assay.reports.leadership import natural
 from assay.reports.model import FindingView, Recorded, Report, read
 from assay.reports.operations import OperationRow
@@ -59,6 +63,7 @@ def page(report: Report) -> str:
         took=_took(report),
         described=_described(report),
         plot=None if drawn is None else html.inline(_plot(drawn, report)),
+        edn=_edn(report.recorded),
         **html.shell(scripts, html.source("style.css")),
     )  # fmt: skip
 
@@ -67,7 +72,8 @@ def _environment() -> Environment:
     environment = html.environment()
     environment.filters.update(
         seconds=seconds, count="{:,}".format, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
-        sentence=_sentence,
+        sentence=_sentence, middle=html.middle, moment_link=_moment_link, pace=_pace, amiss=_amiss, duration=_duration,
+        fold=lambda texts: fold(texts, str), keys=lambda findings: keys_of([finding.key for finding in findings]),
     )  # fmt: skip
     environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_decimals)
     return environment
@@ -181,6 +187,29 @@ def _milliseconds(value: float | None) -> str:
     return "—" if value is None else f"{value:,.1f} ms" if value >= 10 else f"{value:.3f} ms"
 
 
+def _moment_link(row: OperationRow) -> str:
+    """The address of a moment in this page, which can be passed on."""
+    return f"#t={in_seconds(row.call, MILLISECONDS)}&op={row.index}"
+
+
+def _pace(pace: Pace | None) -> str:
+    return "—" if pace is None else f"{pace.rate:,.1f}"
+
+
+def _amiss(pace: Pace | None) -> str:
+    """The share of operations that failed, or of which no one knows."""
+    return "—" if pace is None or not pace.verb.total else f"{(pace.verb.total - pace.verb.ok) / pace.verb.total:.1%}"
+
+
+def _duration(value: float | None) -> str:
+    return "—" if value is None else f"{value:.3f} s"
+
+
+def _edn(recorded: Recorded | None) -> Markup | None:
+    """In base64, in which there is no character that HTML knows."""
+    return None if recorded is None or recorded.edn is None else Markup(base64.b64encode(recorded.edn).decode())
+
+
 def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
     """What the page's script needs: the plot, and where each finding lies in it."""
     row_of = {index: row for row, index in enumerate(drawn.order)}
@@ -200,6 +229,7 @@ def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
         "colours": drawn.colours,
         "span": drawn.span,
         "findings": findings,
+        "rows": {str(index): row for index, row in row_of.items()},
         "frame": [LEFT, RIGHT],
         "chosen": drawn.chosen,
         "log": _log(report.recorded) if report.recorded is not None else None,

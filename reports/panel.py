@@ -18,6 +18,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from assay.reports.html import middle
 from assay.reports.palette import Painter
 
 NANOSECONDS: Final = 1_000_000_000
@@ -46,7 +47,7 @@ class Desk:
 def plain(text: str, limit: int = LABEL) -> str:
     """A label of one short line in which Bokeh sees no mathematics (``$$``, ``\\(``, ``\\[``)."""
     flat = " ".join(text.split()).replace("$$", "$\u2060$").replace("\\", "\u2216")
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    return middle(flat, limit)
 
 
 def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:

@@ -16,6 +16,7 @@ from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem, Model, PrintfTickFormatter, Range1d, Span
 
 from assay.reports.faults import FaultBand
+from assay.reports.html import middle
 from assay.reports.leadership import Reign
 from assay.reports.model import FindingView, Recorded, Report
 from assay.reports.operations import Bar
@@ -376,7 +377,7 @@ def _bars(panel: Any, bars: Sequence[Bar], height: float, **look: Any) -> Any:
             "index": [row.index for row in rows],
             "process": np.array([row.process for row in rows], dtype=np.int32),
             "f": [_short(row.f, 30) for row in rows],
-            "key": [_short(row.key or "", 40) for row in rows],
+            "key": [middle(row.key or "", 40) for row in rows],
             "argument": ["—" if row.argument == "null" else row.argument for row in rows],
             "ended": [" ".join(filter(None, (row.outcome, row.result, row.error))) for row in rows],
             "until": ["?" if row.ret is None else f"{row.ret / NANOSECONDS:.6f} s" for row in rows],

@@ -10,7 +10,7 @@ import msgspec
 
 from assay.harness.run.faults import fault_names
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule import Schedule, encode
+from assay.nemesis.schedule import Schedule, Step, encode
 from assay.nemesis.trigger import EVERY
 
 
@@ -56,5 +56,9 @@ class Example(msgspec.Struct, frozen=True):
         pace = "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s"
         zookeepers = f"{self.zookeepers} ZooKeeper{'s' if self.zookeepers > 1 else ''}"
         shape = f"{self.nodes} nodes, {zookeepers}, {self.concurrency} clients, {pace}, {self.time_limit:g} s"
-        steps = [f"{step.at:6.3f} s  {step}, for {step.duration:g} s" for step in self.schedule.steps]
-        return [", ".join([shape, *self.configuration]), *steps]
+        return [", ".join([shape, *self.configuration]), *map(described, self.schedule.steps)]
+
+
+def described(step: Step) -> str:
+    """One step with its times, as it is said to a person."""
+    return f"{step.at:6.3f} s  {step}, for {step.duration:g} s"

@@ -21,6 +21,7 @@ from assay.harness.run.variant import few
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import Player
+from assay.harness.search.story import write_story
 from assay.harness.search.strategies import TIME_LIMITS, Terrain
 from assay.harness.search.workers import search
 from assay.nemesis.catalogue import MIX, Catalogue, unsuited
@@ -118,6 +119,10 @@ class Exploration:
         )
         try:
             attempt.set_up()
+            write_story(
+                attempt.folder.path, found.first, found.example, runs=found.plays, first=None,
+                last=str(found.rate), minimal=found.finished,
+            )  # fmt: skip
             text = attempt.run() or attempt.problem or "it did not fail again"
         finally:
             attempt.tear_down()

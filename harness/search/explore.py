@@ -50,6 +50,8 @@ class Found:
     after: float
     """Seconds until the first failure, before anything was made small."""
     examples: int
+    plays: int = 0
+    """Runs that it took to make it small."""
 
 
 @dataclass
@@ -99,6 +101,8 @@ class Explorer:
         self._states: set[str] = set()
         self._events: set[str] = set()
         self._seen: dict[bytes, PlayOutcome] = {}
+        self._searched = 0
+        """How many had been played when the first failed."""
         self.tally = Tally()
 
     def run(self) -> Found | None:
@@ -154,7 +158,7 @@ class Explorer:
             ):
                 first = not failing
                 if first:
-                    self._failed = self._clock()
+                    self._failed, self._searched = self._clock(), len(self._seen)
                 failing.append(example)
                 self._report(failing[0], example)
                 if first:
@@ -209,7 +213,8 @@ class Explorer:
         rate = self._rate(small, wanted, RATE_RUNS)
         digests = [self._player.play(small).digest for _ in range(2)]
         outcome = self._player.play(small, reports=Reports.FAILED)
-        return Found(small, outcome, rate, digests == [outcome.digest] * 2, finished, first, after, number)
+        identical, plays = digests == [outcome.digest] * 2, len(self._seen) - self._searched
+        return Found(small, outcome, rate, identical, finished, first, after, number, plays)
 
     def _failures(self, example: Example) -> frozenset[str]:
         key = msgspec.json.encode(example)

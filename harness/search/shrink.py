@@ -83,6 +83,22 @@ class _Shrinking:
         return found is not None
 
 
+def left_out(before: Example, after: Example) -> list[Step]:
+    """The steps of one example that the other, which was made of it, has no more. A step may have become simpler."""
+    rest = [_identity(step) for step in after.schedule.steps]
+    gone = []
+    for step in before.schedule.steps:
+        if _identity(step) in rest:
+            rest.remove(_identity(step))
+        else:
+            gone.append(step)
+    return gone
+
+
+def _identity(step: Step) -> tuple[object, ...]:
+    return step.at, step.fault, str(step.target), step.seed
+
+
 def with_steps(example: Example, steps: Sequence[Step]) -> Example:
     return msgspec.structs.replace(example, schedule=Schedule(example.schedule.seed, tuple(steps)))
 

@@ -24,6 +24,7 @@ from assay.harness.run.settings import SIM, Settings
 from assay.harness.search.example import Example
 from assay.harness.search.explore import seeded
 from assay.harness.search.shrink import OutOfTime, minimise
+from assay.harness.search.story import write_story
 from assay.harness.stored.replay import SCHEDULE, forbidden_found, latest
 from assay.nemesis.schedule import Record, ScheduleError, decode
 from assay.reports.page import render
@@ -88,7 +89,9 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
     schedule.parent.mkdir(parents=True, exist_ok=True)
     command = repeat_command(runner.test, small.settings(settings, schedule))
     assert runner.failing is not None, "it failed as it was"
-    minimal, report = finished and last.failed > 0, render(runner.failing)
+    minimal = finished and last.failed > 0
+    write_story(runner.failing, example, small, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal)
+    report = render(runner.failing)
     return Shrunk(small, example, wanted, rate, last, runner.runs, minimal, schedule, command, report)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,66 @@ def test_a_click_on_the_timeline_shows_what_the_nodes_said_then(browser: Any, tm
     assert browser.execute_script(
         "return [...document.querySelectorAll('#lines tr')].map(row => row.cells[1].textContent)"
     ) == ["n3"]
+
+
+def test_an_address_leads_to_its_moment_and_operation(browser: Any, red_page: Path) -> None:
+    browser.get("about:blank")
+    browser.get(f"{red_page.as_uri()}#t=4.5&op=45")
+    wait(browser, "return document.documentElement.dataset.plot === 'ready'")
+    view = (
+        "const data = JSON.parse(document.getElementById('plot-data').textContent);"
+        "const axis = Bokeh.documents[0].get_model_by_id(data.axis);"
+        "const named = Bokeh.documents[0].get_model_by_id(data.named);"
+        "return [axis.start, axis.end, named.selected.indices,"
+        "  [...document.querySelectorAll('tr.sought')].map(row => row.firstElementChild.textContent)]"
+    )
+    start, stop, rows, sought = browser.execute_script(view)
+    assert 3 < start < 4.5 < stop < 6
+    assert (rows, sought) == ([1], ["45"])
+    row = browser.find_element("css selector", "tr.sought")
+    assert row.is_displayed()
+    browser.execute_script("document.querySelector('[data-op=\"20\"] a').click()")
+    wait(browser, "return document.querySelector('tr.sought').firstElementChild.textContent === '20'")
+    assert browser.execute_script(view)[2] == [0]
+
+
+def test_the_chosen_moment_is_in_the_address(browser: Any, red_page: Path) -> None:
+    open_page(browser, red_page)
+    assert browser.execute_script("return location.hash") == ""
+    browser.execute_script("document.querySelector('[data-action=finding]').click()")
+    assert browser.execute_script("return location.hash") == "#t=2"
+
+
+@pytest.mark.parametrize("address", ["t=abc&op=x", "op=99999", "t=1e999", "t=-5&op=%22%5D", "1-anomaly"])
+def test_an_address_that_makes_no_sense_does_no_harm(browser: Any, red_page: Path, address: str) -> None:
+    browser.get("about:blank")
+    browser.get(f"{red_page.as_uri()}#{address}")
+    wait(browser, "return document.documentElement.dataset.plot === 'ready'")
+    assert complaints(browser) == []
+
+
+def test_the_history_is_downloaded_as_edn(browser: Any, red_page: Path, tmp_path: Path) -> None:
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    assert open_page(browser, red_page) == []
+    browser.execute_script("document.querySelector('[data-action=edn]').click()")
+    end = time.monotonic() + 20
+    while not (found := list(tmp_path.glob("*.edn"))):
+        assert time.monotonic() < end, "it was not downloaded"
+        time.sleep(0.05)
+    lines = found[0].read_text().splitlines()
+    assert lines[0].startswith('{:index 0, :type :invoke, :process 0, :f :send, :key "orders-3", :value [0], :time 0')
+    assert len(lines) == 117, "60 invocations, of which three were never answered"
+    assert complaints(browser) == []
+
+
+def test_on_paper_all_is_open_and_light(browser: Any, red_page: Path) -> None:
+    open_page(browser, red_page)
+    folded = "return document.querySelectorAll('details:not([open])').length"
+    before = browser.execute_script(folded)
+    assert before > 0
+    browser.execute_script("document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(folded) == 0
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "light"
+    browser.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert browser.execute_script(folded) == before
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"

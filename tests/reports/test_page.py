@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import string
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import msgspec
 import pytest
 
 from assay.checkers.verdict import LONGEST_LIST, Verdict
+from assay.reports.files import SHRINKING, Shrinking
+from assay.reports.html import middle
 from assay.reports.page import render
 from assay.reports.panel import plain
 
@@ -20,6 +23,7 @@ from helpers.run_folders import (
     CLAIM,
     COMMAND,
     HOSTILE,
+    completed,
     finding,
     hostile_run,
     judgement,
@@ -29,6 +33,7 @@ from helpers.run_folders import (
 
 pytestmark = pytest.mark.slow
 
+BASE64 = set(string.ascii_letters + string.digits + "+/=")
 LOADING = {"src", "href", "srcset", "poster", "action", "data", "background"}
 
 
@@ -147,6 +152,8 @@ def test_no_value_becomes_markup(tmp_path: Path) -> None:
         if kind == "application/json":
             assert "<" not in script
             json.loads(script)
+        elif kind == "application/octet-stream":
+            assert set(script) <= BASE64
         else:
             assert "onerror=alert" not in script
 
@@ -170,6 +177,57 @@ def test_only_the_pages_own_scripts_may_run(tmp_path: Path) -> None:
     assert re.search(r"script-src [^;]*unsafe-inline", page.policy) is None
 
 
+def test_findings_of_many_partitions_are_one_row_that_opens(tmp_path: Path) -> None:
+    many = [
+        finding(20, claim=f"replica n{number % 3} of offsets-{number} is behind", key=f"offsets-{number}")
+        for number in range(30)
+    ]
+    page = parsed(write_run(tmp_path / "run", judgement(Verdict.FAIL, *many), ordinary()))
+    assert "29 more like it, of offsets-1, offsets-2, offsets-3 and 26 more" in page.text
+    assert "more of these" not in page.text
+    reasons = tuple(f"the drain did not reach a sentinel in orders-{number}" for number in range(10))
+    text = parsed(write_run(tmp_path / "unknown", judgement(Verdict.UNKNOWN, unknown=reasons), ordinary())).text
+    assert text.count("9 more like it") == 1
+
+
+def test_a_long_name_is_shortened_in_its_middle_and_whole_on_hover(tmp_path: Path) -> None:
+    key = "payments." + "x" * 40 + ".retries-17"
+    rows = [completed(0, 0, key=key)]
+    run = write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(0, key=key)), rows, faults=False)
+    page = render(run).read_text()
+    assert f'title="{key}">{middle(key)}<' in page
+    assert (middle(key)[:9], middle(key)[-11:], len(middle(key))) == ("payments.", ".retries-17", 26)
+    assert middle("orders-12") == "orders-12"
+
+
+def test_how_a_schedule_was_made_small_is_told(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary())
+    story = Shrinking(
+        runs=34,
+        kept=("4.5 s kill n1",),
+        left_out=("1 s stop n2", "9 s <b>"),
+        first="5 of 5",
+        last="4 of 5",
+        minimal=True,
+    )
+    (run / SHRINKING).write_bytes(msgspec.json.encode(story))
+    text = parsed(run).text
+    assert "Made small in 34 runs: 1 of 3 steps are needed" in text
+    assert "It failed 5 of 5 as it was, and fails 4 of 5 now." in text
+    assert "What stayed needed 4.5 s kill n1" in text
+    assert "What was left out 1 s stop n2 9 s <b>" in text
+    (run / SHRINKING).write_text("{")
+    assert "shrinking.json cannot be read" in parsed(run).text
+
+
+def test_the_last_green_run_stands_beside_a_red_one(tmp_path: Path) -> None:
+    write_run(tmp_path / "1 #", judgement(Verdict.PASS), ordinary())
+    page = parsed(write_run(tmp_path / "2", judgement(Verdict.FAIL, finding(20, 45)), ordinary()))
+    assert "Beside the last run of this cell that passed" in page.text
+    assert page.loaded == ["../1%20%23/report.html"]
+    assert "kill 1 1 1 1 0.250 s 0.250 s" in page.text
+
+
 def test_the_page_is_replaced_in_one_step(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", judgement(Verdict.PASS), ordinary())
     (run / "report.html").write_text("old")
@@ -182,4 +240,5 @@ def test_the_page_is_replaced_in_one_step(tmp_path: Path) -> None:
 def test_labels_hold_no_mathematics_and_are_short() -> None:
     assert "$$" not in plain("$$x$$")
     assert "\\(" not in plain(r"\(x\)")
-    assert plain("a\nb " + "c" * 30) == "a b " + "c" * 10 + "…"
+    assert plain("a\nb " + "c" * 30 + "-17") == "a b ccc…cccc-17"
+    assert plain("orders-12") == "orders-12"
