@@ -7,15 +7,18 @@ is kept apart, because that is where stale leaders accept what will be lost. Not
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from assay.reports.faults import FaultBand
 from assay.reports.recording import Recording, Row
 
 MOST_LANES: Final = 12
-MOST_EVENTS: Final = 2_000
+MOST_KEYS: Final = 120
+MOST_EVENTS: Final = 5_000
+ABOUT: Final = 200_000_000
+"""Nanoseconds within which partitions change their leaders together."""
 CONTROLLER: Final = "controller"
 _BEGINS: Final = {"became-leader": False, "became-controller": True}
 _ENDS: Final = {"became-follower": False, "resigned-controller": True}
@@ -35,32 +38,85 @@ class Reign:
 
 @dataclass(frozen=True)
 class Leadership:
-    """``lanes`` from top to bottom; ``omitted`` keys are not drawn; ``cut``: nor are the run's later changes."""
+    """``lanes`` from top to bottom; ``omitted`` keys are not drawn; ``cut``: nor are the run's later changes.
+    ``folded``: the keys for which a lane stands beside its own.
+    """
 
     lanes: tuple[str, ...] = ()
+    folded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     reigns: tuple[Reign, ...] = ()
     omitted: int = 0
     cut: bool = False
 
+    def label(self, lane: str) -> str:
+        """With how many keys more it stands for: ``__consumer_offsets-0 +16``."""
+        return f"{lane} +{len(self.folded[lane])}" if lane in self.folded else lane
+
 
 def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequence[str], end: int) -> Leadership:
-    """``wanted``: keys to draw first, those of the findings."""
-    leaders = "select distinct key from events where event = 'became-leader' and key is not null order by key"
+    """``wanted``: keys to draw first, those of the findings; then come those of which clients know, each for itself,
+    and of the others those that were led alike as one.
+    """
+    leaders = "select distinct key from events where event = 'became-leader' and key is not null"
+    used = {row["key"] for row in recording.rows("select distinct key from effects where key is not null")}
     keys = [row["key"] for row in recording.rows(leaders)]
-    ordered = sorted(keys, key=lambda key: (key not in wanted, natural(key)))[:MOST_LANES]
+    ordered = sorted(keys, key=lambda key: (key not in wanted, key not in used, natural(key)))
     rows = recording.rows(
         "select time, node, incarnation, event, key, epoch, controller_epoch from events "
         "where event in ('became-leader', 'became-follower', 'became-controller', 'resigned-controller', 'registered') "
         "and (key is null or list_contains(?, key)) order by time, node, incarnation, seq limit ?",
-        [ordered, MOST_EVENTS],
+        [ordered[:MOST_KEYS], MOST_EVENTS],
     )
     reigns = reigns_of(rows, deaths(faults), end)
-    lanes = [key for key in sorted(ordered, key=natural) if any(reign.lane == key for reign in reigns)]
+    folded = alike(ordered[:MOST_KEYS], [key for key in ordered if key in wanted or key in used], reigns)
+    drawn = [key for key in folded if any(reign.lane == key for reign in reigns)][:MOST_LANES]
+    lanes = sorted(drawn, key=lambda key: (key not in wanted and key not in used, natural(key)))
     if any(reign.lane == CONTROLLER for reign in reigns):
         lanes.insert(0, CONTROLLER)
-    nodes = sorted({reign.node for reign in reigns}, key=natural)
-    return Leadership(tuple(lanes), tuple(nodes), tuple(reigns), len(keys) - len(ordered), len(rows) == MOST_EVENTS)
+    shown = [reign for reign in reigns if reign.lane in lanes]
+    nodes = sorted({reign.node for reign in shown}, key=natural)
+    covered = sum(1 + len(folded[key]) for key in drawn)
+    return Leadership(
+        tuple(lanes), {key: folded[key] for key in drawn if folded[key]}, tuple(nodes), tuple(shown),
+        len(keys) - covered, len(rows) == MOST_EVENTS,
+    )  # fmt: skip
+
+
+def alike(keys: Sequence[str], alone: Collection[str], reigns: Sequence[Reign]) -> dict[str, tuple[str, ...]]:
+    """Keys, and of each the others for which it stands: partitions of one topic led by the same nodes at about the same
+    times. One that is to be ``alone`` stands for itself.
+    """
+    of: dict[str, list[Reign]] = {key: [] for key in keys}
+    for reign in reigns:
+        if reign.lane in of:
+            of[reign.lane].append(reign)
+    folded: dict[str, list[str]] = {}
+    for key in keys:
+        first = None if key in alone else next(
+            (
+                other
+                for other in folded
+                if other not in alone and _topic(other) == _topic(key) and _same(of[other], of[key])
+            ),
+            None,
+        )  # fmt: skip
+        if first is None:
+            folded[key] = []
+        else:
+            folded[first].append(key)
+    return {key: tuple(others) for key, others in folded.items()}
+
+
+def _topic(key: str) -> str:
+    return key.rpartition("-")[0]
+
+
+def _same(these: Sequence[Reign], those: Sequence[Reign]) -> bool:
+    return len(these) == len(those) and all(
+        this.node == that.node and abs(this.start - that.start) < ABOUT and abs(this.stop - that.stop) < ABOUT
+        for this, that in zip(these, those, strict=True)
+    )
 
 
 def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[Reign]:

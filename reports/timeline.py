@@ -199,7 +199,7 @@ def _latencies(desk: Desk, recorded: Recorded) -> None:
 def _leaders(desk: Desk, recorded: Recorded) -> None:
     led = recorded.leadership
     panel = add_panel(desk, "Who led (thin: still believed so after being superseded)", 40 + 20 * len(led.lanes))
-    label_lanes(panel, led.lanes)
+    label_lanes(panel, [led.label(lane) for lane in led.lanes])
     lane = {name: -number for number, name in enumerate(led.lanes)}
     items, solid = [], []
     for position, node in enumerate(led.nodes):
@@ -228,7 +228,7 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
     lanes = [lane for lane in recorded.leadership.lanes if any(spell.key == lane for spell in known)]
     most = {lane: max(len(spell.members) for spell in known if spell.key == lane) for lane in lanes}
     panel = add_panel(desk, "In-sync replicas of each partition", 40 + 18 * len(lanes))
-    label_lanes(panel, lanes)
+    label_lanes(panel, [recorded.leadership.label(lane) for lane in lanes])
     shown = [spell for spell in known if spell.key in most]
     items, hovered = [], []
     for role, label, alpha in (("ok", "all", 0.22), ("failed", "some missing", 0.6), ("unknown", "one left", 0.9)):

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.operation import Effect
 from assay.reports.faults import fault_bands
-from assay.reports.leadership import CONTROLLER, deaths, natural, reigns_of
+from assay.reports.leadership import ABOUT, CONTROLLER, Reign, alike, deaths, leadership, natural, reigns_of
 from assay.reports.recording import Recording
 
 from helpers.fault_rows import impact
+from helpers.run_folders import completed
 
 END = 100
 
@@ -99,3 +101,46 @@ def test_who_ends_with_a_fault_leads_no_longer(tmp_path: Path, fault: str, ended
     assert deaths(bands) == ([(30, "n1")] if ended else [])
     (reign,) = reigns_of([event(0, "n1", "became-leader")], deaths(bands), END)
     assert reign.believed == (30 if ended else END)
+
+
+def reign(lane: str, node: str, start: int, stop: int) -> Reign:
+    return Reign(lane, node, 0, start, stop, stop)
+
+
+def test_partitions_of_one_topic_that_are_led_alike_are_one() -> None:
+    reigns = [
+        *(
+            reign(f"o-{number}", node, start, start + ABOUT * 5)
+            for number in (0, 3)
+            for node, start in (("n1", 0), ("n2", 9))
+        ),
+        reign("o-1", "n1", 0, ABOUT * 5),
+        reign("o-2", "n1", ABOUT - 1, ABOUT * 5),
+        reign("o-4", "n1", ABOUT, ABOUT * 5),
+        reign("p-1", "n1", 0, ABOUT * 5),
+        reign("o-5", "n2", 0, ABOUT * 5),
+    ]
+    keys = ["o-0", "o-1", "o-2", "o-3", "o-4", "o-5", "p-1"]
+    assert alike(keys, [], reigns) == {
+        "o-0": ("o-3",), "o-1": ("o-2",), "o-4": (), "o-5": (), "p-1": (),
+    }  # fmt: skip
+    assert alike(keys, ["o-2", "o-0"], reigns) == {key: () for key in keys}
+
+
+def test_what_clients_know_of_is_never_folded_and_stands_above_the_rest(tmp_path: Path) -> None:
+    writer = HistoryWriter(tmp_path / "history")
+    writer.completed(completed(0, 0, key="orders-0"), [Effect("append", "orders-0", 0, 0)])
+    for number in range(50):
+        for key, at in ((f"__offsets-{number}", number), (f"orders-{number % 2}", number)):
+            writer.event(time=at, node=f"n{1 + number % 3}", incarnation=1, seq=2 * number + (key[0] == "o"), epoch=0,
+                         event="became-leader", key=key)  # fmt: skip
+    writer.close()
+    with Recording(HistoryReader(tmp_path / "history")) as recording:
+        led = leadership(recording, (), ["__offsets-7"], 10**9)
+    assert led.lanes == ("__offsets-7", "orders-0", "__offsets-0", "__offsets-1", "__offsets-2", "orders-1")
+    assert {lane: len(others) for lane, others in led.folded.items()} == {
+        "__offsets-0": 16, "__offsets-1": 15, "__offsets-2": 15,
+    }  # fmt: skip
+    assert led.omitted == 0
+    assert led.label("__offsets-0") == "__offsets-0 +16"
+    assert led.label("orders-0") == "orders-0"
