@@ -43,8 +43,8 @@ FOLDERS = (
 )
 THE_BROKERS = {"system_under_test", "workloads"}
 OF_A_RUN = {
-    "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "report.html", "planted.json",
-    "closed.json", "index.html",
+    "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "shrinking.json", "report.html",
+    "planted.json", "closed.json", "index.html",
 }  # fmt: skip
 """Files that runs, stores and generated histories have."""
 

@@ -1,4 +1,4 @@
-"""What is told of a schedule that was made small, next to the run that was played last: its report shows it."""
+"""What is said of a schedule that was made small, next to the run that was played last: its report shows it."""
 
 from pathlib import Path
 

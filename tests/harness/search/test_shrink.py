@@ -15,9 +15,11 @@ from assay.harness.core.rate import MOST_REPETITIONS, Rate
 from assay.harness.search.example import Example
 from assay.harness.search.shrink import OutOfTime, delta_debug, minimise
 from assay.harness.search.shrunk import _stored
+from assay.harness.search.story import write_story
 from assay.nemesis.schedule import Schedule, Step, encode
 from assay.nemesis.target import ONE, named
 from assay.nemesis.trigger import OnEvent
+from assay.reports.files import SHRINKING, Shrinking
 
 
 @given(st.integers(0, 25), st.sets(st.integers(0, 24)))
@@ -122,3 +124,18 @@ def test_settings_of_an_earlier_run_keep_the_number_of_client_nodes(tmp_path: Pa
     (tmp_path / "settings.json").write_text('{"settings": {"seed": 1, "workers": 2}}')
     (tmp_path / "schedule.json").write_bytes(encode(Schedule(0)))
     assert _stored(tmp_path)[0].client_nodes == 2
+
+
+def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_simpler(tmp_path: Path) -> None:
+    first, second, third = (Step(at=float(at), fault="kill", target=ONE, duration=4.0, seed=at) for at in (1, 2, 3))
+    before = example(first, second, third)
+    after = example(msgspec.structs.replace(second, duration=0.5))
+    write_story(tmp_path, before, after, runs=7, first=None, last="3 of 9", minimal=False)
+    assert msgspec.json.decode((tmp_path / SHRINKING).read_bytes(), type=Shrinking) == Shrinking(
+        runs=7,
+        kept=("2.000 s  kill one, for 0.5 s",),
+        left_out=("1.000 s  kill one, for 4 s", "3.000 s  kill one, for 4 s"),
+        first=None,
+        last="3 of 9",
+        minimal=False,
+    )
