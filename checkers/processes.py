@@ -1,11 +1,11 @@
 """A server's process that ended by itself: no fault ended it, and no fault had changed a file before.
 
 The harness writes the rows into ``looks``, all with look 0, as they belong to no look: ``process`` for a server whose
-process was there once every fault was healed, ``ended`` for one that was not, or of which the cluster itself reports
-that it broke down (the simulation does; then ``time`` is that moment). A process that a fault ended and that could not
-be started again has not ended by itself; so nothing is proved in a run with a fault that ends processes and was never
-healed. A server may refuse to go on with files that are damaged; so nothing is proved either once a fault has changed
-any, on whichever node.
+process was there once every fault was healed, ``ended`` for one that was not, and ``crashed`` for one that broke down
+by an error of its own at ``time``, as the cluster itself reports (the simulation does). A process that a fault ended
+and that could not be started again has not ended by itself; so one that is not there proves nothing in a run with a
+fault that ends processes and was never healed. One that broke down as it was started again does. A server may refuse
+to go on with files that are damaged; so nothing is proved either way once a fault has changed any, on whichever node.
 """
 
 from typing import Final
@@ -18,9 +18,13 @@ from assay.checkers.times import seconds
 
 
 def _exit(row: Row, _: Evidence) -> Explanation:
+    happened = "broke down at" if row["crashed"] == 1 else "had ended by"
+    excuses = (
+        "no fault had touched a file" if row["crashed"] == 1 else "no fault had ended it and none had touched a file"
+    )
     claim = (
-        f"The process of {row['key']} had ended by {seconds(row['moment'])}, although no fault had ended it and none "
-        "had touched a file; what it printed is among the run's logs."
+        f"The process of {row['key']} {happened} {seconds(row['moment'])}, although {excuses}; what it printed is "
+        "among the run's logs."
     )
     return Explanation(claim, (), 0, row["moment"])
 
@@ -32,10 +36,11 @@ ENDED_BY_ITSELF: Final = Check(
         Table(
             "found_unexpected_exit",
             """
-            select p.key, p.moment from (
-                select node as key, min(time) as moment from looks where what = 'ended' group by node) p
-                cross join (
-                    select count(case when began = 1 and (damages = 1 or (ends = 1 and healed = 0)) then 1 end) as many
+            select p.key, p.moment, p.crashed from (
+                select node as key, min(time) as moment, max(case when what = 'crashed' then 1 else 0 end) as crashed
+                from looks cross join (
+                    select count(case when began = 1 and damages = 1 then 1 end) as damaged,
+                        count(case when began = 1 and ends = 1 and healed = 0 then 1 end) as unhealed
                     from (
                         select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
                             max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
@@ -43,14 +48,17 @@ ENDED_BY_ITSELF: Final = Check(
                             max(case when phase = 'injected' or (phase = 'failed'
                                 and coalesce(stage, '') not in ('trigger', 'target')) then 1 else 0 end) as began
                         from faults group by id) as faults_done) excuses
-            where excuses.many = 0
+                where excuses.damaged = 0 and (what = 'crashed' or (what = 'ended' and excuses.unhealed = 0))
+                group by node) p
             """,
         ),
     ),
     evidence=first_of("found_unexpected_exit", "key"),
-    examined="select count(*) as examined from looks where what in ('process', 'ended')",
+    examined="select count(*) as examined from looks where what in ('process', 'ended', 'crashed')",
     explain=_exit,
     optional=True,
 )
 
-PROCESSES: Final = family_of(ENDED_BY_ITSELF, applies="looks where what in ('process', 'ended')", beside=True)
+PROCESSES: Final = family_of(
+    ENDED_BY_ITSELF, applies="looks where what in ('process', 'ended', 'crashed')", beside=True
+)

@@ -15,7 +15,7 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
     for crash in getattr(cluster, "crashes", ()):
         moment = stamps.at(crash.time)
         if not crash.asked and any(crash.node == server.name for server in servers):
-            history.look(look=0, time=moment, ended=moment, what="ended", node=crash.node)
+            history.look(look=0, time=moment, ended=moment, what="crashed", node=crash.node)
     for server in servers:
         begun = stamps.now()
         try:

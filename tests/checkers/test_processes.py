@@ -15,6 +15,7 @@ from helpers.judging import TABLES, judge
 from helpers.log_histories import Book, Row, write
 
 SECOND = 1_000_000_000
+CRASH: Row = {"look": 0, "time": 12 * SECOND, "ended": 12 * SECOND, "what": "crashed", "node": "n2"}
 
 
 def seen(*nodes: str, ended: tuple[str, ...] = ()) -> list[Row]:
@@ -51,11 +52,12 @@ def found(folder: Path, looks: list[Row], faults: list[Row] | None = None) -> li
     ids=["no fault", "a healed kill", "a partition that stays", "damage not come to", "damage without a target"],
 )
 def test_a_process_that_ended_by_itself_is_reported_once(tmp_path: Path, faults: list[Row]) -> None:
-    looks = seen("n1", "n3", ended=("n2",))
-    crash = {"look": 0, "time": 12 * SECOND, "ended": 12 * SECOND, "what": "ended", "node": "n2"}
-    (finding,) = found(tmp_path, [crash, *looks], faults)
+    (finding,) = found(tmp_path / "gone", seen("n1", "n3", ended=("n2",)), faults)
     assert finding.key == "n2"
-    assert finding.claim.startswith("The process of n2 had ended by 12.000 s, although no fault had ended it")
+    assert finding.claim.startswith("The process of n2 had ended by 30.000 s, although no fault had ended it")
+    (finding,) = found(tmp_path / "broken", [CRASH, *seen("n1", "n3", ended=("n2",))], faults)
+    assert finding.key == "n2"
+    assert finding.claim.startswith("The process of n2 broke down at 12.000 s, although no fault had touched a file")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,15 @@ def test_a_process_that_ended_by_itself_is_reported_once(tmp_path: Path, faults:
 )
 def test_a_process_that_a_fault_may_have_ended_is_not(tmp_path: Path, faults: list[Row]) -> None:
     assert found(tmp_path, seen("n1", ended=("n2",)), faults) == []
+
+
+@pytest.mark.parametrize(("damages", "many"), [(False, 1), (True, 0), (None, 0)])
+def test_one_that_broke_down_as_it_was_started_again_ended_by_itself(
+    tmp_path: Path, damages: bool | None, many: int
+) -> None:
+    """The heal did not come about for that very reason; only a file that a fault changed excuses it."""
+    faults = fault("intended", "injected", "failed", stage="heal", damages_files=damages)
+    assert len(found(tmp_path, [CRASH, *seen("n1", "n3", ended=("n2",))], faults)) == many
 
 
 def test_servers_that_are_all_there_are_as_they_should_be(tmp_path: Path) -> None:

@@ -317,7 +317,10 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     keyed = [compacted_disks(f"k-{n}", random.Random(f"engines/k/{n}"), 2 * 10**7 + n * 100) for n in range(50)]
     rows += [row for sends, _ in keyed for row in sends]
     stored += [row for _, left in keyed for row in left]
-    ended = [{"look": 0, "time": n, "ended": n, "what": "ended", "node": f"n{n % 3}"} for n in range(1, 6)]
+    ended = [
+        {"look": 0, "time": n, "ended": n, "what": "crashed" if n == 4 else "ended", "node": f"n{n % 3}"}
+        for n in range(1, 6)
+    ]
     ended += [
         {"look": 0, "time": n, "ended": n, "what": what, "node": f"n{n % 3}", "key": "t-0", "position": n, "log_end": n}
         for n, what in enumerate(["lacking", "undurable"] * 9, 1)
