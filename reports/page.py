@@ -18,7 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from assay.checkers.times import MILLISECONDS, NANOSECONDS, digits_of, in_seconds
-from assay.checkers.verdict import LONGEST_LIST, Verdict
+from assay.checkers.verdict import LONGEST_LIST, Finding, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.reports import html
 from assay.reports.alike import fold, keys_of
@@ -73,7 +73,8 @@ def _environment() -> Environment:
     environment.filters.update(
         seconds=seconds, count="{:,}".format, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
         sentence=_sentence, middle=html.middle, moment_link=_moment_link, pace=_pace, amiss=_amiss, duration=_duration,
-        fold=lambda texts: fold(texts, str), keys=lambda findings: keys_of([finding.key for finding in findings]),
+        fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _said),
+        keys=lambda findings: keys_of([finding.key for finding in findings]),
     )  # fmt: skip
     environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_decimals)
     return environment
@@ -185,6 +186,10 @@ def _size(octets: int) -> str:
 
 def _milliseconds(value: float | None) -> str:
     return "—" if value is None else f"{value:,.1f} ms" if value >= 10 else f"{value:.3f} ms"
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.anomaly}: {finding.claim}"
 
 
 def _moment_link(row: OperationRow) -> str:

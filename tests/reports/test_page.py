@@ -190,6 +190,19 @@ def test_findings_of_many_partitions_are_one_row_that_opens(tmp_path: Path) -> N
     assert text.count("9 more like it") == 1
 
 
+def test_what_stands_beneath_a_finding_is_folded_too(tmp_path: Path) -> None:
+    first = finding(20, 45)
+    beneath = [
+        msgspec.structs.replace(
+            finding(20, claim=f"offset {number} was read twice", anomaly="duplicate"), same_cause_as=0
+        )
+        for number in range(16)
+    ]
+    text = parsed(write_run(tmp_path / "run", judgement(Verdict.FAIL, first, *beneath), ordinary())).text
+    assert text.count("Also seen as duplicate") == 1
+    assert "15 more like it Offset 1 was read twice" in text
+
+
 def test_a_long_name_is_shortened_in_its_middle_and_whole_on_hover(tmp_path: Path) -> None:
     key = "payments." + "x" * 40 + ".retries-17"
     rows = [completed(0, 0, key=key)]
