@@ -14,8 +14,12 @@ NANOSECONDS: Final = 1_000_000_000
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Latencies of successful operations; the longest time from a heal until all targets served. None: not known."""
+    """Latencies of successful operations; the longest time from a heal until all targets served. None: not known.
 
+    ``rate``: how many operations succeeded per second, from the first call to the last answer.
+    """
+
+    rate: float | None = None
     median_ms: float | None = None
     p99_ms: float | None = None
     recovery_seconds: float | None = None
@@ -24,7 +28,10 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 def figures(history: HistoryReader) -> RunFigures:
     """Latency counts from when an operation was due, as in ``assay.reports.series``."""
     parts = [np.empty(0, dtype=np.int64)]
+    calls, answers = [], []
     for batch in history.batches("ops"):
+        calls.append(pc.min(batch.column("call")).as_py())
+        answers.append(pc.max(batch.column("ret")).as_py())
         ended = batch.filter(pc.equal(batch.column("outcome"), "ok"))
         due = pc.coalesce(ended.column("scheduled"), ended.column("call"))
         parts.append(pc.subtract(ended.column("ret"), due).drop_null().to_numpy(zero_copy_only=False))
@@ -35,7 +42,10 @@ def figures(history: HistoryReader) -> RunFigures:
         for row in batch.select(["id", "phase", "time"]).to_pylist():
             times.get(row["phase"], {})[row["id"]] = row["time"]
     recovered = [time - times["healed"][id] for id, time in times["recovered"].items() if id in times["healed"]]
+    first = min((time for time in calls if time is not None), default=0)
+    lasted = max((time for time in answers if time is not None), default=first) - first
     return RunFigures(
+        rate=round(len(latencies) / (lasted / NANOSECONDS), 3) if lasted > 0 else None,
         median_ms=quantiles[0],
         p99_ms=quantiles[1],
         recovery_seconds=max(recovered) / NANOSECONDS if recovered else None,

@@ -44,7 +44,7 @@ FOLDERS = (
 THE_BROKERS = {"system_under_test", "workloads"}
 OF_A_RUN = {
     "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "shrinking.json", "report.html",
-    "planted.json", "closed.json", "index.html",
+    "planted.json", "closed.json", "index.html", "trends.json",
 }  # fmt: skip
 """Files that runs, stores and generated histories have."""
 

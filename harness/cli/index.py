@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from assay.reports.index.page import Page
 
 KNOWN: Final = Path("known-failures.toml")
+TRENDS: Final = "trends.json"
 DESCRIPTION: Final = """\
 Writes STORE/index.html: what broke, since when, how often, and the command that repeats it, of all runs of a store
 and of its nights.
 
   assay index store                                  the page
+  assay index store --trends=trends.json             with what `assay nights trends` says of many nights
   assay index store --check --known=known.toml       1: a failure that no mark of the file covers
 """
 
@@ -34,6 +36,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Those of ``assay serve``, too."""
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it is there)")
+    parser.add_argument("--trends", type=Path, metavar="FILE",
+        help=f"what `assay nights trends` has written (STORE/{TRENDS}, if it is there)")  # fmt: skip
     system_option(parser)
 
 
@@ -55,18 +59,25 @@ def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
     from assay.harness.nights.morning import read
     from assay.reports.index.known import Known, KnownError, read_known
     from assay.reports.index.page import page
+    from assay.reports.index.trends import TrendsError, read_trends
 
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     zoo = {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
-    marks = arguments.known or (KNOWN if KNOWN.exists() else None)
+    many = arguments.trends or _there(arguments.store / TRENDS)
+    marks = arguments.known or _there(KNOWN)
 
     def make(live: bool) -> "Page":
         today = datetime.now(UTC).date()
         try:
             known = Known(today=today) if marks is None else read_known(marks, today)
-        except (KnownError, OSError) as error:
+            trends = None if many is None else read_trends(many)
+        except (KnownError, TrendsError, OSError) as error:
             raise InputError(str(error)) from error
-        return page(read(arguments.store.resolve(), zoo), known, live=live)
+        return page(read(arguments.store.resolve(), zoo), known, trends, live=live)
 
     return make
+
+
+def _there(path: Path) -> Path | None:
+    return path if path.exists() else None

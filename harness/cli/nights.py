@@ -3,10 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import Exit, day, note, reading, system_option
 from assay.harness.run.systems import described_defects
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
@@ -15,6 +18,8 @@ tables over it, by Spark.
   assay nights add store --into=nights                 tonight's runs; again, or from other machines, as often as wanted
   assay nights show nights                             verdicts, recovery times, what changed, which defects were caught
   assay nights show nights --json --require-detection  for a program; 1: the newest night missed a defect
+  assay nights trends nights --out=store/trends.json   which cells got slower, or fail more often; for `assay index`
+  assay nights pack nights                             one file for each night (add does it, too, from 1,000 runs on)
 """
 
 
@@ -24,6 +29,8 @@ def add(commands: Any) -> None:
     actions = about.add_subparsers(required=True, metavar="ACTION")
     _add_parser(actions)
     _show_parser(actions)
+    _trends_parser(actions)
+    _pack_parser(actions)
 
 
 def _add_parser(actions: Any) -> None:
@@ -52,6 +59,26 @@ def _show_parser(actions: Any) -> None:
     parser.set_defaults(run=show_tables)
 
 
+def _trends_parser(actions: Any) -> None:
+    parser = actions.add_parser("trends", help="what got worse over the nights, by Spark", description=(
+        "Holds the newest nights of each cell against those before: rate, latency, recovery, time to detection, and "
+        "how many runs fail. At most 1 in 100 of what is listed is noise; docs/nights.md has the test."))  # fmt: skip
+    parser.add_argument("dataset", type=Path, metavar="DATASET")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there as JSON; `assay index` draws it")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--check", action="store_true", help="exit 1 when anything got worse")
+    parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
+    system_option(parser)
+    parser.set_defaults(run=show_trends)
+
+
+def _pack_parser(actions: Any) -> None:
+    parser = actions.add_parser("pack", help="one file for each night", description=(
+        "Thousands of small files are slow to read. Runs keep their columns and their night."))  # fmt: skip
+    parser.add_argument("dataset", type=Path, metavar="DATASET")
+    parser.set_defaults(run=pack_runs)
+
+
 def add_runs(arguments: argparse.Namespace) -> Exit:
     from assay.harness.nights.dataset import add
     from assay.harness.nights.rows import Run
@@ -66,20 +93,16 @@ def add_runs(arguments: argparse.Namespace) -> Exit:
 
 
 def show_tables(arguments: argparse.Namespace) -> Exit:
-    from rich.console import Console
-
-    from assay.checkers.engine import Engines
     from assay.harness.nights import show
 
-    reading(Engines("spark", spark_master=arguments.spark_master).check)
+    zoo = _zoo(arguments)
     from assay.harness.nights.tables import compute
 
-    zoo = {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
     tables = reading(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
     if arguments.json:
         print(show.as_json(tables))
     else:
-        show.show(tables, Console(width=None if sys.stdout.isatty() else show.WIDTH))
+        show.show(tables, _console())
     if arguments.out is not None:
         for path in reading(lambda: show.write(tables, arguments.out)):
             note(str(path))
@@ -87,3 +110,50 @@ def show_tables(arguments: argparse.Namespace) -> Exit:
         return Exit.PASS
     note(f"{tables.night} did not catch {', '.join(tables.missed)}")
     return Exit.FAIL
+
+
+def show_trends(arguments: argparse.Namespace) -> Exit:
+    import msgspec
+
+    from assay.harness.nights import show
+    from assay.harness.run.store import write_atomically
+
+    zoo = _zoo(arguments)
+    from assay.harness.nights.trends import compute
+
+    trends = reading(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
+    content = msgspec.json.encode(trends)
+    if arguments.json:
+        print(content.decode())
+    else:
+        show.show_trends(trends, _console())
+    if arguments.out is not None:
+        reading(lambda: write_atomically(arguments.out, content))
+        note(str(arguments.out))
+    return Exit.FAIL if arguments.check and trends.worse else Exit.PASS
+
+
+def pack_runs(arguments: argparse.Namespace) -> Exit:
+    from assay.harness.nights.dataset import held, pack, parts
+
+    reading(lambda: parts(arguments.dataset))
+    with held(arguments.dataset, alone=True):
+        reading(lambda: pack(arguments.dataset))
+        print(f"{len(parts(arguments.dataset))} files in {arguments.dataset}")
+    return Exit.PASS
+
+
+def _zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+    """Of the system that is asked for; after it is sure that there is a Spark."""
+    from assay.checkers.engine import Engines
+
+    reading(Engines("spark", spark_master=arguments.spark_master).check)
+    return {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    from assay.harness.nights import show
+
+    return Console(width=None if sys.stdout.isatty() else show.WIDTH)

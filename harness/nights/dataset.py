@@ -2,11 +2,17 @@
 
 A file is written under a hidden name and renamed in, so that a reader sees a run as it was before or as
 it is now. A run's name does not depend on where it was added from: added again, it takes the place of what was there.
+
+Thousands of small files are slow to read, so they are packed: ``night=2026-11-21/packed.parquet`` holds the runs of a
+night. A file of one run counts before a packed one that has the same run. Who writes holds the data set alone; who
+reads keeps others from packing meanwhile.
 """
 
+import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -15,10 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.nights.record import began, record
-from assay.harness.nights.rows import SCHEMAS, Run, table
+from assay.harness.nights.rows import SCHEMAS, Run, modern, table
 from assay.harness.run import store
 
 PARTITION: Final = "night="
+LOCK: Final = ".lock"
+PACKED: Final = "packed.parquet"
+MANY: Final = 1_000
+"""Files of one run each, above which adding packs them."""
 
 
 class DataSetError(Exception):
@@ -33,11 +43,77 @@ def add(stores: Sequence[Path], into: Path, night: date | None, added: Callable[
     """
     found = [_runs(path) for path in stores]
     _ours(into)
-    for folder in [folder for folders in found for folder in folders]:
-        run = record(folder)
-        keep(into, night or began(run).date(), run)
-        added(run)
+    into.mkdir(parents=True, exist_ok=True)
+    with held(into, alone=True):
+        for folder in [folder for folders in found for folder in folders]:
+            run = record(folder)
+            keep(into, night or began(run).date(), run)
+            added(run)
+        if len(singles(into)) > MANY:
+            pack(into)
     return sum(map(len, found))
+
+
+@contextmanager
+def held(dataset: Path, *, alone: bool) -> Iterator[None]:
+    """Waits until no one else writes; ``alone``: and no one reads. A data set that is read-only is never written."""
+    try:
+        lock = os.open(dataset / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        if alone:
+            raise
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
+
+
+def singles(dataset: Path) -> list[str]:
+    """The runs that have a file of their own."""
+    return [part.stem for part in _parts(dataset, "*") if part.name != PACKED]
+
+
+def pack(dataset: Path) -> None:
+    """One file for each night; to be called while the data set is held alone.
+
+    Interrupted, it has lost nothing: the files of one run are what counts until they go, and they go last.
+    """
+    newer = set(singles(dataset))
+    nights: dict[Path, list[Path]] = defaultdict(list)
+    for part in parts(dataset):
+        nights[part.parent].append(part)
+    for place, files in nights.items():
+        if [file.name for file in files] == [PACKED] and newer.isdisjoint(_names(files[0])):
+            continue
+        kept = pa.concat_tables([_counting(file, newer) for file in files])
+        if len(kept):
+            _write(kept, place / PACKED)
+        else:
+            (place / PACKED).unlink(missing_ok=True)
+    for run in newer:
+        for part in _parts(dataset, run):
+            part.unlink()
+    for place in nights:
+        with suppress(OSError):
+            place.rmdir()
+
+
+def _names(part: Path) -> list[str]:
+    return list(pq.ParquetFile(part).read(["run"]).column("run").to_pylist())
+
+
+def _counting(part: Path, newer: set[str]) -> pa.Table:
+    """With the columns of today; of a packed one without what has a file of its own."""
+    try:
+        found = modern(pq.ParquetFile(part).read())
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(part, "its content is damaged") from error
+    if part.name != PACKED:
+        return found
+    return found.filter(pa.array([run not in newer for run in found.column("run").to_pylist()], pa.bool_()))
 
 
 def parts(dataset: Path) -> list[Path]:
@@ -77,7 +153,9 @@ def _runs(path: Path) -> list[Path]:
 
 def _ours(into: Path) -> None:
     """A data set is never begun among other things."""
-    if into.exists() and (not into.is_dir() or any(into.iterdir())) and not any(into.glob(f"{PARTITION}*")):
+    if not into.exists():
+        return
+    if not into.is_dir() or ({one.name for one in into.iterdir()} - {LOCK} and not any(into.glob(f"{PARTITION}*"))):
         raise DataSetError(f"{into} holds something else; give a new folder, or one that `assay nights add` has made")
 
 
@@ -91,8 +169,12 @@ def keep(into: Path, night: date, run: Run) -> None:
             os.replace(other, part)
             with suppress(OSError):
                 other.parent.rmdir()
-    temporary = place / f".{part.name}.{os.getpid()}"
-    pq.write_table(table(run), temporary)
+    _write(table(run), part)
+
+
+def _write(content: pa.Table, part: Path) -> None:
+    temporary = part.parent / f".{part.name}.{os.getpid()}"
+    pq.write_table(content, temporary)
     os.replace(temporary, part)
 
 

@@ -18,10 +18,9 @@ from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nights import night as record
 from assay.harness.nights.night import NightError, NightFolder, Outcome, Result
-from assay.harness.nights.record import UNJUDGED, judgement_of, outline
+from assay.harness.nights.record import UNJUDGED, judgement_of, measured, outline, said
 from assay.harness.nights.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.run import store
-from assay.reports.figures import FIGURES, RunFigures
 from assay.reports.index.entry import (
     FILES,
     LONGEST_COMMAND,
@@ -141,7 +140,7 @@ def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entr
     except UNREADABLE as error:
         return _damaged(folder, night, error)
     settings = found.settings
-    system, defect = _said(settings, "system", "name"), run.defect
+    system, defect = run.system or UNKNOWN, run.defect
     if defect != NONE and result is not None and result.outcome in (Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN):
         system, defect = f"{system} with {defect}", NONE  # its night takes it for a run like others, not for a canary
     parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
@@ -166,7 +165,7 @@ def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entr
         reason=_line(reason),
         command="" if found.info is None else plain(found.info.command, LONGEST_COMMAND),
         seed=run.seed,
-        version=(night.version if night is not None else "") or plain(_said(settings, "versions", "source", "")),
+        version=(night.version if night is not None else "") or plain(run.version or ""),
         figures=_figures(folder, judgement, hits),
         caught=None if judgement is None or defect == NONE else bool(hits),
     )
@@ -239,7 +238,7 @@ def _shape(
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return (), ()
     home = folder.parent.parent / FOUND
-    played = Path(_said(settings, "settings", "replay", ""))
+    played = Path(said(settings, "settings", "replay") or "")
     mine = f"{folder.name}-{'+'.join(sorted(_hits(judgement, None)))}.json"
     name = played.name if played.parent.name == FOUND else mine
     source = home / name if (home / name).is_file() else folder / "schedule.json" if name != mine else None
@@ -262,25 +261,16 @@ def _hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[
 
 
 def _figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> Figures:
-    try:
-        measured = msgspec.json.decode((folder / FIGURES).read_bytes(), type=RunFigures)
-    except UNREADABLE:
-        measured = RunFigures()
+    found = measured(folder)
     findings = () if judgement is None else judgement.findings
     times = [one.time for one in findings if one.anomaly in hits and one.time is not None]
     return Figures(
         operations=None if judgement is None else judgement.operations,
-        median=measured.median_ms,
-        p99=measured.p99_ms,
-        recovery=measured.recovery_seconds,
+        median=found.median_ms,
+        p99=found.p99_ms,
+        recovery=found.recovery_seconds,
         detection=min(times) / NANOSECONDS if times else None,
     )
-
-
-def _said(settings: dict[str, Any], section: str, name: str, otherwise: str = UNKNOWN) -> str:
-    inner = settings.get(section)
-    found = inner.get(name) if isinstance(inner, dict) else None
-    return found if isinstance(found, str) else otherwise
 
 
 def _line(text: str) -> str:

@@ -28,6 +28,7 @@ from assay.harness.nights.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultLi
 from assay.harness.run import store
 from assay.harness.run.store import RunInfo
 from assay.harness.stored.by_contract import Stored, open_stored
+from assay.reports.figures import FIGURES, RunFigures
 
 STAMP: Final = "%Y%m%dT%H%M%S"
 DEFECT: Final = re.compile(r"--defect[= ](\S+)")
@@ -61,6 +62,8 @@ def outline(folder: Path) -> Outline:
         problem=info.problem,
         run_seconds=_seconds(info),
         digest=info.digest,
+        system=said(settings, "system", "name"),
+        version=said(settings, "versions", "source"),
     )
     if run.status not in (store.FINISHED, store.INTERRUPTED):
         run = msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
@@ -105,6 +108,7 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
     if judgement is None:
         return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
     faults, returns = _history(open_stored(folder))
+    figures = measured(folder)
     return msgspec.structs.replace(
         run,
         verdict=str(judgement.verdict),
@@ -116,7 +120,19 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
         findings=_findings(judgement, faults),
         faults=faults,
         returns=returns,
+        rate=figures.rate,
+        median_ms=figures.median_ms,
+        p99_ms=figures.p99_ms,
+        recovery_seconds=figures.recovery_seconds,
     )
+
+
+def measured(folder: Path) -> RunFigures:
+    """Empty when there are no figures, or none that can be read."""
+    try:
+        return msgspec.json.decode((folder / FIGURES).read_bytes(), type=RunFigures)
+    except (OSError, ValueError, RecursionError):
+        return RunFigures()
 
 
 def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found, ...]:
@@ -214,6 +230,8 @@ def _unreadable(folder: Path, settings: dict[str, Any]) -> Run:
         started=_stamp(folder).isoformat(),
         status=DAMAGED,
         problem="run.json is missing or damaged",
+        system=said(settings, "system", "name"),
+        version=said(settings, "versions", "source"),
     )
 
 
@@ -256,6 +274,13 @@ def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
         return str(defect or NONE)
     asked = DEFECT.search(info.command)
     return asked.group(1) if asked else NONE
+
+
+def said(settings: dict[str, Any], section: str, name: str) -> str | None:
+    """A text of ``settings.json``; None where there is none."""
+    inner = settings.get(section)
+    found = inner.get(name) if isinstance(inner, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _status(info: RunInfo) -> str:

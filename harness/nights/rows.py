@@ -94,6 +94,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Found, ...] = ()
     faults: tuple[FaultLife, ...] = ()
     returns: tuple[Return, ...] = ()
+    system: str | None = None
+    version: str | None = None
+    """Of what was tested, if it was stated."""
+    rate: float | None = None
+    """This and what follows is of ``figures.json``: see ``assay.reports.figures``."""
+    median_ms: float | None = None
+    p99_ms: float | None = None
+    recovery_seconds: float | None = None
 
 
 _TEXT: Final = pa.string()
@@ -119,20 +127,23 @@ SCHEMA: Final = pa.schema(_columns(Run))
 """``Run`` in Parquet."""
 FORMER: Final = {"took_effect": "bit"}
 """Columns of faults in data sets from before, where they had other names."""
+LATER: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "recovery_seconds"))
+"""Columns that parts of data sets from before do not have."""
 
 
 def _fields(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(index) for index in range(kind.num_fields)]
 
 
-def _faults(fields: Iterable[pa.Field]) -> pa.Schema:
-    """``SCHEMA`` with these fields of a fault."""
-    return SCHEMA.set(SCHEMA.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(list(fields)))))
+def _faults(fields: Iterable[pa.Field], schema: pa.Schema = SCHEMA) -> pa.Schema:
+    """``schema`` with these fields of a fault."""
+    return schema.set(schema.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(list(fields)))))
 
 
 _FIELDS: Final = _fields(SCHEMA.field("faults").type.value_type)
 _FORMER_FIELDS: Final = [field.with_name(FORMER.get(field.name, field.name)) for field in _FIELDS]
-SCHEMAS: Final = (SCHEMA, _faults(_FORMER_FIELDS))
+_SHORT: Final = pa.schema([field for field in SCHEMA if field.name not in LATER])
+SCHEMAS: Final = (SCHEMA, _SHORT, _faults(_FORMER_FIELDS, _SHORT))
 """What a part of a data set may have."""
 READ: Final = _faults(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
 """With the columns of all of them; those that a part lacks are read as null."""
@@ -140,6 +151,17 @@ READ: Final = _faults(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
 
 def table(run: Run) -> pa.Table:
     return pa.Table.from_pylist([msgspec.to_builtins(run)], schema=SCHEMA)
+
+
+def modern(content: pa.Table) -> pa.Table:
+    """A part with any of ``SCHEMAS`` with the columns of today."""
+    if content.schema.equals(SCHEMA):
+        return content
+    rows = content.to_pylist()
+    former = {old: new for new, old in FORMER.items()}
+    for row in rows:
+        row["faults"] = [{former.get(key, key): value for key, value in one.items()} for one in row["faults"] or ()]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def ddl(kind: pa.DataType) -> str:

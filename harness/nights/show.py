@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from assay.harness.nights.tables import Tables
+from assay.reports.index.trends import Trends
 
 WIDTH: Final = 500
 """Characters of a line where there is no terminal: a table that is cut says nothing."""
@@ -50,6 +51,27 @@ def show(tables: Tables, console: Console) -> None:
                     if row["night"] == tables.night]  # fmt: skip
         if rows:
             console.print(_table(title.format(night=tables.night, before=tables.before), rows))
+
+
+def show_trends(trends: Trends, console: Console) -> None:
+    rows = [
+        {
+            "cell": ", ".join(part for part in one.cell if part),
+            "what": one.figure,
+            "before": f"{one.before:.3g} {one.unit}",
+            "now": f"{one.now:.3g} {one.unit}",
+            "since": one.since,
+            "nights": f"{one.nights} against {one.nights_before}",
+            "p": f"{one.probability:.1g}",
+            "versions": f"{one.last_version or '?'} to {one.first_version or '?'}",
+        }
+        for one in trends.worse
+    ]
+    if rows:
+        console.print(_table(f"worse than before, by {trends.nights[-1]}", rows))
+    console.print(
+        f"{len(rows)} of {trends.asked} figures of cells got worse; at most {trends.level:.0%} of it is noise"
+    )
 
 
 def write(tables: Tables, out: Path) -> list[Path]:

@@ -6,7 +6,8 @@ says it must be reported by; a failure with others only is counted as a failure 
 is in no zoo any forbidden anomaly will do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,17 +47,14 @@ def compute(place: Path, zoo: Zoo, master: str | None = None) -> Tables:
 
     On a cluster all its nodes must see the data set under the same path.
     """
-    dataset.parts(place)
+    dataset.parts(place)  # before Spark is started for nothing
     with SparkApplication(master, quick=True) as application:
         return compute_on(application, place, zoo)
 
 
 def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
     """The same on a Spark that runs already, which stays."""
-    dataset.parts(place)
-    session = application.session(effects=0)
-    try:
-        _views(session, place, zoo)
+    with opened(application, place, zoo) as session:
         newest = [row["night"] for row in session.sql("select distinct night from runs order by night desc").take(2)]
         for name, night in zip(("newest", "before"), (*newest, None), strict=False):
             session.sql(
@@ -67,15 +65,32 @@ def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
             before=newest[1] if len(newest) > 1 else None,
             tables={name: session.sql(sql).toArrow() for name, sql in TABLES.items()},
         )
-    except (PySparkException, Py4JError) as error:
-        dataset.readable(place)  # names the file, if it is one
-        raise EngineError(f"Spark could not compute the tables over {place}: {error}") from error
 
 
-def _views(session: SparkSession, place: Path, zoo: Zoo) -> None:
+@contextmanager
+def opened(application: SparkApplication, place: Path, zoo: Zoo) -> Iterator[SparkSession]:
+    """A session with ``VIEWS`` over the data set, which no one packs meanwhile. Raises as ``compute`` does."""
+    with dataset.held(place, alone=False):
+        files = dataset.parts(place)
+        session = application.session(effects=0)
+        try:
+            _views(session, place, files, zoo)
+            yield session
+        except (PySparkException, Py4JError) as error:
+            dataset.readable(place)  # names the file, if it is one
+            raise EngineError(f"Spark could not compute the tables over {place}: {error}") from error
+
+
+def _views(session: SparkSession, place: Path, files: Sequence[Path], zoo: Zoo) -> None:
     columns = ", ".join(f"`{field.name}` {ddl(field.type)}" for field in READ)
     reader = session.read.schema(f"{columns}, `night` string").option("__globPaths__", "false")
-    reader.parquet(f"file://{place.resolve()}").createOrReplaceTempView("stored")
+    stored = reader.parquet(f"file://{place.resolve()}")
+    newer = [(file.stem,) for file in files if file.name != dataset.PACKED]
+    if newer and len(newer) < len(files):
+        single = session.createDataFrame(newer, "single string")
+        superseded = (stored["_metadata.file_name"] == dataset.PACKED) & (stored["run"] == single["single"])
+        stored = stored.join(single, superseded, "left_anti")
+    stored.createOrReplaceTempView("stored")
     known = [(defect, list(anomalies)) for defect, anomalies in sorted(zoo.items())]
     session.createDataFrame(known, "defect string, expected array<string>").createOrReplaceTempView("zoo")
     for name, sql in VIEWS.items():

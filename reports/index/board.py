@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from assay.reports.index.entry import Cell, Entry, Figures, Standing, Stored
+from assay.reports.index.trends import Row, Trends
 
 MOST_NIGHTS: Final = 60
 """Nights in the plots of a cell."""
@@ -120,8 +121,6 @@ def detection(store: Stored) -> dict[str, dict[str, Caught]]:
     return dict(found)
 
 
-Row = list[int | float | None]
-"""Number of the night; failed, unknown, without verdict, passed; then the medians of ``FIGURES``."""
 FIGURES: Final[tuple[Callable[[Figures], float | None], ...]] = (
     lambda one: one.operations,
     lambda one: one.median,
@@ -131,14 +130,32 @@ FIGURES: Final[tuple[Callable[[Figures], float | None], ...]] = (
 )
 
 
-def history(store: Stored) -> dict[Cell, list[Row]]:
-    """Of each cell its nights, the oldest first; those with a failure in the newest nights come first."""
-    nights = {night.name: place for place, night in enumerate(store.nights[-MOST_NIGHTS:])}
+def all_nights(store: Stored, trends: Trends | None) -> list[str]:
+    """By name, the oldest first: those before the store's, as far as trends know them, then the store's."""
+    first = min((night.started[:10] for night in store.nights), default="")
+    earlier = [] if trends is None else [night for night in trends.nights if night < first]
+    return [*earlier, *(night.name for night in store.nights)]
+
+
+def history(store: Stored, trends: Trends | None = None) -> dict[Cell, list[Row]]:
+    """Of each cell of the store its nights, the oldest first; those that failed latest come first.
+
+    Nights are counted from the first of the last ``MOST_NIGHTS`` of ``all_nights``; trends say the store's past.
+    """
+    known = all_nights(store, trends)[-MOST_NIGHTS:]
+    nights = {night: place for place, night in enumerate(known)}
     groups: dict[Cell, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for one in store.entries:
         if one.night in nights:
             groups[one.cell][nights[one.night]].append(one)
     found = {cell: [_row(night, runs) for night, runs in sorted(by.items())] for cell, by in groups.items()}
+    if trends is not None:
+        own = {night.name for night in store.nights}
+        places = [nights.get(night) if night not in own else None for night in trends.nights]
+        for trend in trends.cells:
+            if trend.cell in found:
+                earlier = [(places[int(row[0] or 0)], row) for row in trend.rows]
+                found[trend.cell][:0] = [[place, *row[1:]] for place, row in earlier if place is not None]
     return dict(sorted(found.items(), key=lambda item: (_urgency(item[0], item[1]), item[0])))
 
 

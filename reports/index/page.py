@@ -9,10 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from assay.reports import html
-from assay.reports.index.board import MOST_NIGHTS, Tally, detection, doubts, history, matrix, tally, tonight
+from assay.reports.index.board import MOST_NIGHTS, Tally, all_nights, detection, doubts, history, matrix, tally, tonight
 from assay.reports.index.entry import FILES, Entry, Night, Standing, Stored
 from assay.reports.index.failures import Failure, failures
 from assay.reports.index.known import Known
+from assay.reports.index.trends import Trends, Worse
 
 FOLDER: Final = Path(__file__).parent
 MOST_BYTES: Final = 2_000_000
@@ -36,21 +37,24 @@ class Page:
     counting: tuple[Failure, ...]
 
 
-def page(store: Stored, known: Known, *, live: bool = False) -> Page:
+def page(store: Stored, known: Known, trends: Trends | None = None, *, live: bool = False) -> Page:
     """``live``: it asks its server now and then whether it has changed."""
     found = failures(store, known)
     night, runs = store.tonight, tonight(store)
     board = matrix(runs, MOST_SHOWN)
-    data, listed = _data(store)
+    data, listed = _data(store, trends)
     scripts = [html.source("index/index.js")]
     environment = html.environment(FOLDER)
-    environment.filters.update(moment=_moment, count="{:,}".format, per_cent=_per_cent, sentence=_sentence)
+    environment.filters.update(
+        moment=_moment, count="{:,}".format, per_cent=_per_cent, sentence=_sentence, figure=_figure
+    )
     environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about, terms=terms, named=_named)
     text = environment.get_template("index.html").render(
         store=store,
         night=night,
         known=known,
         lead=_lead(found, night),
+        trends=trends,
         standing=_standing(found, tally(runs)),
         sections=_sections(found),
         idle=known.idle({(one.system, one.workload, one.anomalies) for one in found}),
@@ -126,11 +130,12 @@ class _Texts:
         return self.places[text]
 
 
-def _data(store: Stored) -> tuple[Any, int]:
+def _data(store: Stored, trends: Trends | None) -> tuple[Any, int]:
     """For the script; and how many runs are listed: the newest that there is room for."""
-    texts, nights = _Texts(), {night.name: place for place, night in enumerate(store.nights)}
+    texts, names = _Texts(), all_nights(store, trends)
+    nights = {night: place for place, night in enumerate(names)}
     cells = {cell: place for place, cell in enumerate(sorted({one.cell for one in store.entries}))}
-    plots = [[cells[cell], rows] for cell, rows in history(store).items()]
+    plots = [[cells[cell], rows] for cell, rows in history(store, trends).items()]
     size = len(msgspec.json.encode(plots))
     rows: list[list[Any]] = []
     for one in reversed(store.entries):
@@ -141,8 +146,8 @@ def _data(store: Stored) -> tuple[Any, int]:
         rows.append(row)
     data = {
         "cells": list(cells),
-        "nights": list(nights),
-        "first": max(0, len(nights) - MOST_NIGHTS),
+        "nights": names,
+        "first": max(0, len(names) - MOST_NIGHTS),
         "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
         "files": list(FILES.items()),
         "texts": list(texts.places),
@@ -167,8 +172,10 @@ def _row(one: Entry, cell: int, night: int, texts: _Texts) -> list[Any]:
     return row if one.name == one.address and not one.more else [*row, one.name, one.more]
 
 
-def _about(one: Failure | Entry) -> str:
-    """What the search field takes to list the runs of a failure, or of an entry's cell."""
+def _about(one: Failure | Entry | Worse) -> str:
+    """What the search field takes to list the runs of a failure, or of a cell."""
+    if isinstance(one, Worse):
+        return terms(**{key: value for key, value in one.cell._asdict().items() if value})
     if isinstance(one, Failure):
         return terms(workload=one.workload, system=one.system, verdict=Standing.FAIL, said=", ".join(one.anomalies))
     return terms(workload=one.cell.workload, nemesis=one.cell.nemesis, night=one.night)
@@ -185,6 +192,11 @@ def _moment(text: str | None) -> str:
 
 def _per_cent(part: float) -> str:
     return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
+
+
+def _figure(value: float) -> str:
+    """To three digits."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
 def _sentence(text: str) -> str:

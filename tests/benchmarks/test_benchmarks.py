@@ -20,9 +20,10 @@ SMALL = {
     "rolling_restart": "--seeds=1 --partitions=1",
     "sendfile": "--megabytes=2 --rounds=1 --sizes=64",
     "morning": "--runs=50",
+    "trends": "--nights=20 --cells=5",
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
-DEAR = {"simulation", "groups", "rolling_restart", "checks"}
+DEAR = {"trends", "simulation", "groups", "rolling_restart", "checks"}
 """The nightly run's."""
 ELSEWHERE = {"figures", "broker", "linearizability"}
 """What the others share, and those that have tests of their own below."""

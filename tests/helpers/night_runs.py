@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from assay.checkers.contract import Contract
 from assay.checkers.verdict import Finding, Judgement
 from assay.cluster.owner import current
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.nights.rows import NONE, FaultLife, Found, Return, Run
+from assay.harness.nights.rows import NONE, SCHEMA, FaultLife, Found, Return, Run
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
@@ -140,3 +141,15 @@ def _fault(chance: random.Random, number: int) -> FaultLife:
         id=number, fault="kill", targets=("n1",), intended=0, injected=injected, healed=injected, recovered=None,
         took_effect=injected is not None and chance.random() < 0.5, failed=False,
     )  # fmt: skip
+
+
+def cells_of_a_night(chance: random.Random, cells: int) -> pa.Table:
+    """A run of each, all that passed or failed; every tenth cell has a defect."""
+    runs = []
+    while len(runs) < cells:
+        number, run = len(runs), random_run(chance)
+        if run.verdict is not None and (run.defect == NONE) == (number % 10 > 0):
+            runs.append(
+                msgspec.structs.replace(run, workload=f"w{number // 20}", nemesis=f"n{number % 20}", system="s")
+            )
+    return pa.Table.from_pylist([msgspec.to_builtins(run) for run in runs], schema=SCHEMA)

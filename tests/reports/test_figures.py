@@ -22,8 +22,9 @@ def test_latencies_are_of_what_succeeded_from_when_it_was_due(tmp_path: Path) ->
     found = figures(open_history(tmp_path))
     assert (found.median_ms, found.p99_ms) == (51.0, 100.0)
     assert found.recovery_seconds == 0.25, "from the heal at 3 s on"
+    assert found.rate == round(101 / 102.001, 3), "of what succeeded, to the last answer"
 
 
 def test_what_never_happened_has_no_figure(tmp_path: Path) -> None:
     write_history(tmp_path, [completed(0, 0, outcome=Outcome.FAIL)], faults=False)
-    assert figures(open_history(tmp_path)) == RunFigures()
+    assert figures(open_history(tmp_path)) == RunFigures(rate=0.0)

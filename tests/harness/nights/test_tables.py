@@ -246,7 +246,7 @@ def test_added_in_another_order_and_twice_and_with_columns_of_other_names_the_ta
         rows = pq.read_table(part).to_pylist()
         for fault in rows[0]["faults"]:
             fault["bit"] = fault.pop("took_effect")
-        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[1]), part)
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[-1]), part)
     assert compute_on(application, place, ZOO) == computed
 
 

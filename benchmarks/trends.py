@@ -1,0 +1,92 @@
+"""How long Spark takes in local[2] over many nights: what got worse, and the tables; beside DuckDB's time for medians.
+
+The data set is made: one packed file per night, each cell with one run a night, whose figures do not change but by
+chance.
+
+    python benchmarks/trends.py [--nights 1000] [--cells 500] [--keep DIR] [--json]
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from datetime import date, timedelta
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay.checkers.engine.spark_application import SparkApplication
+from assay.harness.nights import tables, trends
+from assay.harness.nights.dataset import PACKED, PARTITION
+from assay.harness.nights.rows import SCHEMA
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from figures import Output, arguments
+from helpers.night_runs import ZOO, cells_of_a_night
+
+NEWEST = date(2026, 11, 24)
+MEDIANS = """
+    select night, workload, nemesis, defect, count_if(verdict = 'fail'), median(operations), median(rate),
+        median(median_ms), median(p99_ms), median(recovery_seconds)
+    from read_parquet('{place}/*/*.parquet', hive_partitioning = true) group by all
+    """
+
+
+def made(place: Path, nights: int, cells: int) -> None:
+    """Figures are the same distribution every night."""
+    base, chance = cells_of_a_night(random.Random(1), cells), np.random.default_rng(1)
+    for number in range(nights):
+        night = NEWEST - timedelta(days=nights - 1 - number)
+        found = base.set_column(
+            SCHEMA.get_field_index("run"), "run", pa.array([f"{number:08x}{cell:08x}" for cell in range(cells)])
+        )
+        for name in ("rate", "median_ms", "p99_ms", "recovery_seconds"):
+            drawn = pa.array(chance.lognormal(sigma=0.2, size=cells).round(4))
+            found = found.set_column(SCHEMA.get_field_index(name), name, drawn)
+        folder = place / f"{PARTITION}{night.isoformat()}"
+        folder.mkdir(parents=True)
+        pq.write_table(found, folder / PACKED)
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--nights", type=int, default=1_000)
+    parser.add_argument("--cells", type=int, default=500)
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="make the data set there, and leave it")
+    options = parser.parse_args()
+    out = Output(options.json)
+    with tempfile.TemporaryDirectory() as folder:
+        place = options.keep or Path(folder)
+        made(place, options.nights, options.cells)
+        began = time.monotonic()
+        with SparkApplication(quick=True) as application:
+            started = time.monotonic()
+            found = trends.compute_on(application, place, ZOO)
+            middle = time.monotonic()
+            rows = tables.compute_on(application, place, ZOO).tables
+            ended = time.monotonic()
+        with duckdb.connect(config={"threads": 2}) as peer:
+            alone = time.monotonic()
+            peer.sql(MEDIANS.format(place=place)).to_arrow_table()
+            medians = time.monotonic() - alone
+    figures = {
+        "start": started - began, "trends": middle - started, "tables": ended - middle, "duckdb": medians,
+        "ratio": (middle - started) / medians,
+    }  # fmt: skip
+    out.text(
+        f"{options.nights} nights of {options.cells} cells: Spark's start {figures['start']:.1f} s, trends "
+        f"{figures['trends']:.1f} s, tables {figures['tables']:.1f} s ({sum(map(len, rows.values())):,} rows); "
+        f"DuckDB's medians {medians:.1f} s; {found.asked:,} figures asked, {len(found.worse)} worse"
+    )
+    out.figures({"nights": options.nights, "cells": options.cells, "asked": found.asked, "worse": len(found.worse),
+                 **figures})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

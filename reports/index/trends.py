@@ -1,0 +1,84 @@
+"""What many nights say of the cells, as ``assay nights trends`` writes it for the page."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.reports.index.entry import Cell, plain
+
+TRENDS: Final = "trends.json"
+FORMAT: Final = 1
+Row = list[int | float | None]
+"""Number of the night; failed, unknown, without verdict, passed; then medians: operations, latency in ms (median and
+99 %), seconds of recovery, seconds to detection."""
+
+
+class TrendsError(Exception):
+    """A file of trends cannot be read; the message says which, and what to do."""
+
+
+class Worse(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of a cell that got worse, from the night ``since`` on."""
+
+    cell: Cell
+    figure: str
+    unit: str
+    before: float
+    now: float
+    since: str
+    nights: int
+    """The nights that are held against the ``nights_before``."""
+    nights_before: int
+    probability: float
+    """Of such a difference where nothing has changed, adjusted for all that was asked."""
+    last_version: str
+    """Of the night before ``since``; empty where none is stated."""
+    first_version: str
+
+
+class Trend(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell over the nights, the oldest first."""
+
+    cell: Cell
+    rows: tuple[Row, ...]
+
+
+class Trends(msgspec.Struct, frozen=True, kw_only=True):
+    """``nights``: those that rows count, the oldest first; ``asked``: figures of cells that had nights enough."""
+
+    format: int = FORMAT
+    nights: tuple[str, ...]
+    cells: tuple[Trend, ...]
+    worse: tuple[Worse, ...]
+    asked: int
+    level: float
+
+
+def read_trends(path: Path) -> Trends:
+    """Raises :class:`TrendsError`. All text in it is harmless and short then."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Trends)
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrendsError(f"{path}: {error}; `assay nights trends DATASET --out={path}` makes it") from error
+    if found.format != FORMAT:
+        raise TrendsError(f"{path} has format {found.format}, and this version reads {FORMAT}; make it again")
+    if any(not row or len(row) != 10 or not 0 <= int(row[0] or 0) < len(found.nights)
+           for trend in found.cells for row in trend.rows):  # fmt: skip
+        raise TrendsError(f"{path} has a row for a night that it does not have; make it again")
+    return msgspec.structs.replace(
+        found,
+        nights=tuple(map(plain, found.nights)),
+        cells=tuple(Trend(cell=_plain(one.cell), rows=one.rows) for one in found.cells),
+        worse=tuple(
+            msgspec.structs.replace(
+                one, cell=_plain(one.cell), figure=plain(one.figure), unit=plain(one.unit), since=plain(one.since),
+                last_version=plain(one.last_version), first_version=plain(one.first_version),
+            )
+            for one in found.worse
+        ),
+    )  # fmt: skip
+
+
+def _plain(cell: Cell) -> Cell:
+    return Cell(*map(plain, cell))
