@@ -6,9 +6,10 @@ A cell is a system, a workload, a nemesis, a cluster and a defect. A night has o
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from assay.checkers.engine.spark_application import SparkApplication
+from assay.harness.nights import dataset
 from assay.harness.nights.regression import BASELINE, LEVEL, WINDOWS, Change, Count, Series, Value, regressions
 from assay.harness.nights.rows import NONE, UNKNOWN
 from assay.harness.nights.tables import Zoo, opened
@@ -36,11 +37,12 @@ CELL_NIGHTS: Final = f"""
 SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detection")
 
 
-class Figure:
-    """What is watched: its words, its unit, and which way is worse."""
+class Figure(NamedTuple):
+    """What is watched. ``sign``: -1 where less is worse."""
 
-    def __init__(self, words: str, unit: str, sign: int = 1) -> None:
-        self.words, self.unit, self.sign = words, unit, sign
+    words: str
+    unit: str
+    sign: int = 1
 
 
 MEASURED: Final[Mapping[str, Figure]] = {
@@ -64,6 +66,7 @@ Night = Mapping[str, Any]
 
 def compute(place: Path, zoo: Zoo, master: str | None = None) -> Trends:
     """Raises as ``assay.harness.nights.tables.compute`` does."""
+    dataset.parts(place)  # before Spark is started for nothing
     with SparkApplication(master, quick=True) as application:
         return compute_on(application, place, zoo)
 
