@@ -2,17 +2,16 @@
 
 import argparse
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import Exit, InputError, note, reading, system_option
+from assay.harness.cli.summary import known_option, marks
 from assay.harness.run.systems import described_defects
 
 if TYPE_CHECKING:
     from assay.reports.index.page import Page
 
-KNOWN: Final = Path("known-failures.toml")
 TRENDS: Final = "trends.json"
 DESCRIPTION: Final = """\
 Writes STORE/index.html: what broke, since when, how often, and the command that repeats it, of all runs of a store
@@ -35,7 +34,7 @@ def add(commands: Any) -> None:
 def options(parser: argparse.ArgumentParser) -> None:
     """Those of ``assay serve``, too."""
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
-    parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it is there)")
+    known_option(parser)
     parser.add_argument("--trends", type=Path, metavar="FILE",
         help=f"what `assay nights trends` has written (STORE/{TRENDS}, if it is there)")  # fmt: skip
     system_option(parser)
@@ -57,7 +56,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
     """What makes the page as it is now; ``live``: for a server."""
     from assay.harness.nights.morning import read
-    from assay.reports.index.known import Known, KnownError, read_known
     from assay.reports.index.page import page
     from assay.reports.index.trends import TrendsError, read_trends
 
@@ -65,14 +63,12 @@ def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     zoo = {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
     many = arguments.trends or _there(arguments.store / TRENDS)
-    marks = arguments.known or _there(KNOWN)
 
     def make(live: bool) -> "Page":
-        today = datetime.now(UTC).date()
+        known = marks(arguments.known)
         try:
-            known = Known(today=today) if marks is None else read_known(marks, today)
             trends = None if many is None else read_trends(many)
-        except (KnownError, TrendsError, OSError) as error:
+        except (TrendsError, OSError) as error:
             raise InputError(str(error)) from error
         return page(read(arguments.store.resolve(), zoo), known, trends, live=live)
 

@@ -27,12 +27,14 @@ from assay.harness.cli import (
     report,
     serve,
     shrink,
+    summary,
     up,
 )
 from assay.harness.cli.command import Exit, InputError, Parser
 
 VERBS: Final = (
-    check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, index, serve, image,
+    check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index, serve,
+    image,
 )  # fmt: skip
 """In the order in which ``assay --help`` lists them."""
 
@@ -47,6 +49,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   assay shrink store/latest                  make its schedule small, if it failed
   assay nightly --budget=30min               a whole matrix of runs, for as long as there is time
   assay nights show nights                   tables over the runs of many nights (assay nights --help)
+  assay summary store                        what the last night came to, as Markdown or JUnit XML
   assay defects --verify isr-of-one          is a built-in defect caught, and the same run green without it?
   assay index store                          one page over all runs: what broke, since when, how to repeat it
   assay up                                   a cluster of the broker, for any program that needs one

@@ -5,14 +5,17 @@ import shlex
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import Exit, InputError, note, reading
+from assay.harness.cli.summary import exit_of, known_option, marks
 
 if TYPE_CHECKING:
+    from assay.harness.nights.account import Account
     from assay.harness.nights.night import Cell, Night, NightFolder, Result
+    from assay.reports.index.known import Known
 
 DESCRIPTION: Final = """\
 Runs the cells of nightly.toml, each as a process of its own, until the budget is used: what failed lately first, then
@@ -21,13 +24,15 @@ goes on. Nothing is tried again until it is green.
 
   assay nightly --budget=30min                 a night, named after the day
   assay nightly --budget=30min --resume        goes on with the last one, after Ctrl-C or a crash
+  assay nightly --budget=30min --split=2/5     the second of five parts, which may be run side by side
   assay nightly --budget=8h --matrix=mine.toml --store=/data/store --night=release-1.4
 
 The record is STORE/nights/ID: night.json, cells.jsonl with a line for each end, logs/. docs/nightly.md has the keys of
 the file and the outcomes.
 """
 EPILOG: Final = """\
-exit codes: 0 nothing failed, and something passed; 1 a run failed, or a canary's defect was missed; 2 nothing failed,
+exit codes: 0 nothing failed but what is marked as known, and something passed; 1 a run failed in a way that no mark
+covers, or whose mark is over, or a canary's defect was missed; 2 nothing failed,
 but something crashed, hung, had no engine or disk, or has no verdict; 64 a cell or the file is wrong; 130 interrupted
 """
 
@@ -40,23 +45,36 @@ def add(commands: Any) -> None:
     parser.add_argument("--night", metavar="ID", help="its name; all seeds follow from it (default: the UTC day)")
     parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="where runs are kept (store)")
     parser.add_argument("--version", metavar="TEXT", help="of what is tested (default: git describe, at the matrix)")
+    parser.add_argument("--split", type=share, default=(1, 1), metavar="K/N",
+        help="part K of N: every Nth cell; `assay summary` takes all parts of a --night together")  # fmt: skip
+    known_option(parser)
     parser.add_argument("--resume", action="store_true",
         help="go on with --night, or the newest: the cells that it began with, but those that have ended")  # fmt: skip
     parser.set_defaults(run=run)
+
+
+def share(text: str) -> tuple[int, int]:
+    """``2/5``."""
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 2/5, the second of five")
+    return int(part), int(parts)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     from assay.harness.nights.night import folder
     from assay.harness.nights.nightly import Nightly
 
+    known = marks(arguments.known)
     night, budget = reading(lambda: _night(arguments))
     store = arguments.store.resolve()
     path = folder(store, night.night)
     one = Nightly(store, path, night, budget, note=_printer(night), begins=_begins, stopping=_stopping)
     signal.signal(signal.SIGTERM, lambda number, frame: one.interrupt.request())
-    note(f"night {night.night}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, recorded in {path.path}")
-    results = reading(one.run)
-    return _summary(night, results, path, interrupted=one.interrupt.requested)
+    part = f", part {night.part} of {night.parts}" * (night.parts > 1)
+    note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
+    reading(one.run)
+    return _summary(night, path, known, interrupted=one.interrupt.requested)
 
 
 def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
@@ -67,7 +85,7 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
 
     store = arguments.store.resolve()
     if arguments.resume:
-        night = resumed(store, arguments.night)
+        night = resumed(store, arguments.night, arguments.split)
         spent = sum(result.seconds for result in folder(store, night.night).results())
         left = night.budget_seconds - spent
         return night, left if arguments.budget is None else seconds("--budget", arguments.budget)
@@ -75,7 +93,7 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
         raise InputError("--budget is missing: --budget=30min")
     budget, place = seconds("--budget", arguments.budget), arguments.matrix.parent
     version = arguments.version or version_of(place)
-    return begin(store, arguments.night, read(arguments.matrix), budget, place, version), budget
+    return begin(store, arguments.night, read(arguments.matrix), budget, place, version, arguments.split), budget
 
 
 def _begins(cell: "Cell", attempt: int) -> None:
@@ -105,32 +123,37 @@ def _printer(night: "Night") -> Callable[["Result", int, float], None]:
     return show
 
 
-def _summary(night: "Night", results: Sequence["Result"], folder: "NightFolder", *, interrupted: bool) -> Exit:
-    from assay.harness.nights.night import Outcome, failed, settled, troubled
+def _summary(night: "Night", folder: "NightFolder", known: "Known", *, interrupted: bool) -> Exit:
+    from assay.harness.nights.account import account
 
-    cells = settled(results)
-    counts = Counter(result.outcome for ended in cells.values() for result in ended)
-    print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
-    if idle := [cell.name for cell in night.cells if cell.name not in cells]:
-        print(
-            f"{len(idle)} of {len(night.cells)} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}"
-        )
-    outcomes = {name: [result.outcome for result in ended] for name, ended in cells.items()}
-    for name, ended in cells.items():
-        for result in (one for one in ended if troubled(outcomes[name]) and troubled([one.outcome])):
-            rate = f"{outcomes[name].count(result.outcome)} of {len(ended)}"
-            print(
-                f"\n{result.outcome} {name}, {rate}: {result.detail}\n  {result.command}\n  {folder.path / result.log}"
-            )
+    found = account(folder.path.parents[1], night.name, known, night.part)
+    _print(found)
     if night.folder != str(Path.cwd()):
         print(f"\nthe commands are for {night.folder}")
     if interrupted:
-        again = ["assay", "nightly", "--resume", f"--night={night.night}", f"--store={folder.path.parents[1]}"]
+        part = [f"--split={night.part}/{night.parts}"] * (night.parts > 1)
+        again = ["assay", "nightly", "--resume", f"--night={night.name}", *part, f"--store={folder.path.parents[1]}"]
         note(f"interrupted: `{shlex.join(again)}` goes on")
         return Exit.INTERRUPTED
-    if any(failed(one) for one in outcomes.values()):
-        return Exit.FAIL
-    if Outcome.BROKEN in counts:
-        return Exit.USAGE
-    green = Outcome.PASS in counts or Outcome.DETECTED in counts
-    return Exit.UNKNOWN if not green or any(troubled(one) for one in outcomes.values()) else Exit.PASS
+    return exit_of(found)
+
+
+def _print(found: "Account") -> None:
+    from assay.harness.nights.night import troubled
+
+    counts = Counter(result.outcome for cell in found.cells for result in cell.results)
+    print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
+    planned = sum(len(night.cells) for night in found.nights)
+    if idle := [cell.name for cell in found.idle]:
+        print(f"{len(idle)} of {planned} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
+    for cell in found.cells:
+        outcomes = [result.outcome for result in cell.results]
+        for result in (one for one in cell.results if troubled(outcomes) and troubled([one.outcome])):
+            mark = cell.marks.get(result.attempt)
+            rate = f"{outcomes.count(result.outcome)} of {len(outcomes)}"
+            print(
+                f"\n{result.outcome} {cell.cell.name}, {rate}: {result.detail}\n  {result.command}\n  "
+                f"{cell.logs.get(result.attempt, '')}"
+            )
+            if mark is not None:
+                print(f"  known until {mark.expires}: {mark.reason}")

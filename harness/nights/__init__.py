@@ -5,5 +5,6 @@
 
 ``night``: the record of one night, for all who read it. ``matrix``: its cells, from a file. ``order``: which come
 first. ``child``: an attempt as a process. ``ending``: what its end means. ``nightly``: the night, from these.
-``morning``: a store as the page of ``assay index`` knows it.
+``morning``: a store as the page of ``assay index`` knows it. ``account``: what a night comes to; ``markdown`` and
+``junit`` write it.
 """

@@ -58,26 +58,28 @@ class _Plan(msgspec.Struct):
 
 def read(root: Path, zoo: Zoo) -> Stored:
     """``zoo``: of defects that are not in it any forbidden anomaly will do."""
-    nights: list[Night] = []
+    parts: dict[str, list[tuple[record.Night, Night]]] = {}
     problems: list[str] = []
     expected = dict(zoo)
     of_run: dict[str, tuple[Night, Result]] = {}
-    results: list[tuple[Night, Result, record.Cell | None]] = []
+    results: list[tuple[Night, Result, record.Cell | None, str]] = []
     for folder, planned in _recorded(root, problems):
         done = _results(folder, problems)
-        nights.append(_night(folder, planned, done))
+        night = _night(folder, planned, done)
+        parts.setdefault(planned.name, []).append((planned, night))
         cells = {cell.name: cell for cell in planned.cells}
         expected |= {cell.defect: cell.expected for cell in planned.cells if cell.defect and cell.expected}
         for result in done:
-            results.append((nights[-1], result, cells.get(result.cell)))
-            of_run |= dict.fromkeys(result.runs, (nights[-1], result))
+            results.append((night, result, cells.get(result.cell), f"{store.NIGHTS}/{quote(folder.path.name)}"))
+            of_run |= dict.fromkeys(result.runs, (night, result))
+    nights = [_whole(some, problems) for some in parts.values()]
     entries = []
     for path in store.runs(root):
         entries.append(_entry(path, of_run.get(f"{path.parent.name}/{path.name}"), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
-        _attempt(night, result, cell)
-        for night, result, cell in results
+        _attempt(night, result, cell, home)
+        for night, result, cell, home in results
         if not any(_says(by_name.get(name), result) for name in result.runs)
     ]
     entries.sort(key=lambda one: (one.started, one.name))
@@ -111,7 +113,7 @@ def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Nigh
     ended = None if night.ended is msgspec.UNSET else _utc(str(night.ended))
     alive = running is not None and ended is None and _alive(running.owner)
     return Night(
-        name=plain(night.night),
+        name=plain(night.name),
         started=_utc(night.started),
         ended=ended,
         budget=night.budget_seconds,
@@ -119,6 +121,26 @@ def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Nigh
         done=len({result.cell for result in done} & {cell.name for cell in night.cells}),
         version=plain(night.version or ""),
         now=plain(running.result.cell) if running is not None and alive else "",
+    )
+
+
+def _whole(parts: list[tuple[record.Night, Night]], problems: list[str]) -> Night:
+    """The parts of one night together; that one of them has left no record is a problem."""
+    nights = [night for _, night in parts]
+    there = {planned.part for planned, _ in parts}
+    count = max(planned.parts for planned, _ in parts)
+    problems += [f"{nights[0].name}: part {one} of {count} has left no record"
+                 for one in range(1, count + 1) if one not in there]  # fmt: skip
+    ends = [night.ended for night in nights]
+    return Night(
+        name=nights[0].name,
+        started=min(night.started for night in nights),
+        ended=None if None in ends else max(str(end) for end in ends),
+        budget=max(night.budget for night in nights),
+        planned=sum(night.planned for night in nights),
+        done=sum(night.done for night in nights),
+        version=nights[0].version,
+        now=", ".join(night.now for night in nights if night.now),
     )
 
 
@@ -184,16 +206,15 @@ def _damaged(folder: Path, night: Night | None, error: Exception) -> Entry:
     )
 
 
-def _attempt(night: Night, result: Result, cell: record.Cell | None) -> Entry:
-    """What no run of its own says."""
+def _attempt(night: Night, result: Result, cell: record.Cell | None, home: str) -> Entry:
+    """What no run of its own says. ``home``: the address of its night's record."""
     parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
     if cell is not None:
         parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
-    home = f"{store.NIGHTS}/{quote(night.name)}"
     standing = STANDINGS.get(result.outcome, Standing.NONE)
     answered = result.outcome in (Outcome.DETECTED, Outcome.MISSED)
     return Entry(
-        name=plain(f"{result.cell}, attempt {result.attempt}"),
+        name=attempt_name(result),
         address=home,
         more=(("log", f"{home}/{quote(result.log)}"),) if result.log else (),
         cell=_cell(*parts),
@@ -208,6 +229,11 @@ def _attempt(night: Night, result: Result, cell: record.Cell | None) -> Entry:
         version=night.version,
         caught=result.outcome is Outcome.DETECTED if answered else None,
     )
+
+
+def attempt_name(result: Result) -> str:
+    """Of the entry of an attempt that no run speaks for."""
+    return plain(f"{result.cell}, attempt {result.attempt}")
 
 
 def _cell(system: str, workload: str, nemesis: str, cluster: str, defect: str) -> Cell:

@@ -75,9 +75,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
-    """``night.json``. Times are ISO 8601 in UTC; ``seed`` follows from ``night``, its name."""
+    """``night.json``. Times are ISO 8601 in UTC; ``seed`` follows from ``name``."""
 
     night: str
+    """Its folder's name."""
     started: str
     budget_seconds: float
     seed: int
@@ -87,7 +88,16 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = "."
     """Where pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET
+    whole: str = ""
+    """Of a part of a night: the name of the night."""
+    part: int = 1
+    parts: int = 1
     format: int = FORMAT
+
+    @property
+    def name(self) -> str:
+        """That of the night; all its parts have the same."""
+        return self.whole or self.night
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +199,11 @@ def troubled(outcomes: Collection[Outcome]) -> bool:
     if Outcome.DETECTED in outcomes:
         return False
     return failed(outcomes) or not GREEN.union((Outcome.INTERRUPTED,)).issuperset(outcomes)
+
+
+def part_name(whole: str, part: int, parts: int) -> str:
+    """The folder's name of a part; of a night that is not divided its own."""
+    return whole if parts == 1 else f"{whole}.{part}of{parts}"
 
 
 def folder(store: Path, night: str) -> NightFolder:

@@ -29,7 +29,18 @@ import msgspec
 from assay.cluster import owner
 from assay.harness.nights.child import GRACE, Ended, Limits, kill_group, perform
 from assay.harness.nights.ending import Machine, outcome, seen
-from assay.harness.nights.night import Cell, Night, NightError, NightFolder, Outcome, Result, Running, folder, nights
+from assay.harness.nights.night import (
+    Cell,
+    Night,
+    NightError,
+    NightFolder,
+    Outcome,
+    Result,
+    Running,
+    folder,
+    nights,
+    part_name,
+)
 from assay.harness.nights.order import ordered, past
 from assay.harness.run import store as runs_of
 from assay.harness.run.interrupt import Interrupt
@@ -204,37 +215,52 @@ class Nightly:
 
 
 def begin(
-    store: Path, name: str | None, cells: Sequence[Cell], budget: float, place: Path, version: str | None
+    store: Path,
+    name: str | None,
+    cells: Sequence[Cell],
+    budget: float,
+    place: Path,
+    version: str | None,
+    share: tuple[int, int] = (1, 1),
 ) -> Night:
     """Writes the record of a night without results. ``name`` None: the UTC day, with a number from the second on.
 
-    Raises :class:`NightError` for a name that is taken, or is no name of a folder.
+    ``share``: part k of n, from 1. A part has every nth of ``cells``, with the seeds that they have in the whole night.
+
+    Raises :class:`NightError` for a name that is taken, or is no name of a folder, and for a part without cells.
     """
     now = datetime.now(UTC)
+    part, parts = share
+    if len(cells) < parts:
+        raise NightError(f"--split={part}/{parts}: the matrix has {len(cells)} cells, too few for {parts} parts")
     taken = {path.name for path in (store / runs_of.NIGHTS).glob("*")}
     if name is None:
         day = now.date().isoformat()
-        name = next(one for one in (day, *(f"{day}-{n}" for n in range(2, len(taken) + 3))) if one not in taken)
+        names = (day, *(f"{day}-{n}" for n in range(2, len(taken) + 3)))
+        name = next(one for one in names if part_name(one, part, parts) not in taken)
     if not NAME.fullmatch(name):
         raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
-    if name in taken:
-        raise NightError(f"there is a night {name} in {store}: go on with it by --resume, or give another name")
+    place_of = part_name(name, part, parts)
+    if place_of in taken:
+        raise NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
     night = Night(
-        night=name, started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
-        version=version, host=socket.gethostname(), cells=tuple(cells), folder=str(place.resolve()),
+        night=place_of, started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
+        version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
+        whole=name if parts > 1 else "", part=part, parts=parts,
     )  # fmt: skip
-    folder(store, name).write(night)
+    folder(store, place_of).write(night)
     return night
 
 
-def resumed(store: Path, name: str | None) -> Night:
-    """That one, or the newest. Raises :class:`NightError`."""
+def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> Night:
+    """That one, or the newest of those that were divided in the same way. Raises :class:`NightError`."""
+    part, parts = share
     if name is not None:
-        return folder(store, name).read()
-    known = nights(store)
+        return folder(store, part_name(name, part, parts)).read()
+    known = [one for _, one in nights(store) if parts == 1 or (one.part, one.parts) == share]
     if not known:
         raise NightError(f"there is no night in {store} to go on with")
-    return known[-1][1]
+    return known[-1]
 
 
 def version_of(place: Path) -> str | None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 STORE = Path(next(word.partition("=")[2] for word in sys.argv if word.startswith("--store=")))
@@ -21,7 +22,7 @@ def run_folder(verdict: str | None, *anomalies: str) -> None:
     folder = STORE / "test_fake" / f"{time.time_ns()}"
     folder.mkdir(parents=True)
     info = {
-        "test": "t", "status": "finished", "started": "2026-11-21T02:00:00+00:00", "owner": f"{os.getpid()}.0.b.0",
+        "test": "t", "status": "finished", "started": datetime.now(UTC).isoformat(), "owner": f"{os.getpid()}.0.b.0",
         "seed": 1, "cluster": "sim", "nemesis": "none", "command": "pytest", "verdict": verdict,
     }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(info))

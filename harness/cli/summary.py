@@ -1,0 +1,85 @@
+"""``assay summary STORE``: what a night came to, as Markdown and as JUnit XML, and its exit code."""
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.harness.cli.command import Exit, InputError, reading
+
+if TYPE_CHECKING:
+    from assay.harness.nights.account import Account
+    from assay.reports.index.known import Known
+
+KNOWN: Final = Path("known-failures.toml")
+DESCRIPTION: Final = """\
+Says what the newest night of a store came to, all its parts together: what broke, what was missed, what has no answer,
+and the commands that repeat it. Its exit code is that of `assay nightly`, so that it can be the last step of a job.
+
+  assay summary store                                              Markdown, printed
+  assay summary store --markdown=summary.md --junit=junit.xml      written, for a job's page and its list of tests
+  assay summary store --night=release-1.4 --known=known.toml       of that night; marked failures do not count
+"""
+EPILOG: Final = """\
+exit codes: 0 nothing failed but what is marked, and something passed; 1 a failure that no mark covers, or whose mark
+is over, or a missed defect; 2 something has no answer, or a part of the night no record; 64 a cell or a file is wrong
+"""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("summary", help="what a night came to, as Markdown and JUnit XML",
+        description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
+    parser.add_argument("--night", metavar="ID", help="(the newest)")
+    known_option(parser)
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write it there, and print nothing")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, too")
+    parser.set_defaults(run=run)
+
+
+def known_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it is there)")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.harness.nights.account import account
+    from assay.harness.nights.junit import junit
+    from assay.harness.nights.markdown import markdown
+
+    if not arguments.store.is_dir():
+        raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
+    known = marks(arguments.known)
+    found = reading(lambda: account(arguments.store.resolve(), arguments.night, known))
+    try:
+        if arguments.junit is not None:
+            arguments.junit.write_bytes(junit(found))
+        if arguments.markdown is not None:
+            arguments.markdown.write_text(markdown(found), encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(error)) from error
+    if arguments.markdown is None:
+        print(markdown(found), end="")
+    return exit_of(found)
+
+
+def marks(given: Path | None) -> "Known":
+    """Those of the file, or of the usual one if it is there, as they are today."""
+    from assay.reports.index.known import Known, KnownError, read_known
+
+    today = datetime.now(UTC).date()
+    path = given or (KNOWN if KNOWN.exists() else None)
+    try:
+        return Known(today=today) if path is None else read_known(path, today)
+    except (KnownError, OSError) as error:
+        raise InputError(str(error)) from error
+
+
+def exit_of(found: "Account") -> Exit:
+    """A failure first, then what is wrong with a cell, then what has no answer."""
+    from assay.checkers.verdict import Verdict
+
+    if found.verdict is Verdict.FAIL:
+        return Exit.FAIL
+    if found.broken:
+        return Exit.USAGE
+    return Exit.PASS if found.verdict is Verdict.PASS else Exit.UNKNOWN
