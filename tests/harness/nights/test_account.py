@@ -190,7 +190,8 @@ def test_what_is_written_first_is_what_broke_and_how_to_repeat_it(tmp_path: Path
     said = markdown(of_night(tmp_path))
     assert said.startswith("## ❌ Night n: fail\n")
     assert said.index("### New failures") < said.index("### Without an answer")
-    assert "**lost-write** in t of (unknown): 1 of 1 runs" in said
+    assert f"**lost-write** in t of {UNKNOWN}" in said
+    assert ": 1 of 1 runs" in said
     assert "**crashed** signal=9: killed by SIGKILL" in said
     assert "--seed=" in said
 
