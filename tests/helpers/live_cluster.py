@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ class Live:
 
     def node(self, name: str) -> Any:
         return next(node for node in self.cluster.nodes if node.name == name)
+
+
+def run_of_its_own(name: str) -> str:
+    """A run ID that no other process has, for example of tests of another checkout on the same engine."""
+    return f"{name}-{os.getpid()}"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import engine_available
 
 from helpers.echo_system import Echo
-from helpers.live_cluster import Live, started
+from helpers.live_cluster import Live, run_of_its_own, started
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,8 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Echo:
 
 @pytest.fixture(scope="module")
 def live(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
-    cluster = DockerCluster(echo, {"zookeeper": 1, "broker": 2}, run_id="test-echo", seed=1, state_dir=state)
+    cluster = DockerCluster(
+        echo, {"zookeeper": 1, "broker": 2}, run_id=run_of_its_own("test-echo"), seed=1, state_dir=state
+    )
     with started(cluster, state) as live:
         yield live

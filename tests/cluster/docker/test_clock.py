@@ -16,7 +16,7 @@ from assay.cluster.journal import RunInContainer, read
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import EVENTS, Echo, echoes, until
-from helpers.live_cluster import Live, started
+from helpers.live_cluster import Live, run_of_its_own, started
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 
@@ -28,7 +28,12 @@ def clocked(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
     except clock.ClockError as error:
         pytest.skip(str(error))
     cluster = DockerCluster(
-        echo, {"zookeeper": 1, "broker": 1}, run_id="test-clock", seed=1, state_dir=state, own_clocks=True
+        echo,
+        {"zookeeper": 1, "broker": 1},
+        run_id=run_of_its_own("test-clock"),
+        seed=1,
+        state_dir=state,
+        own_clocks=True,
     )
     with started(cluster, state) as live:
         yield live
@@ -114,7 +119,9 @@ def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(clock, "library", library)
 
     async def body() -> None:
-        cluster = DockerCluster(echo, {"broker": 1}, run_id="no-cc", seed=1, state_dir=state, own_clocks=True)
+        cluster = DockerCluster(
+            echo, {"broker": 1}, run_id=run_of_its_own("no-cc"), seed=1, state_dir=state, own_clocks=True
+        )
         try:
             await cluster.start()
             with pytest.raises(NodeError, match="n1 cannot be shifted: there is no C compiler"):

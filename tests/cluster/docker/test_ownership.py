@@ -17,6 +17,7 @@ from assay.cluster.docker.engine import engine, owned, perform
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import Echo
+from helpers.live_cluster import run_of_its_own
 
 CHILD = """
 import asyncio, sys
@@ -82,21 +83,23 @@ def test_a_start_that_fails_takes_away_what_it_had_made(echo: Echo, state: Path,
     def broken(node: object, cluster: object) -> dict[str, bytes]:
         raise NodeError("no files today")
 
+    run_id = run_of_its_own("test-broken")
+
     async def body() -> None:
         monkeypatch.setattr(echo, "files", broken, raising=False)
-        cluster = DockerCluster(echo, {"broker": 1}, run_id="test-broken", seed=1, state_dir=state)
+        cluster = DockerCluster(echo, {"broker": 1}, run_id=run_id, seed=1, state_dir=state)
         with pytest.raises(NodeError, match="no files today"):
             await cluster.start()
 
     asyncio.run(body())
-    assert left("test-broken") == []
+    assert left(run_id) == []
 
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine_needed")
 @pytest.mark.parametrize("journal_lost", [False, True])
 def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal_lost: bool) -> None:
-    run_id = f"test-orphan-{int(journal_lost)}"
+    run_id = run_of_its_own(f"test-orphan-{int(journal_lost)}")
     state = tmp_path / "state"
     arguments = [str(Path(__file__).parents[2]), str(tmp_path / "echo"), str(state), run_id]
     with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
@@ -124,12 +127,12 @@ def test_a_fault_noted_in_the_journal_is_undone_by_replay(live: Any) -> None:
     """What heal does for faults inside containers that stay: the entry's command, run by the engine, not over SSH."""
     node = live.node("n1")
     live.run(node.drop_from([live.node("n2")]))
-    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == "test-echo"]
+    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == live.cluster.run_id]
     _, action = found.actions[0]
     assert isinstance(action, journal.RunInContainer)
     with engine() as client:
         assert perform(client, action)
     assert live.run(node.dropped()) == {}
     live.run(node.accept_all())
-    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == "test-echo"]
+    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == live.cluster.run_id]
     assert not [action for _, action in found.actions if isinstance(action, journal.RunInContainer)]

@@ -19,7 +19,7 @@ from assay.cluster.ssh import power
 from assay.nemesis.power_loss import PowerLoss
 
 from helpers.echo_system import DATA, Echo, StoringEcho, echoes, until
-from helpers.live_cluster import Live, started
+from helpers.live_cluster import Live, run_of_its_own, started
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 
@@ -76,14 +76,16 @@ def storing(engine_needed: None, tmp_path_factory: pytest.TempPathFactory, state
     except disk.DiskError as error:
         pytest.skip(str(error))
     system = StoringEcho(tmp_path_factory.mktemp("storing"))
-    cluster = DockerCluster(system, {"broker": 2}, run_id="test-power", seed=1, state_dir=state, own_disks=True)
+    cluster = DockerCluster(
+        system, {"broker": 2}, run_id=run_of_its_own("test-power"), seed=1, state_dir=state, own_disks=True
+    )
     with started(cluster, state) as live:
         yield live
 
 
 def pending(live: Live) -> list[journal.Action]:
     """What the undo journal would undo in nodes now."""
-    (path,) = (live.state / "journals").glob("*test-power*.jsonl")
+    (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
     return [action for _, action in journal.read(path).actions if isinstance(action, journal.RunInContainer)]
 
 
@@ -215,7 +217,7 @@ def test_what_the_harness_does_to_files_is_as_durable_as_if_it_had_always_been_t
 
 
 def test_the_disks_are_in_the_journal_before_what_hangs_on_them(storing: Live) -> None:
-    (found,) = [one for one in journal.pending(storing.state)[0] if one.run_id == "test-power"]
+    (found,) = [one for one in journal.pending(storing.state)[0] if one.run_id == storing.cluster.run_id]
     kinds = [type(action) for _, action in found.actions]
     assert kinds.count(journal.RemoveDisk) == 2
     assert kinds.index(journal.RemoveDisk) > max(
@@ -307,7 +309,7 @@ def test_the_doctor_tries_it_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("journal_lost", [False, True])
 def test_kill_9_of_the_owner_then_a_sweep_leaves_no_disk(storing: Live, tmp_path: Path, journal_lost: bool) -> None:
-    run_id = f"test-orphan-disk-{int(journal_lost)}"
+    run_id = run_of_its_own(f"test-orphan-disk-{int(journal_lost)}")
     state = tmp_path / "state"
     arguments = [str(Path(__file__).parents[2]), str(tmp_path / "echo"), str(state), run_id]
     with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
