@@ -41,6 +41,7 @@ ZOOKEEPER = "zookeeper"
 BROKER = "broker"
 SET_UP_TIMEOUT = 20.0
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+MIN_INSYNC = "min.insync.replicas"
 ZOOKEEPER_TICK_MS = 500
 BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -170,9 +171,14 @@ class Broker:
             changes: dict[str, Any] = {BROKER_SETTINGS[name]: int(value)}
             return replace(self, **changes)
         try:
-            return replace(self, topic_config=self.topic_config.override({name: value}))
+            config = self.topic_config.override({name: value})
         except ConfigError as error:
             raise ValueError(str(error)) from None
+        if name != MIN_INSYNC:
+            return replace(self, topic_config=config)
+        if config.min_insync_replicas > self.replication:
+            raise ValueError(f"{name} is {value}, but each partition has {self.replication} replicas")
+        return replace(self, min_insync=config.min_insync_replicas)
 
     @property
     def retention_ms(self) -> int:
@@ -355,7 +361,7 @@ class Broker:
 
     @property
     def _topics(self) -> Sequence[FirstTopic]:
-        own = (("min.insync.replicas", str(self.min_insync)),)
+        own = ((MIN_INSYNC, str(self.min_insync)),)
         return [*([FirstTopic(self.topic, self.partitions, own)] if self.partitions else []), *self.further_topics]
 
     async def _create(self, brokers: Sequence[_Node], answers: Sequence[MetadataResponse | None]) -> tuple[bool, str]:
