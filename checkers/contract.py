@@ -100,6 +100,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     linearizable_queues: bool = False
     """Whether a queue that says that it is empty was so at some moment of the call; then ``queue-false-empty`` is
     judged."""
+    linearizable_sets: bool = False
+    """Whether a read of a set shows it as it was at some moment of the call; then ``set-fork`` is judged."""
     transaction_order: Literal["none", "process", "real-time"] = "none"
     """What transactions must respect in addition to their dependencies: the order in which each process made them, or
     that one had returned before another was called (strict serializability); a cycle with it is, say,

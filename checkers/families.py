@@ -26,6 +26,7 @@ from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
+from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.processes import PROCESSES
 from assay.checkers.progress import PROGRESS
 from assay.checkers.refusals import REFUSALS
@@ -43,6 +44,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REGISTER_CAS,
     *OBJECT_FAMILIES,
     EMPTINESS,
+    SNAPSHOTS,
     *OWNERSHIP,
     *GROUPS,
     OFFSETS,

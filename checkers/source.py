@@ -78,6 +78,7 @@ def register_contract(engine: Engine, contract: Contract) -> None:
         f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
     )
     engine.view("queue_declared", f"select {int(contract.linearizable_queues)} as linearizable_queues")
+    engine.view("set_declared", f"select {int(contract.linearizable_sets)} as linearizable_sets")
     deadlines = ", ".join(f"{contract.within(name)} as {name}" for name in DEADLINES)
     engine.view("deadlines_declared", f"select {deadlines}")
     engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")

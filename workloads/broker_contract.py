@@ -19,11 +19,12 @@ from assay.checkers.inspection import INSPECTION
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.register.family import REGISTER_CAS
 from assay.checkers.rest.family import LIVENESS_ANOMALIES
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
-NOT_OFFERED: Final = (*OBJECT_FAMILIES, EMPTINESS, REGISTER_CAS, FENCING, *TRANSACTION_FAMILIES)
+NOT_OFFERED: Final = (*OBJECT_FAMILIES, EMPTINESS, SNAPSHOTS, REGISTER_CAS, FENCING, *TRANSACTION_FAMILIES)
 """Checks of what a broker has none of: counters, sets, queues, conditional writes, leases, transactions."""
 PROMISES: Final = tuple(name for family in FAMILIES if family not in NOT_OFFERED for name in family.anomalies)
 RUNNING: Final = (

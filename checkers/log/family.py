@@ -42,6 +42,7 @@ from typing import Final
 from assay.checkers.check import Family, View, build
 from assay.checkers.engine import Engine
 from assay.checkers.log.altered import ALTERED_RECORD, RESURRECTED
+from assay.checkers.log.bounds import ANSWER_BEYOND_LOG, LOOK_UP_ORDER
 from assay.checkers.log.ends import END_TOO_LOW, ENDS, HIGH_WATERMARK_REGRESSION
 from assay.checkers.log.integrity import ABORTED_READ, DUPLICATE, INCONSISTENT_OFFSET, PHANTOM
 from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
@@ -106,6 +107,8 @@ STATEMENTS: Final = Family(
         FORBIDDEN_DELETION,
         END_TOO_LOW,
         TIME_LOOK_UP,
+        LOOK_UP_ORDER,
+        ANSWER_BEYOND_LOG,
         RESURRECTED,
         STUCK_READER,
         FALSE_OUT_OF_RANGE,

@@ -292,8 +292,8 @@ SEND_SKIP: Final = Check(
             from log_set_pairs s join log_placed p on s.key = p.key and s.value = p.value
                 left join log_compacted c on s.key = c.key
                 left join log_starts t on s.key = t.key
-            where s.outcome = 'info' and s.former_value is not null and p.observed > 0 and c.key is null
-                and p.position >= coalesce(t.log_start, 0)
+            where (s.outcome = 'info' or (s.outcome = 'ok' and s.position is null)) and s.former_value is not null
+                and p.observed > 0 and c.key is null and p.position >= coalesce(t.log_start, 0)
             """,
         ),
         View(

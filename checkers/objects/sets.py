@@ -10,8 +10,9 @@ How a workload records itself in ``effects`` (``key`` is the set's name):
 An element that was not removed is there from some moment on. That moment lies after its first add was called, and
 before an add of it was acknowledged, a read that shows it returned, and before no read that lacks it was called: so it
 exists unless two of these contradict each other, and the checks are exact for each element. That different reads agree
-on the order in which elements came is not claimed (snapshots may be torn). An element of which some remove did not
-certainly fail may rightly be missing; the only anomaly found of it is that it was never added.
+on the order in which elements came is claimed only where a contract says so (``objects.snapshots``). An element of
+which some remove did not certainly fail may rightly be missing; the only anomaly found of it is that it was never
+added.
 
 Reads that lack an element are counted, not listed: those called after a moment, less those of them that show it.
 """

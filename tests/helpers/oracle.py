@@ -221,7 +221,8 @@ class Judge:
         for request in {row["request"] for row in self.sends} - {None}:
             mine = sorted((r for r in self.sends if r["request"] == request), key=lambda r: (r["op"], r["sub"]))
             for x, y in pairwise(mine):
-                if y["outcome"] == "info" and not self.compacted and self._torn(x["value"], y["value"]):
+                doubtful = y["outcome"] == "info" or (y["outcome"] == "ok" and y["position"] is None)
+                if doubtful and not self.compacted and self._torn(x["value"], y["value"]):
                     found.add(_id(y))
                 if x not in self.acked or y not in self.acked:
                     continue

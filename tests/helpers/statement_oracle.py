@@ -62,7 +62,7 @@ class Witness(Judge):
         finders = {
             "misplaced-ack": self.misplaced, "offset-hole": self.holes, "position-jump": self.jumps,
             "altered-record": self.altered, "log-start-regression": self.starts, "end-too-low": self.low_ends,
-            "time-look-up": self.look_ups,
+            "time-look-up": self.look_ups, "look-up-order": self.falling_look_ups, "answer-beyond-log": self.beyond,
         }  # fmt: skip
         return {(name, instance) for name, finder in finders.items() for instance in finder()}
 
@@ -176,4 +176,31 @@ class Witness(Judge):
                 for offset, created, known, judged in dated
             ):
                 found.add((asked["op"], 1))
+        return found
+
+    def answered(self) -> list[Row]:
+        kinds = ("look-up", "start", "end", "append")
+        return [
+            row for row in self.rows
+            if row["kind"] in kinds and row["outcome"] == "ok" and row["ret"] is not None
+            and row["position"] is not None
+        ]  # fmt: skip
+
+    def falling_look_ups(self) -> set[Any]:
+        asked = [row for row in self.answered() if row["kind"] == "look-up"]
+        return {
+            (low["op"], low["sub"]) for low in asked for high in asked
+            if not self.compacted and high["timestamp"] <= low["timestamp"] and high["position"] > low["position"]
+        }  # fmt: skip
+
+    def beyond(self) -> set[Any]:
+        """Those that asked for the end, or appended, after the answer must have found the log at least so long."""
+        found = set()
+        for said in self.answered():
+            if said["kind"] not in ("start", "look-up") or not self.linearizable_ends:
+                continue
+            end = said["position"] + (said["kind"] == "look-up")
+            after = [row for row in self.answered() if row["kind"] in ("end", "append") and row["call"] > said["ret"]]
+            if any(row["position"] < end for row in after):
+                found.add((said["op"], said["sub"]))
         return found

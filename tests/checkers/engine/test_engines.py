@@ -26,6 +26,7 @@ from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
 from assay.checkers.rest.family import REST
@@ -116,6 +117,7 @@ INSTANCE = {
     "queue-duplicate": ("value",),
     "queue-phantom": ("value",),
     "queue-false-empty": ("op", "sub"),
+    "set-fork": ("small_op", "large_op"),
 }
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
 
@@ -127,6 +129,7 @@ APART = (
     REPORTED,
     *OBJECT_FAMILIES,
     EMPTINESS,
+    SNAPSHOTS,
     HOLDING,
     SETTLING,
     FENCING,
@@ -432,8 +435,8 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
         one = OBJECTS[family.name](f"k-{index}", rng, index * 100)
         some.append(one if index % 3 == 0 else broken_object(one, rng))
     folder = write(folder / "history", [row for one in some for row in one])
-    contract = Contract(family=family.name, linearizable_queues=True)
-    families = (family, EMPTINESS) if family.name == "queue" else (family,)
+    contract = Contract(family=family.name, linearizable_queues=True, linearizable_sets=True)
+    families = (family, *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,)}.get(family.name, ()))
     with DuckDB() as duck:
         by_duck = answers(duck, folder, contract, families)
     assert all(answer.findings for answer in by_duck.values())

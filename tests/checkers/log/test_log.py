@@ -190,6 +190,16 @@ def _set_split(book: Book) -> None:
     book.send([3], 6, (5, 15), process=1)
 
 
+def _acknowledged_set_in_another_order(book: Book) -> None:
+    book.send([1, 2, 3], None, (0, 10))
+    book.poll(0, [(0, 1), (1, 3), (2, 2)], 3, (20, 30))
+
+
+def _acknowledged_set_in_order(book: Book) -> None:
+    book.send([1, 2, 3], None, (0, 10))
+    book.poll(0, [(0, 1), (1, 2), (2, 3)], 3, (20, 30))
+
+
 def _set_over_a_gap(book: Book) -> None:
     book.send([1, 2], 5, (0, 10))
     book.rows[1]["position"] = 7
@@ -274,6 +284,8 @@ CASES: list[tuple[str, Make, set[str]]] = [
     ("nonmonotonic-send", _others_sends_between, set()),
     ("send-skip", _set_split, {"send-skip"}),
     ("send-skip", _set_over_a_gap, set()),
+    ("send-skip", _acknowledged_set_in_another_order, {"send-skip"}),
+    ("send-skip", _acknowledged_set_in_order, set()),
     ("nonmonotonic-poll", _poll_goes_back, {"nonmonotonic-poll"}),
     ("nonmonotonic-poll", _poll_goes_back_after_seek, set()),
     ("poll-skip", _poll_skips, {"poll-skip"}),

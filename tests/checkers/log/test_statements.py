@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from assay.checkers.check import Check, build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine
+from assay.checkers.log.bounds import ANSWER_BEYOND_LOG
 from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE, VANISHED
 from assay.checkers.log.polls import POLL_VIEWS
@@ -628,6 +629,117 @@ def records_whose_times_no_one_saw(book: Pages) -> None:
     _asked(book, 150, 3)
 
 
+# -- look-up-order -----------------------------------------------------------------------------------------------------
+
+
+@case("look-up-order")
+def a_later_time_has_a_lower_offset(book: Pages) -> None:
+    book.dated([1], 3, (200, 210))
+    _asked(book, 100, 5)
+    _asked(book, 200, 3, (620, 630))
+
+
+@case("look-up-order")
+def no_matter_which_was_asked_for_first(book: Pages) -> None:
+    book.dated([1], 3, (200, 210))
+    _asked(book, 200, 3)
+    _asked(book, 100, 5, (620, 630))
+
+
+@case()
+def a_later_time_has_the_same_offset_or_none(book: Pages) -> None:
+    book.dated([1], 3, (200, 210))
+    _asked(book, 100, 3)
+    _asked(book, 200, 3, (620, 630))
+    _asked(book, 300, None, (640, 650))
+
+
+@case(contract=Contract(dense_offsets=True, retention_ms=1_000, retention_bytes=-1))
+def the_lower_one_may_have_been_deleted_meanwhile(book: Pages) -> None:
+    book.dated([1], 3, (200, 210))
+    _asked(book, 200, 3)
+    book.add("end", (9_000, 9_010), 6, process=5)
+    _asked(book, 100, 5, (9_020, 9_030))
+
+
+@case("look-up-order", contract=Contract(dense_offsets=True, retention_ms=20_000, retention_bytes=-1))
+def it_is_too_young_to_have_been_deleted(book: Pages) -> None:
+    book.dated([1], 3, (200, 210))
+    _asked(book, 200, 3)
+    book.add("end", (9_000, 9_010), 6, process=5)
+    _asked(book, 100, 5, (9_020, 9_030))
+
+
+@case(contract=Contract(compacted=("orders-0",), retention_ms=-1, retention_bytes=-1))
+def the_lower_one_may_have_been_compacted(book: Pages) -> None:
+    book.dated([1], 3, (200, 210))
+    _asked(book, 200, 3)
+    _asked(book, 100, 5, (620, 630))
+
+
+# -- answer-beyond-log -------------------------------------------------------------------------------------------------
+
+LINEARIZABLE = Contract(linearizable_ends=True, retention_ms=-1, retention_bytes=-1)
+
+
+def _started(book: Pages, start: int, when: tuple[int, int]) -> None:
+    book.add("start", when, start, process=4)
+
+
+@case("answer-beyond-log", contract=LINEARIZABLE)
+def the_end_lies_below_a_start_that_was_known(book: Pages) -> None:
+    _started(book, 1_000, (0, 10))
+    book.add("end", (20, 30), 6, process=5)
+
+
+@case(contract=LINEARIZABLE)
+def an_empty_log_ends_where_it_begins(book: Pages) -> None:
+    _started(book, 1_000, (0, 10))
+    book.add("end", (20, 30), 1_000, process=5)
+
+
+@case(contract=LINEARIZABLE)
+def the_end_was_asked_for_before_the_start_was_known(book: Pages) -> None:
+    _started(book, 1_000, (0, 25))
+    book.add("end", (20, 30), 6, process=5)
+
+
+@case()
+def an_end_below_a_start_where_ends_may_be_stale(book: Pages) -> None:
+    _started(book, 1_000, (0, 10))
+    book.add("end", (20, 30), 6, process=5)
+
+
+@case(contract=Contract(linearizable_ends=True, retention_ms=-1, retention_bytes=-1, unflushed=9))
+def what_was_not_flushed_may_have_gone(book: Pages) -> None:
+    _started(book, 5, (0, 10))
+    book.add("end", (20, 30), 4, process=5)
+
+
+@case("answer-beyond-log", contract=Contract(linearizable_ends=True))
+def a_send_gets_an_offset_below_a_known_start(book: Pages) -> None:
+    _started(book, 5, (0, 10))
+    book.dated([1], 4, (20, 30))
+
+
+@case(contract=Contract(linearizable_ends=True))
+def a_send_that_was_under_way(book: Pages) -> None:
+    _started(book, 5, (0, 10))
+    book.dated([1], 4, (5, 30))
+
+
+@case("answer-beyond-log", contract=LINEARIZABLE)
+def a_look_up_found_what_lies_at_the_later_end(book: Pages) -> None:
+    _asked(book, 150, 6, (0, 10))
+    book.add("end", (20, 30), 6, process=5)
+
+
+@case(contract=LINEARIZABLE)
+def a_look_up_found_the_last_record(book: Pages) -> None:
+    _asked(book, 150, 5, (0, 10))
+    book.add("end", (20, 30), 6, process=5)
+
+
 # -- resurrected -------------------------------------------------------------------------------------------------------
 
 
@@ -975,7 +1087,9 @@ def _everything(engine: Engine, folder: Path, contract: Contract, others: tuple[
     build(engine, (*LOG.views, *(view for view in LOG_TABLES if view not in POLL_VIEWS)))
     build(engine, STATEMENT_TABLES)
     reported = []
-    for check in (*others, *STATEMENTS.checks):
+    for check in (*others, *(one for one in STATEMENTS.checks if one is not ANSWER_BEYOND_LOG), ANSWER_BEYOND_LOG):
+        if check is ANSWER_BEYOND_LOG and not contract.unflushed:  # of linearizable ends; end-too-low is of others
+            register_contract(engine, replace(contract, linearizable_ends=True))
         build(engine, check.views)
         reported += findings(engine, check)
     return reported

@@ -33,6 +33,7 @@ from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.processes import PROCESSES
 from assay.checkers.progress import PROGRESS
 from assay.checkers.refusals import REFUSALS
@@ -139,6 +140,7 @@ UNPLANTED = (
     *COMMITS,
     *REPLICATION,
     EMPTINESS,
+    SNAPSHOTS,
     EXPIRY,
     INSPECTION,
     PARTINGS,

@@ -1,0 +1,178 @@
+"""Answers that bound a log, against each other: where it begins, which offset a time has, where it ends.
+
+A log begins at or below its end, and what a look-up by time found is a record below the end. So an end that was asked
+for after such an answer had returned lies no lower, nor does an append that began then get a lower offset. The order is
+that of rule U (``order``), so it counts only where the contract declares ends to be linearizable, and no loss of
+unflushed records is allowed.
+
+A look-up that found an offset says that each record below is older than the time asked for, one for a later time that
+its record is younger: no log has both a record and an older one there. It counts unless the lower record may have been
+deleted before the other look-up.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.log.ends import end_in
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.log.retention import MILLISECOND, UNCERTAINTY
+from assay.checkers.log.times import LOOK_UPS
+from assay.checkers.sql import first_rows, greatest_before, order_by, row_number
+
+FLOORS: Final = View(
+    "log_floors",
+    """
+    select key, op, sub, ret, position, position as least, cast(null as bigint) as timestamp from log_start_reports
+    union all
+    select key, op, sub, ret, position, position + 1, timestamp from log_effects
+    where kind = 'look-up' and outcome = 'ok' and ret is not null and timestamp is not null
+        and position < 9223372036854775807
+    """,
+)
+"""Answers after which the end is ``least`` or more."""
+
+CEILINGS: Final = View(
+    "log_ceilings",
+    """
+    select key, op, sub, call, position, 0 as appended from log_ends
+    union all
+    select key, op, sub, call, position, 1 from log_sends
+    where outcome = 'ok' and ret is not null and position is not null
+    """,
+)
+"""What says that the log's end was no further on at some moment after the call."""
+
+
+def _beyond(row: Row, evidence: Evidence) -> Explanation:
+    said, later = row["floor_op"], row["ceiling_op"]
+    what = (
+        f"begins at offset {row['position']}"
+        if row["timestamp"] is None
+        else f"has at offset {row['position']} the first record of {row['timestamp']} ms or later"
+    )
+    claim = f"{evidence.who(said)} was answered by {evidence.returned(said)} that {row['key']} {what}, but "
+    if row["appended"] == 1:
+        claim += f"a send of {evidence.who(later)}, called at {evidence.called(later)}, got offset {row['ended']}."
+    else:
+        claim += (
+            f"{evidence.who(later)}, who asked for its end at {evidence.called(later)}, got {row['ended']}, which "
+            "would be below that."
+        )
+    about = () if row["appended"] == 1 else (end_in(row["key"], later),)
+    return Explanation(capital(claim), (said, later), about=about)
+
+
+ANSWER_BEYOND_LOG: Final = Check(
+    anomaly="answer-beyond-log",
+    meaning="a log was reported to begin, or to have a record, beyond where it ended later",
+    views=(
+        FLOORS,
+        CEILINGS,
+        Table(
+            "found_answer_beyond_log",
+            f"""
+            select key, op, sub, ret, position, least, timestamp from (
+                select key, op, sub, is_floor, ret, position, least, timestamp,
+                    min(case when is_floor = 0 then position end) over (partition by key
+                        {order_by("back, is_floor, op, sub")}
+                        rows between unbounded preceding and 1 preceding) as lowest
+                from (
+                    select f.key, f.op, f.sub, 1 as is_floor, f.ret, 0 - f.ret as back, f.position, f.least, f.timestamp
+                    from log_floors f
+                    union all
+                    select c.key, c.op, c.sub, 0, null, 0 - c.call, c.position, null, null
+                    from log_ceilings c join (select key from log_floors group by key) k on c.key = k.key
+                    ) as moments) as bounds
+                cross join log_declared d
+            where is_floor = 1 and lowest < least and d.linearizable_ends = 1 and d.unflushed = 0
+            """,
+        ),
+    ),
+    evidence=f"""
+        select key, floor_op, sub, position, timestamp, ended, appended, ceiling_op from (
+            select f.key, f.op as floor_op, f.sub, f.position, f.timestamp, c.position as ended, c.appended,
+                c.op as ceiling_op, {row_number(by="f.key, f.op, f.sub", order="c.call, c.op, c.sub")} as turn
+            from {first_rows("found_answer_beyond_log", "key, op, sub")} f
+                join log_ceilings c on f.key = c.key and c.call > f.ret and c.position < f.least) as later
+        where turn = 1 {order_by("key, floor_op, sub")}
+        """,
+    examined="select count(*) as examined from log_floors",
+    kinds=("start", "look-up"),
+    explain=_beyond,
+    explained_by=("high-watermark-regression", "real-time-order", "inconsistent-offset", "misplaced-ack"),
+    optional=True,
+)
+
+LASTING_ANSWERS: Final = Table(
+    "log_lasting_answers",
+    f"""
+    select q.op, q.sub, q.key, q.timestamp, q.position
+    from log_look_ups q
+        join (select topic, min(case when name = 'retention.ms' then value end) as ms,
+                min(case when name = 'retention.bytes' then value end) as bytes
+            from log_limits group by topic) l on {topic_of("q.key")} = l.topic
+        left join log_compacted c on q.key = c.key
+        cross join (
+            select coalesce(max({MILLISECOND} * timestamp - call), 0) as lead, count(timestamp) as dated
+            from log_effects where kind = 'append' and timestamp is not null) w
+        cross join (select max(coalesce(ret, call)) as ended from log_effects) n
+        cross join log_declared d
+    where q.position is not null and c.key is null and d.unflushed = 0 and l.bytes = {INFINITY}
+        and (l.ms = {INFINITY} or (w.dated > 0
+            and n.ended - ({MILLISECOND} * q.timestamp - w.lead) + {UNCERTAINTY} < {MILLISECOND} * l.ms))
+    """,
+)
+"""Look-ups whose record no limit may have deleted while the run lasted: it is of the time asked for, or younger."""
+
+
+def _out_of_order(row: Row, evidence: Evidence) -> Explanation:
+    low, high = row["low_op"], row["high_op"]
+    claim = (
+        f"{evidence.who(high)} asked {row['key']} at {evidence.called(high)} for the first record created at "
+        f"{row['earlier']} ms or later and got offset {row['higher']}, so all below are older, but "
+        f"{evidence.who(low)}, who asked at {evidence.called(low)} for {row['timestamp']} ms, got offset {row['position']}."
+    )
+    return Explanation(capital(claim), (low, high))
+
+
+LOOK_UP_ORDER: Final = Check(
+    anomaly="look-up-order",
+    meaning="of two look-ups by time, that of the later time returned the lower offset",
+    views=(
+        LOOK_UPS,
+        LASTING_ANSWERS,
+        Table(
+            "found_look_up_order",
+            f"""
+            select key, op, sub, timestamp, position from (
+                select key, op, sub, timestamp, position, is_low,
+                    {
+                greatest_before("case when is_low = 0 then position end", by="key", order="timestamp, is_low, op, sub")
+            } as highest
+                from (
+                    select key, op, sub, timestamp, position, 1 as is_low from log_lasting_answers
+                    union all
+                    select key, op, sub, timestamp, position, 0 from log_look_ups where position is not null
+                    ) as answers) as ordered
+            where is_low = 1 and highest > position
+            """,
+        ),
+    ),
+    evidence=f"""
+        select key, low_op, sub, timestamp, position, high_op, earlier, higher from (
+            select *, {row_number(by="key, low_op, sub", order="gap, high_op, high_sub")} as turn from (
+                select f.key, f.op as low_op, f.sub, f.timestamp, f.position, q.op as high_op, q.sub as high_sub,
+                    q.timestamp as earlier, q.position as higher, abs(q.call - w.call) as gap
+                from {first_rows("found_look_up_order", "key, op, sub")} f
+                    join log_look_ups w on f.op = w.op and f.sub = w.sub
+                    join log_look_ups q on f.key = q.key and q.timestamp <= f.timestamp and q.position > f.position
+                ) as pairs) as stated
+        where turn = 1 {order_by("key, low_op, sub")}
+        """,
+    examined="select count(*) as examined from log_look_ups",
+    kinds=("look-up",),
+    explain=_out_of_order,
+    explained_by=("time-look-up",),
+    optional=True,
+)

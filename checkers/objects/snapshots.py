@@ -1,0 +1,96 @@
+"""Reads of a set that disagree on the order in which its elements came.
+
+Only where the contract says that sets are linearizable (``linearizable_sets``): elsewhere a read may be torn. Rows are
+those of ``objects.sets``. Elements of which some remove did not certainly fail are left out. The others only come, and
+one after the other; so of two reads one shows all of them that the other shows. Reads are sorted by how many they show,
+and each must contain the one before: then all do.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_rows, order_by, row_number
+
+
+def _forked(row: Row, evidence: Evidence) -> Explanation:
+    small, large = row["small_op"], row["large_op"]
+    claim = (
+        f"{row['key']}: the read by {evidence.who(small)}, called at {evidence.called(small)}, shows {row['lacked']} "
+        f"and not {row['other']}; that by {evidence.who(large)}, called at {evidence.called(large)}, shows "
+        f"{row['other']} and not {row['lacked']}, and neither was removed"
+    )
+    return Explanation(f"{claim}.", (small, large))
+
+
+SET_FORK: Final = Check(
+    anomaly="set-fork",
+    meaning="of two reads of a set, each shows an element that the other lacks",
+    views=(
+        Table(
+            "set_lasting",
+            """
+            select w.key, w.op, w.value from set_shown w left join set_elements e on w.key = e.key and w.value = e.value
+            where coalesce(e.removed, 0) = 0
+            """,
+        ),
+        Table(
+            "set_snapshots",
+            f"""
+            select key, op, size, {row_number(by="key", order="size, op")} as turn
+            from (select key, op, count(*) as size from set_lasting group by key, op) as sizes
+            """,
+        ),
+        View(
+            "set_common",
+            """
+            select a.key, a.turn, count(*) as common
+            from set_snapshots a
+                join set_lasting x on a.key = x.key and a.op = x.op
+                join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
+                join set_lasting y on b.key = y.key and b.op = y.op and x.value = y.value
+            group by a.key, a.turn
+            """,
+        ),
+        Table(
+            "found_set_fork",
+            """
+            select a.key, a.turn, a.op as small_op, b.op as large_op
+            from set_snapshots a join set_snapshots b on a.key = b.key and b.turn = a.turn + 1
+                left join set_common c on a.key = c.key and a.turn = c.turn
+            where coalesce(c.common, 0) < a.size
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.turn, f.small_op, f.large_op, min(l.value) as lacked, min(o.value) as other
+        from {first_rows("found_set_fork", "key, turn")} f
+            join (
+                select f.key, f.turn, x.value
+                from {first_rows("found_set_fork", "key, turn")} f
+                    join set_lasting x on f.key = x.key and f.small_op = x.op
+                    left join set_lasting y on f.key = y.key and f.large_op = y.op and x.value = y.value
+                where y.op is null) l on f.key = l.key and f.turn = l.turn
+            join (
+                select f.key, f.turn, y.value
+                from {first_rows("found_set_fork", "key, turn")} f
+                    join set_lasting y on f.key = y.key and f.large_op = y.op
+                    left join set_lasting x on f.key = x.key and f.small_op = x.op and x.value = y.value
+                where x.op is null) o on f.key = o.key and f.turn = o.turn
+        group by f.key, f.turn, f.small_op, f.large_op {order_by("f.key, f.turn")}
+        """,
+    examined="select count(*) as examined from set_snapshots",
+    explain=_forked,
+    explained_by=("set-lost", "set-stale", "set-vanished"),
+    needs_close=True,
+)
+"""A read of a history that was not closed may lack rows."""
+
+SNAPSHOTS: Final = family_of(
+    SET_FORK,
+    applies="""
+        effects e cross join set_declared d
+        where d.linearizable_sets = 1 and e.kind = 'set-read' and e.outcome = 'ok'
+        """,
+)
+"""After the sets' own family, whose tables it reads."""
