@@ -131,7 +131,8 @@ def _out_of_order(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{evidence.who(high)} asked {row['key']} at {evidence.called(high)} for the first record created at "
         f"{row['earlier']} ms or later and got offset {row['higher']}, so all below are older, but "
-        f"{evidence.who(low)}, who asked at {evidence.called(low)} for {row['timestamp']} ms, got offset {row['position']}."
+        f"{evidence.who(low)}, who asked at {evidence.called(low)} for {row['timestamp']} ms, got offset "
+        f"{row['position']}."
     )
     return Explanation(capital(claim), (low, high))
 
