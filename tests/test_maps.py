@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from test_architecture import PACKAGES, ROOT
+from helpers.layout import PARTS, ROOT
 
-MAPS = sorted(file.parent.relative_to(ROOT) for part in PACKAGES for file in (ROOT / part).rglob("__init__.py"))
+MAPS = sorted(file.parent.relative_to(ROOT) for part in PARTS for file in (ROOT / part).rglob("__init__.py"))
 
 
 def described(package: Path) -> str:

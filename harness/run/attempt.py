@@ -285,7 +285,7 @@ def close_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 PACKAGES: Final = ("assay", "duckdb", "docker", "kazoo", "msgspec", "numpy", "paramiko", "pyarrow", "pytest")
-SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "system_under_test")
+SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "reports", "system_under_test")
 
 
 def versions() -> Mapping[str, str]:
