@@ -176,6 +176,9 @@ the state of ``key`` that has the in-sync set ``isr``, and ``elr``, who may lead
 ``from_state``: it was there before. ``osr``: the replicas assigned to ``key`` that are not in ``isr``.
 """
 
+NODE_LISTS: Final = ("isr", "elr", "replicas", "gone", "osr")
+"""Columns of ``events`` that are lists of nodes' numbers in event logs."""
+
 REPLICAS = _schema(
     _required("node", pa.string()),
     _required("key", pa.string()),
