@@ -33,7 +33,7 @@ STEPS: Final = Table(
 
 def _went_back(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
-    did = "was told to begin" if row["late_kind"] == "resume" else "committed"
+    did = "had to begin" if row["late_kind"] == "resume" else "committed"
     claim = (
         f"{evidence.who(late)} {did} at offset {row['late_place']} of {row['key']}, called at {evidence.called(late)}, "
         f"although {row['place']} had been known to {evidence.who(first)} by {evidence.returned(first)}."

@@ -136,7 +136,7 @@ COUNTER_ORDER: Final = Check(
 def _unfilled(row: Row, evidence: Evidence) -> Explanation:
     first = row["first_op"]
     if row["needed"] is None:
-        claim = f"{row['key']}: {evidence.who(first)} was told {row['value']}, and the counter began at 0."
+        claim = f"{row['key']}: {evidence.who(first)} was answered {row['value']}, and the counter began at 0."
         return Explanation(claim, (first,))
     spare = (
         f"only {row['spare']} adds of unknown outcome exist"

@@ -52,8 +52,7 @@ ACCEPTED: Final = Table(
             select {first_name("key")} as topic from effects
             where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {first_name("key")}) t
             on t.topic = {topic_of("a.key")}
-        cross join (select count(*) as times from faults
-            where fault = 'move-replicas' or fault like 'membership%') n
+        cross join (select count(*) as times from faults where moves_replicas) n
     where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
         and n.times = 0 and a.target is not null
     """,

@@ -6,7 +6,7 @@
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
 - ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
   kinds of effects did not name their object, ``format_3``, in which columns had several meanings, and ``format_4``,
-  without what controllers say of their state machines.
+  to which columns have been added since.
 - ``digest``: one hash over all rows, to compare two runs.
 
 Imports ``harness.core.operation`` alone, and Arrow; checkers, reports and every room of the harness but ``remote`` and

@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """The format that is written. In 2 each kind of effect names its object; 3 has more columns; in 4 each column of
 ``effects`` and ``looks`` has one meaning."""
 
@@ -127,6 +127,7 @@ FAULTS = _schema(
     _optional("loses_unsynced", pa.bool_()),
     _optional("damages_files", pa.bool_()),
     _optional("wrong_clock", pa.bool_()),
+    _optional("moves_replicas", pa.bool_()),
 )
 """``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.
 

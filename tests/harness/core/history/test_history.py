@@ -220,7 +220,7 @@ def test_the_schemas_are_those_of_the_format() -> None:
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",
         "took_effect bool?", "stage string?", "not_before int64?", "on_clients bool?", "ends_process bool?",
         "pauses_process bool?", "gradual bool?", "cuts_links bool?", "loses_unsynced bool?", "damages_files bool?",
-        "wrong_clock bool?",
+        "wrong_clock bool?", "moves_replicas bool?",
     ]  # fmt: skip
 
 
