@@ -21,8 +21,8 @@ def test_the_plan_of_what_is_meant() -> None:
 
 
 def test_the_plan_of_what_came_out() -> None:
-    nobody = Resolved(STOP, (), 4.0, None, {"reason": "busy"})
-    came_out = plan(Record(SCHEDULE, (Resolved(KILL, ("n2",), 2.5, 7.5, {}), nobody)))
+    no_one = Resolved(STOP, (), 4.0, None, {"reason": "busy"})
+    came_out = plan(Record(SCHEDULE, (Resolved(KILL, ("n2",), 2.5, 7.5, {}), no_one)))
     assert str(came_out.faults[0]) == "  2.500 s -   7.500 s  kill leader of orders-0 (n2)"
     assert came_out.seconds_in_force == 5.0
 

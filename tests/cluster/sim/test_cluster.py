@@ -201,7 +201,7 @@ def test_exit_codes_and_crashes_are_kept() -> None:
         assert (n1.exit_code, n2.exit_code) == (3, 1)
         (crash,) = cluster.crashes
         assert (crash.node, crash.incarnation) == ("n2", "n2.1")
-        assert "crashed as told" in crash.traceback
+        assert "crashed as asked" in crash.traceback
         with pytest.raises(NodeError, match="n1"):
             await n1.stop()
 

@@ -91,13 +91,13 @@ def test_a_system_that_does_not_come_back_ends_the_drain_and_is_no_pass(
     assert "gone for good" in reason
 
 
-def test_a_client_is_told_all_addresses_and_what_is_switched_on(
+def test_a_client_gets_all_addresses_and_what_is_switched_on(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Endpoint] = []
+    recorded: list[Endpoint] = []
 
     async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
-        told.append(endpoint)
+        recorded.append(endpoint)
         await open_client(self, endpoint, runtime)
 
     open_client = toy.ToyClient.open
@@ -105,9 +105,9 @@ def test_a_client_is_told_all_addresses_and_what_is_switched_on(
     run = attempt(toy, tmp_path, defect="forgetful", zookeepers=3)
     run.experiment = replace(run.experiment, system=toy.ToySystem(roles=("zookeeper", "broker")))
     done(run)
-    assert {len(endpoint.zookeeper) for endpoint in told} == {3}
-    assert all(address.endswith(":2181") for endpoint in told for address in endpoint.zookeeper)
-    assert {endpoint.defects for endpoint in told} == {("forgetful",)}
+    assert {len(endpoint.zookeeper) for endpoint in recorded} == {3}
+    assert all(address.endswith(":2181") for endpoint in recorded for address in endpoint.zookeeper)
+    assert {endpoint.defects for endpoint in recorded} == {("forgetful",)}
 
 
 def test_every_fault_is_healed_and_recovered_before_the_drain(toy: ModuleType, tmp_path: Path) -> None:
