@@ -9,10 +9,10 @@ that waits for one broker alone, which does not get in sync with that leader els
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.rest.looks import following, lasting, length, lists, on_node
+from assay.checkers.rest.looks import at_rest_check, following, lasting, length, lists, on_node
 from assay.checkers.sql import first_rows, order_by, previous
 from assay.checkers.times import seconds
 
@@ -109,7 +109,7 @@ def _unfinished(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(capital(claim), (row["move_op"],), 0, row["until"], about=about)
 
 
-UNFINISHED_MOVE: Final = Check(
+UNFINISHED_MOVE: Final = at_rest_check(
     anomaly="unfinished-move",
     meaning="a move of replicas that was accepted did not end by the deadline",
     views=(
@@ -148,8 +148,6 @@ UNFINISHED_MOVE: Final = Check(
                 group by m.look, m.key) w on f.arm = 1 and w.look = f.last_look and w.key = f.key
         {order_by("f.key, f.arm, f.node")}
         """,
-    examined="select count(*) as examined from rest_looks",
     explain=_unfinished,
     explained_by=("no-rejoin",),
-    needs_end=True,
 )

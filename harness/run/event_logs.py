@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
 
 from assay.cluster.node import Node, NodeError
 from assay.harness.core.history import HistoryWriter
@@ -24,7 +23,7 @@ GRACE: Final = 0.5
 """Seconds for the last lines to arrive before the following ends."""
 
 
-_PLAIN: Final[Mapping[pa.DataType, Any]] = {pa.int64(): int, pa.string(): str, pa.bool_(): bool}
+_PLAIN: Final[Mapping[str, Any]] = {"int64": int, "string": str, "bool": bool}
 
 
 def _line() -> type[msgspec.Struct]:
@@ -33,7 +32,7 @@ def _line() -> type[msgspec.Struct]:
     optional: list[tuple[str, Any, Any]] = [("incarnation", int, 0), ("topic_zxid", int | None, None)]
     for column in EVENTS:
         if column.nullable:
-            kind = list[int] if column.name in NODE_LISTS else _PLAIN[column.type]
+            kind = list[int] if column.name in NODE_LISTS else _PLAIN[str(column.type)]
             optional.append((column.name, kind | None, None))
     return msgspec.defstruct("Line", [*required, *optional, ("detail", Any, None)], frozen=True)
 
