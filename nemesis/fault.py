@@ -128,6 +128,12 @@ class Injection:
         """The targets' names."""
         return tuple(node.name for node in self.targets)
 
+    async def end_background(self) -> None:
+        """Ends what still goes on. What it raised is not raised here: ``observe`` is there to report it."""
+        if self.background is not None:
+            self.background.cancel()
+            await asyncio.gather(self.background, return_exceptions=True)
+
 
 @dataclass(frozen=True)
 class Proof:

@@ -294,7 +294,7 @@ class Broker:
     def inspector(self, cluster: Any) -> Inspection | None:
         if cluster.kind != "sim":
             return None
-        brokers = {node.index: node for node in cluster.sim_nodes if node.role == BROKER}
+        brokers = {node.index: node for node in cluster.nodes if node.role == BROKER}
         flushes = self.topic_config.flush_messages == 1
         return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
 
