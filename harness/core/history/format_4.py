@@ -16,7 +16,8 @@ CAME: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "faults": {
         "moves_replicas": "coalesce(e.moves_replicas, case "
-        "when e.fault = 'move-replicas' or e.fault like 'membership%' then true when e.ends_process is not null then false end)"
+        "when e.fault = 'move-replicas' or e.fault like 'membership%' then true "
+        "when e.ends_process is not null then false end)"
     },
 }
 """What they would have had: SQL over the rows ``e``, which have today's columns, too, null where a file lacks them."""
