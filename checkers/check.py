@@ -75,7 +75,7 @@ class Evidence:
     def unmade(self, failed: int | None, noun: str, verb: str) -> str:
         """Why what was seen should not be there: its making ``failed``, else there was none."""
         if failed is None:
-            return f"nobody {verb} it"
+            return f"no one {verb} it"
         return f"its {noun} by {self.who(failed)} at {self.called(failed)} had definitely failed"
 
     def _known(self, op: int | None) -> Involved | None:

@@ -12,6 +12,14 @@ RETURNED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) 
 """When the operation of an effect ``e`` had surely ended: never, where it is indeterminate."""
 
 
+BEFORE: Final = "rows between unbounded preceding and 1 preceding"
+"""The frame of all rows before this one."""
+SO_FAR: Final = "rows between unbounded preceding and current row"
+"""Of those and this one."""
+WHOLE: Final = "rows between unbounded preceding and unbounded following"
+"""Of all rows of the group."""
+
+
 def order_by(columns: str) -> str:
     """``order by`` with the place of nulls, which the engines do not agree on unless it is said."""
     return "order by " + ", ".join(f"{column.strip()} nulls first" for column in columns.split(","))
@@ -33,12 +41,12 @@ def greatest_before(value: str, *, by: str, order: str) -> str:
 
     A frame of rows: equal places must have been folded into one row first.
     """
-    return _window(f"max({value})", by, order, "1 preceding")
+    return _window(f"max({value})", by, order, BEFORE)
 
 
 def sum_so_far(value: str, *, by: str, order: str) -> str:
     """The running sum of ``value`` up to and with this row."""
-    return f"cast({_window(f'sum({value})', by, order, 'current row')} as bigint)"
+    return f"cast({_window(f'sum({value})', by, order, SO_FAR)} as bigint)"
 
 
 def previous(value: str, *, by: str, order: str) -> str:
@@ -88,7 +96,7 @@ def nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = F
     return f"""
         select {by}, {both}, onset from (
             select {by}, {both}, min(former_moment) over (partition by {by}, falls {order_by("moment, op")}
-                    rows between unbounded preceding and unbounded following) as onset,
+                    {WHOLE}) as onset,
                 {row_number(by=by, order="falls, gap, moment, op, former_op, side, former_side")} as turn
             from (
                 select {by}, {both}, moment - former_moment as gap, {falls} as falls from (
@@ -120,5 +128,5 @@ def last_before(found: str, rows: str, place: tuple[str, str]) -> str:
         """
 
 
-def _window(value: str, by: str, order: str, end: str) -> str:
-    return f"{value} over (partition by {by} {order_by(order)} rows between unbounded preceding and {end})"
+def _window(value: str, by: str, order: str, frame: str) -> str:
+    return f"{value} over (partition by {by} {order_by(order)} {frame})"

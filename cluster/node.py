@@ -177,14 +177,6 @@ class SlowToFsync(Protocol):
         """How many have been made slow so far, and whether one that was is under way."""
 
 
-@runtime_checkable
-class Synced(Protocol):
-    """A node that knows what of its files is on the device."""
-
-    async def unsynced(self, pattern: str) -> Mapping[str, int]:
-        """How many bytes of each file a loss of power now could take; without files of which it could take none."""
-
-
 @dataclass(frozen=True)
 class Traffic:
     """What befalls the packets that a node sends. Shares are of all of them, from 0 to 1; the first is always hit."""

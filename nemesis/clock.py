@@ -69,9 +69,7 @@ class Clock(ServerFault):
             await _read(injection, node, _parameter(injection, "seconds"))
 
     async def heal(self, injection: Injection) -> None:
-        if injection.background is not None:
-            injection.background.cancel()
-            await asyncio.gather(injection.background, return_exceptions=True)
+        await injection.end_background()
 
         async def set_right(node: Node) -> None:
             if isinstance(node, Clocked):

@@ -162,9 +162,7 @@ class Rollback(Wipe):
             if isinstance(node, Restorable):
                 await node.discard(_folder(injection, node))
 
-        if injection.background is not None:
-            injection.background.cancel()
-            await asyncio.gather(injection.background, return_exceptions=True)  # observe has reported what it raised
+        await injection.end_background()
         await super().heal(injection)
         await on_each(injection.targets, tidy)
 

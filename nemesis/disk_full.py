@@ -13,7 +13,7 @@ from assay.cluster.node import Cluster, Fillable, Node, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.fault import Injection, Proof, Scope, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, proved, seen_of, status
+from assay.nemesis.process import ServerFault, no_own_disk, proved, seen_of, status
 from assay.nemesis.target import servers
 
 
@@ -29,12 +29,8 @@ class DiskFull(ServerFault):
     """Containers get disks of their own for it."""
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        for node in servers(cluster, system):
-            if not isinstance(node, Fillable):
-                return f"a {cluster.kind} node's disk cannot be filled; the simulation's can (--cluster=sim)"
-            if (reason := node.own_disk_unavailable()) is not None:
-                return f"the disk of {node.name} cannot be filled: {reason}"
-        return await super().probe(cluster, system)
+        lacking = no_own_disk(cluster, servers(cluster, system), Fillable, "disk", "filled")
+        return lacking or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         async def fill(node: Node) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 from assay.nemesis.catalogue import NONE, Catalogue
-from assay.nemesis.fault import Census, Fault, Scope
+from assay.nemesis.fault import Census, Fault, Scope, strikes_everywhere
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from assay.nemesis.target import OF_CLIENTS, Kind, Target
 from assay.nemesis.trigger import Trigger, TriggerError, numbered
@@ -106,7 +106,7 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     # Faults of ZooKeeper share its nodes as the others share the servers.
     both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
     nodes = census.zookeepers if both_keepers else census.servers
-    if getattr(first, "everywhere", False) or getattr(second, "everywhere", False):
+    if strikes_everywhere(first) or strikes_everywhere(second):
         return False  # it leaves no one in peace by itself
     return (nodes - 1) // 2 > 1 or not first.scope.clashes(second.scope)
 

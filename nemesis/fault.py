@@ -16,7 +16,7 @@ import enum
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import ClientSessions, DeploymentError, System
@@ -128,6 +128,12 @@ class Injection:
         """The targets' names."""
         return tuple(node.name for node in self.targets)
 
+    async def end_background(self) -> None:
+        """Ends what still goes on. What it raised is not raised here: ``observe`` is there to report it."""
+        if self.background is not None:
+            self.background.cancel()
+            await asyncio.gather(self.background, return_exceptions=True)
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -193,6 +199,41 @@ class Fault(Protocol):
     def proof(self, injection: Injection) -> Proof:
         """Judges the evidence, after the heal."""
         ...
+
+
+@runtime_checkable
+class Lingering(Protocol):
+    """A fault that may outlast its duration, until ``observe`` and ``proof`` say that it has had its effect."""
+
+    @property
+    def lingers(self) -> float:
+        """By how many seconds at most."""
+
+
+@runtime_checkable
+class Widespread(Protocol):
+    """A fault that may strike more servers than a majority can spare, and so leaves no other server in peace."""
+
+    @property
+    def everywhere(self) -> bool: ...
+
+
+@runtime_checkable
+class NeedsDisks(Protocol):
+    """A fault for which containers get disks of their own, although it loses nothing of what is on them."""
+
+    @property
+    def own_disks(self) -> bool: ...
+
+
+def strikes_everywhere(fault: Fault) -> bool:
+    """Does it say so?"""
+    return isinstance(fault, Widespread) and fault.everywhere
+
+
+def needs_disks(fault: Fault) -> bool:
+    """Must servers in containers have disks of their own for it?"""
+    return fault.impact.loses_unsynced or (isinstance(fault, NeedsDisks) and fault.own_disks)
 
 
 def with_key(target: Target, rng: random.Random, census: Census) -> Target:

@@ -61,7 +61,7 @@ class Hold(ServerFault):
             injection.background = asyncio.get_running_loop().create_task(_fall_back(injection, system))
 
     async def observe(self, injection: Injection) -> None:
-        await _end(injection.background)
+        await injection.end_background()
 
         async def look(node: Node) -> None:
             seen = seen_of(injection, node)
@@ -77,7 +77,7 @@ class Hold(ServerFault):
 
     async def heal(self, injection: Injection) -> None:
         system = injection.context.system
-        await _end(injection.background)
+        await injection.end_background()
         if not isinstance(system, Holdable):
             return
 
@@ -146,12 +146,6 @@ async def _fall_back(injection: Injection, system: Holdable) -> None:
         await _give(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
     except NodeError as error:
         injection.evidence["fell_back"] = str(error)
-
-
-async def _end(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _wrong(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:

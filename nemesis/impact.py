@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Impact:
     """Declared by each fault; the fields are columns of the history's ``faults`` rows.
 
-    A fault that sets none of them leaves processes, links, files and clocks alone (a move of replicas).
+    A fault that sets none of them leaves processes, links, files, clocks and replicas alone (a slow
+    disk).
     """
 
     ends_process: bool = False
@@ -24,6 +25,8 @@ class Impact:
     """The targets' files are changed."""
     wrong_clock: bool = False
     """The targets' wall clocks are wrong."""
+    moves_replicas: bool = False
+    """Replicas are assigned to other servers than before."""
 
     @property
     def stops_work(self) -> bool:

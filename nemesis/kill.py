@@ -12,7 +12,7 @@ from typing import Any
 from assay.cluster.node import Node, ProcessState
 from assay.nemesis.fault import Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, proved, seen_of, status
+from assay.nemesis.process import ServerFault, proved, seen_of, status, unseen
 
 
 class Kill(ServerFault):
@@ -52,9 +52,8 @@ class Kill(ServerFault):
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:
     """What is missing from the proof for one node, or None."""
-    for moment in ("before", "killed", "at_heal", "after"):
-        if moment not in seen:
-            return f"its process was not seen ({moment})"
+    if (missing := unseen(seen, "before", "killed", "at_heal", "after")) is not None:
+        return missing
     if seen["before"]["state"] == ProcessState.DEAD:
         return "was dead already when it should have been killed"
     if seen["killed"]["state"] != ProcessState.DEAD or seen["at_heal"]["state"] != ProcessState.DEAD:

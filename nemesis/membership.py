@@ -66,7 +66,7 @@ class Membership(Restart):
 
     capabilities: Sequence[type] = (Movable, Membered, Durable)
     scope = Scope.NODE
-    impact = Impact(ends_process=True, gradual=True)
+    impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
     lingers = MOVE_SECONDS
 
     def __init__(self, change: Change | None = None) -> None:

@@ -28,7 +28,7 @@ from assay.cluster.system import CLIENT_ROLE
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.connection import Line
 from assay.nemesis.consumer import ConsumerZooKeeperResets
-from assay.nemesis.fault import Census, Fault, Scope
+from assay.nemesis.fault import Census, Fault, Scope, strikes_everywhere
 from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
 from assay.nemesis.links import LINKS, spared
@@ -263,7 +263,7 @@ class _Episode:
             return False  # alone it leaves no majority in peace
         if two.impact.loses_data or (one.scope is two.scope and self._heavy(first) and self._heavy(second)):
             return False  # the same server twice, or the only other one
-        if getattr(two, "everywhere", False) or (getattr(one, "everywhere", False) and one.scope.clashes(two.scope)):
+        if strikes_everywhere(two) or (strikes_everywhere(one) and one.scope.clashes(two.scope)):
             return False
         if first in SILENT and second in (*CONNECTIONS, ConsumerZooKeeperResets.name):
             return False

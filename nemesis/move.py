@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import Movable, System
 from assay.nemesis.fault import Census, Injection, Proof, Scope
+from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault, draw_target
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Kind, Target, TargetError, servers
@@ -45,6 +46,7 @@ class MoveReplicas(ServerFault):
     description = "a key's replica moves from one server to another; it is healed when it has"
     capabilities: Sequence[type] = (Movable,)
     scope = Scope.REPLICAS
+    impact = Impact(moves_replicas=True)
     lingers = MOVE_SECONDS
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:

@@ -33,15 +33,6 @@ class FaultPlan:
         """Seconds until the last heal; 0 for a run without faults."""
         return max((fault.ends for fault in self.faults), default=0.0)
 
-    @property
-    def seconds_in_force(self) -> float:
-        """For how long at least one fault is in force."""
-        total, reached = 0.0, 0.0
-        for fault in self.faults:
-            total += max(0.0, fault.ends - max(fault.begins, reached))
-            reached = max(reached, fault.ends)
-        return total
-
     def in_force(self, at: float) -> tuple[PlannedFault, ...]:
         return tuple(fault for fault in self.faults if fault.begins <= at < fault.ends)
 

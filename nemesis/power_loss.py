@@ -15,7 +15,7 @@ from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, on_all
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
-from assay.nemesis.process import draw_target, probe_processes
+from assay.nemesis.process import draw_target, no_own_disk, probe_processes
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target, servers
 
@@ -35,12 +35,8 @@ class PowerLoss(Kill):
         return draw_target(rng, census, target, KINDS)
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        for node in servers(cluster, system):
-            if not isinstance(node, Powered):
-                return f"a {cluster.kind} node's power cannot be cut; the simulation's can (--cluster=sim)"
-            if (reason := node.own_disk_unavailable()) is not None:
-                return f"the power of {node.name} cannot be cut: {reason}"
-        return await probe_processes(servers(cluster, system))
+        nodes = servers(cluster, system)
+        return no_own_disk(cluster, nodes, Powered, "power", "cut") or await probe_processes(nodes)
 
     async def end(self, injection: Injection, node: Node) -> None:
         lost = dict(await cast(Powered, node).power_loss())

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.cluster.node import Cluster, Node, NodeError, ProcessStatus
+from assay.cluster.node import Cluster, Fillable, Node, NodeError, Powered, ProcessStatus
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each, with_key
 from assay.nemesis.impact import Impact
@@ -83,6 +83,24 @@ def seen_of(injection: Injection, node: Node) -> dict[str, Any]:
 async def status(node: Node) -> dict[str, str | None]:
     """A process's state as evidence."""
     return written(await node.process())
+
+
+def unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
+    """What is missing from the proof of a node whose process was not looked at in each of these moments."""
+    missing = next((moment for moment in moments if moment not in seen), None)
+    return None if missing is None else f"its process was not seen ({missing})"
+
+
+def no_own_disk(
+    cluster: Cluster, nodes: Sequence[Node], kind: type[Powered] | type[Fillable], what: str, done: str
+) -> str | None:
+    """Why a node's disk, or ``what`` else of it, cannot be ``done`` something to; None if it can."""
+    for node in nodes:
+        if not isinstance(node, kind):
+            return f"a {cluster.kind} node's {what} cannot be {done}; the simulation's can (--cluster=sim)"
+        if (reason := node.own_disk_unavailable()) is not None:
+            return f"the {what} of {node.name} cannot be {done}: {reason}"
+    return None
 
 
 def written(seen: ProcessStatus) -> dict[str, str | None]:

@@ -19,7 +19,7 @@ from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import DeploymentError, System
 from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, draw_target, proved, seen_of, status
+from assay.nemesis.process import ServerFault, draw_target, proved, seen_of, status, unseen
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target
 
@@ -81,9 +81,7 @@ class RollingRestart(Restart):
             await asyncio.shield(injection.background)
 
     async def heal(self, injection: Injection) -> None:
-        if injection.background is not None:
-            injection.background.cancel()
-            await asyncio.gather(injection.background, return_exceptions=True)  # observe has reported what it raised
+        await injection.end_background()
         await super().heal(injection)
 
 
@@ -112,9 +110,8 @@ async def serves(system: System, node: Node) -> None:
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:
     """What is missing from the proof for one node, or None."""
-    for moment in ("before", "ended", "after"):
-        if moment not in seen:
-            return f"its process was not seen ({moment})"
+    if (missing := unseen(seen, "before", "ended", "after")) is not None:
+        return missing
     if seen["before"]["state"] != ProcessState.RUNNING:
         return "was not running when it should have been ended"
     if seen["ended"]["state"] != ProcessState.DEAD:

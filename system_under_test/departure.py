@@ -51,7 +51,7 @@ class Departure:
         except TimeoutError:
             _log.warning("stopping without a successor as leader of %s", ", ".join(self._led()) or "nothing")
         kept = self._led()
-        self.events.emit("shutdown-handed-over", value=len(kept), led=led, kept=kept)
+        self.events.emit("shutdown-handed-over", value=len(kept), detail={"led": led, "kept": kept})
 
     def _led(self) -> dict[str, str]:
         """What this broker leads and others might, and why they do not."""

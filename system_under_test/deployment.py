@@ -282,22 +282,24 @@ class Broker:
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         return next((key for key, one in mine.items() if not {*one.in_sync} - {node.index}), None)
 
-    async def replicas(self, cluster: _Cluster) -> Sequence[disks.StoredRecord]:
-        return await disks.replicas([node for node in cluster.nodes if node.role == BROKER], PORT)
+    async def replicas(self, cluster: _Cluster) -> Sequence[Mapping[str, Any]]:
+        found = await disks.replicas([node for node in cluster.nodes if node.role == BROKER], PORT)
+        return [vars(record) for record in found]
 
-    async def look(self, cluster: _Cluster, runtime: Any) -> Sequence[at_rest.Seen]:
+    async def look(self, cluster: _Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
         brokers = [node for node in cluster.nodes if node.role == BROKER]
-        return await at_rest.look(at_rest.Place(brokers, _zookeepers(cluster), PORT, CONFIG_FILE, DATA), runtime)
+        place = at_rest.Place(brokers, _zookeepers(cluster), PORT, CONFIG_FILE, DATA)
+        return [vars(one) for one in await at_rest.look(place, runtime)]
 
     def inspector(self, cluster: Any) -> Inspection | None:
         if cluster.kind != "sim":
             return None
-        brokers = {node.index: node for node in cluster.sim_nodes if node.role == BROKER}
+        brokers = {node.index: node for node in cluster.nodes if node.role == BROKER}
         flushes = self.topic_config.flush_messages == 1
         return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
 
-    def unsettled(self, seen: Sequence[at_rest.Seen], wall_ms: int) -> int:
-        return at_rest.unsettled(seen, wall_ms)
+    def unsettled(self, seen: Sequence[Mapping[str, Any]], wall_ms: int) -> int:
+        return at_rest.unsettled([at_rest.Seen(**one) for one in seen], wall_ms)
 
     async def replicas_of(self, cluster: _Cluster, key: str) -> Sequence[Any] | None:
         """As the controller says; None while they move, or when no controller answers."""

@@ -4,47 +4,44 @@ Lines carry the node's monotonic time and a sequence number within this incarnat
 of different nodes is not known and must not be concluded from the times.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypedDict, Unpack
 
 import msgspec
 
 _ENCODER = msgspec.json.Encoder()
 
 
-class BrokerEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line. ``time``: seconds of the loop's clock; ``incarnation`` differs between any two lives of a broker;
-    ``topic_zxid``: which of the topics that bear the name of ``key``, one after the other, it is (its znode's czxid);
-    ``isr`` and ``elr`` are those of the ``version`` of its state.
+class Columns(TypedDict, total=False):
+    """What a line may say, in addition to its ``event`` and to ``time`` (seconds of the loop's clock), ``broker``,
+    ``incarnation`` (differs between any two lives of a broker) and ``seq``. ``topic_zxid``: which of the topics that
+    bear the name of ``key``, one after the other, it is (its znode's czxid); ``isr`` and ``elr`` are those of the
+    ``version`` of its state; ``detail`` is whatever a reader may want besides.
     """
 
-    time: float
-    broker: int
-    incarnation: int
-    seq: int
-    event: str
-    key: str | None = None
-    epoch: int | None = None
-    controller_epoch: int | None = None
-    zxid: int | None = None
-    topic_zxid: int | None = None
-    position: int | None = None
-    value: int | None = None
-    owner: str | None = None
-    high_watermark: int | None = None
-    log_start: int | None = None
-    log_end: int | None = None
-    version: int | None = None
-    isr: Sequence[int] | None = None
-    elr: Sequence[int] | None = None
-    replicas: Sequence[int] | None = None
-    gone: Sequence[int] | None = None
-    min_insync: int | None = None
-    unclean: bool | None = None
-    replica: int | None = None
-    from_state: str | None = None
-    to_state: str | None = None
-    osr: Sequence[int] | None = None
-    detail: dict[str, object] = {}
+    key: str | None
+    epoch: int | None
+    controller_epoch: int | None
+    zxid: int | None
+    topic_zxid: int | None
+    position: int | None
+    value: int | None
+    owner: str | None
+    high_watermark: int | None
+    log_start: int | None
+    log_end: int | None
+    version: int | None
+    isr: Sequence[int] | None
+    elr: Sequence[int] | None
+    replicas: Sequence[int] | None
+    gone: Sequence[int] | None
+    min_insync: int | None
+    unclean: bool | None
+    replica: int | None
+    from_state: str | None
+    to_state: str | None
+    osr: Sequence[int] | None
+    detail: Mapping[str, object]
 
 
 class EventLog:
@@ -75,66 +72,20 @@ class EventLog:
         self.lives: dict[str, int] = {}
         """Of partitions whose log is here, the czxid of the topic: their events bear it."""
 
-    def emit(
-        self,
-        event: str,
-        *,
-        key: str | None = None,
-        epoch: int | None = None,
-        controller_epoch: int | None = None,
-        zxid: int | None = None,
-        topic_zxid: int | None = None,
-        position: int | None = None,
-        value: int | None = None,
-        owner: str | None = None,
-        high_watermark: int | None = None,
-        log_start: int | None = None,
-        log_end: int | None = None,
-        version: int | None = None,
-        isr: Sequence[int] | None = None,
-        elr: Sequence[int] | None = None,
-        replicas: Sequence[int] | None = None,
-        gone: Sequence[int] | None = None,
-        min_insync: int | None = None,
-        unclean: bool | None = None,
-        replica: int | None = None,
-        from_state: str | None = None,
-        to_state: str | None = None,
-        osr: Sequence[int] | None = None,
-        **detail: object,
-    ) -> None:
+    def emit(self, event: str, **columns: Unpack[Columns]) -> None:
         """Visible to an observer when this returns; returns late if it is held at this event."""
         self._seq += 1
-        line = BrokerEvent(
-            time=round(self._now(), 6),
-            broker=self._broker,
-            incarnation=self.incarnation,
-            seq=self._seq,
-            event=event,
-            key=key,
-            epoch=epoch,
-            controller_epoch=controller_epoch,
-            zxid=zxid,
-            topic_zxid=self.lives.get(key or "") if topic_zxid is None else topic_zxid,
-            position=position,
-            value=value,
-            owner=owner,
-            high_watermark=high_watermark,
-            log_start=log_start,
-            log_end=log_end,
-            version=version,
-            isr=isr,
-            elr=elr,
-            replicas=replicas,
-            gone=gone,
-            min_insync=min_insync,
-            unclean=unclean,
-            replica=replica,
-            from_state=from_state,
-            to_state=to_state,
-            osr=osr,
-            detail=detail,
-        )
+        key = columns.get("key")
+        if columns.get("topic_zxid") is None:
+            columns["topic_zxid"] = self.lives.get(key or "")
+        line = {
+            "time": round(self._now(), 6),
+            "broker": self._broker,
+            "incarnation": self.incarnation,
+            "seq": self._seq,
+            "event": event,
+            **{name: value for name, value in columns.items() if value is not None},
+        }
         self._write(_ENCODER.encode(line).decode())
         if event in self._hold_at or self._ordered(event, key):
             self._hold()

@@ -51,7 +51,7 @@ class Inspection:
     _seen: dict[tuple[int, str, bool], _Ends] = field(default_factory=dict)
     _held: dict[tuple[int, str], object] = field(default_factory=dict)
 
-    def acknowledged(self, key: str, position: int) -> Sequence[Seen]:
+    def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
         """``lacking`` for a member whose log ends at or below ``position``, ``undurable`` for one that has it, where a
         loss of power may take it: ``log_end`` is where it ends, or ends for sure. ``key`` is the history's.
         """
@@ -76,11 +76,11 @@ class Inspection:
                 found.append(Seen("lacking", key, node.name, position=position, log_end=end))
             else:
                 found.append(Seen("undurable", key, node.name, position=position, log_end=sure))
-        return found
+        return [vars(one) for one in found]
 
-    def looked_at(self) -> Sequence[Seen]:
+    def looked_at(self) -> Sequence[Mapping[str, Any]]:
         """One row, ``inspected``: how many ``acknowledgements``."""
-        return (Seen("inspected", acknowledgements=self.looks),)
+        return (vars(Seen("inspected", acknowledgements=self.looks)),)
 
     def _read(self, kind: Any, path: str) -> tuple[Any, Any]:
         """What the znode says, and its stat."""

@@ -142,7 +142,7 @@ class Registrar:
             "registered",
             zxid=self.manager.broker_epoch,
             value=self.config.broker_id,
-            clean_since=before[0] if before else None,
+            detail={"clean_since": before[0] if before else None},
         )
 
     async def _known_epoch(self) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("system_under_test", "cluster", "nemesis", "harness", "checkers", "reports", "workloads")
+from assay.harness.run.attempt import SOURCES
+
+from helpers.layout import PARTS, ROOT
 
 ALLOWED = {
     "system_under_test": set(),
@@ -97,7 +99,7 @@ def part(dotted: str) -> str | None:
     words = dotted.split(".")
     if words[0] == "harness":
         return f"harness/{words[1]}" if len(words) > 1 else None
-    return words[0] if words[0] in PACKAGES else None
+    return words[0] if words[0] in PARTS else None
 
 
 @pytest.mark.parametrize("folder", sorted(ALLOWED))
@@ -163,9 +165,25 @@ def test_inside_the_broker_imports_go_down_only() -> None:
     assert not wrong
 
 
+def test_lists_of_parts_are_those_of_the_parts_that_there_are() -> None:
+    """What is measured, hashed and drawn is all of the project."""
+    (made,) = re.findall(r"^PARTS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert sorted(made.split()) == sorted(SOURCES) == list(PARTS)
+    assert {folder.split("/")[0] for folder in ALLOWED} == {*PARTS}
+
+
+LONGEST = 400
+"""Lines of a module of the product, at most."""
+
+
+def test_no_module_is_so_long_that_it_holds_two_concepts() -> None:
+    lengths = {path.relative_to(ROOT): path.read_text().count("\n") for part in PARTS for path in modules(part)}
+    assert not {str(path): lines for path, lines in lengths.items() if lines >= LONGEST}
+
+
 def test_package_files_only_describe_and_re_export() -> None:
     wrong = []
-    for package in PACKAGES:
+    for package in PARTS:
         for path in (ROOT / package).rglob("__init__.py"):
             for node in parsed(path).body:
                 plain = isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) or (

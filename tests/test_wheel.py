@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from helpers.layout import PARTS, ROOT
+
 REGISTER = Path(__file__).parent / "helpers" / "installed_register.py"
-PARTS = ("checkers", "cluster", "harness", "nemesis", "reports", "system_under_test", "workloads")
 DATA = (".html", ".css", ".js", ".sql", ".c", "Dockerfile", "py.typed")
 OFFLINE = ("--no-deps", "--no-index", "--disable-pip-version-check", "-q")
 

@@ -6,7 +6,9 @@ contract and a drain. Read ``test_log`` first, with ``log_operations`` (generato
 
 ``broker_contract`` has what the broker promises, in every workload. ``log_names`` are the history's names of things,
 ``log_messages`` what a send's argument means. ``mixes``, ``topic_mixes`` and ``group_mixes`` have what workloads can
-take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and ``topic_lives``, with ``topic_admin``.
+take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and ``topic_lives``, with ``topic_admin``;
+``wide_requests`` and ``sweeps`` (many partitions in one request), ``brief_groups`` (groups that come and go).
+``send_habits`` are settings of producers that are apart from the usual ones.
 
 - ``test_storage`` and ``test_async_sends`` (``burst_client``): the same log, with other records and other sends.
 - ``test_controller``: ``controller_client`` and ``controller_churn``: topics that come and go, partitions that move.

@@ -161,8 +161,8 @@ class Member:
         before, began_in = self.connector.positions, self._operation_in_hand
         try:
             positions = await self.connector.commit_offsets()
-            told_in_time = began_in is not None and began_in == self._operation_in_hand
-            self._note_commit("ok" if told_in_time else "info", positions)
+            in_time = began_in is not None and began_in == self._operation_in_hand
+            self._note_commit("ok" if in_time else "info", positions)
         except CommitFailed as error:
             known = "fail" if error.outcome is Certainty.NOT_DONE else "info"
             for positions in (before, self.connector.positions):

@@ -121,7 +121,7 @@ def _reused(row: Row, _: Evidence) -> Explanation:
         f"{row['high_node']}"
     )
     if row["forgotten"]:
-        claim += f", although the group began anew no more than {row['forgotten']} times"
+        claim += f", although the group began again no more than {row['forgotten']} times"
     about = () if row["forgotten"] else (generation_of(row["key"], row["epoch"]),)
     return Explanation(claim + ".", (), 0, row["moment"], (row["since"],), about=about)
 

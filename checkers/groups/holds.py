@@ -118,7 +118,7 @@ def _owned(row: Row, evidence: Evidence) -> Explanation:
             f"and {row['high_owner']} ({evidence.who(high)})"
         )
         if row["forgotten"]:
-            claim += f", although the group began anew no more than {row['forgotten']} times"
+            claim += f", although the group began again no more than {row['forgotten']} times"
         numbered = row["generation"] is not None and not row["forgotten"]
         about = (generation_of(row["group_name"], row["generation"]),) if numbered else ()
         return Explanation(claim + ".", (low, high), about=about)

@@ -16,7 +16,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, total_of
+from assay.checkers.sql import BEFORE, first_rows, greatest_before, nearest_pairs, order_by, total_of
 
 STEPS: Final = Table(
     "offset_steps",
@@ -33,7 +33,7 @@ STEPS: Final = Table(
 
 def _went_back(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
-    did = "was told to begin" if row["late_kind"] == "resume" else "committed"
+    did = "had to begin" if row["late_kind"] == "resume" else "committed"
     claim = (
         f"{evidence.who(late)} {did} at offset {row['late_place']} of {row['key']}, called at {evidence.called(late)}, "
         f"although {row['place']} had been known to {evidence.who(first)} by {evidence.returned(first)}."
@@ -53,7 +53,7 @@ OFFSET_REGRESSION: Final = Check(
             f"""
             select s.key, s.call, s.ret from offset_steps s join (
                 select key, place, min(first_ret) over (partition by key {order_by("depth")}
-                    rows between unbounded preceding and 1 preceding) as higher
+                    {BEFORE}) as higher
                 from (select key, place, min(0 - place) as depth, min(ret) as first_ret
                     from offset_steps group by key, place) as folded
                 ) h on s.key = h.key and s.place = h.place

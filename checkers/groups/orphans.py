@@ -206,7 +206,7 @@ FOUND: Final = Table(
 
 def _orphaned(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"Nobody of {row['group_name']} owned {row['key']} from {seconds(row['since'])} to {seconds(row['until'])}, "
+        f"No one of {row['group_name']} owned {row['key']} from {seconds(row['since'])} to {seconds(row['until'])}, "
         f"{seconds(row['until'] - row['since'])}, while others of the group were there; the contract's deadline is "
         f"{seconds(row['deadline'])}. The last owner was {evidence.who(row['last_op'])}."
     )

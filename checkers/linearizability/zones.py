@@ -70,7 +70,7 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
     seen = np.zeros(count, dtype=np.bool_)
     seen[cluster[reads]] = True
     for at in np.flatnonzero(reads & (writer[cluster] < 0) & ~initial[cluster]).tolist():
-        claim = f"{_named(encoded, int(rows[at]))} returned a value that nobody wrote."
+        claim = f"{_named(encoded, int(rows[at]))} returned a value that no one wrote."
         found.setdefault(int(key[at]), (claim, (int(rows[at]),)))
     written = writer[cluster]
     for at in np.flatnonzero(reads & (written >= 0) & (ret < call[written])).tolist():

@@ -3,7 +3,15 @@
 ``family`` says how a workload records itself, and lists the checks. ``views`` is what they share; then ``integrity``
 (what an offset and a value may hold), ``loss`` (what must stay), ``order`` (of sends), ``polls`` (of reads) and
 ``ends``. Statements held against each other: ``positions`` (of readers), ``altered`` (records), ``retention`` (log
-starts), ``times`` (look-ups), ``stuck`` (readers); ``incarnations`` takes keys apart.
-``unflushed`` (what a power loss may take), ``replicas`` and ``holes`` (what the disks hold), and ``epochs`` (where each
-leader begins) are families of their own.
+starts), ``times`` (look-ups), ``bounds`` (starts and look-ups against ends), ``stuck`` (readers); ``incarnations`` takes keys apart.
+``refusals`` (readers that were sent away), ``waits`` (fetches that wait), ``reports`` (of producers on one message) and
+``strays`` (records in another partition than theirs) look at what clients were answered.
+
+Families of their own: ``unflushed`` (what a power loss may take), ``replicas`` and ``holes`` (what the disks hold),
+``compaction`` (the last value of each key stays), ``damage`` (logs that no fault has damaged), ``epochs`` (where each
+leader begins), ``joining`` (who joins the in-sync set), ``states`` (of partitions, in ZooKeeper) and ``transitions``
+(of the controller's state machines).
+
+Imports what all checks share, and ``rest.looks``; ``checkers.groups`` and ``checkers.rest`` import some of its views,
+and the workloads its families' names.
 """

@@ -8,7 +8,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, order_by, row_number
+from assay.checkers.sql import BEFORE, first_rows, order_by, row_number
 
 ENDS: Final = View(
     "log_ends",
@@ -17,8 +17,6 @@ ENDS: Final = View(
     where kind = 'end' and outcome = 'ok' and position is not null and ret is not null
     """,
 )
-
-_KNOWN: Final = "rows between unbounded preceding and 1 preceding"
 
 
 def _below(name: str, moments: str) -> tuple[View, View]:
@@ -34,7 +32,7 @@ def _below(name: str, moments: str) -> tuple[View, View]:
             select key, epoch from (
                 select key, is_return, epoch, position,
                     max(case when is_return = 1 and epoch is not null then position end) over (partition by key
-                        {order_by("moment, is_return, op, sub")} {_KNOWN}) as former
+                        {order_by("moment, is_return, op, sub")} {BEFORE}) as former
                 from {moments}) as moments
             where is_return = 0 and epoch is not null and former > position group by key, epoch
             """,
@@ -45,7 +43,7 @@ def _below(name: str, moments: str) -> tuple[View, View]:
             select key, level as epoch, op, sub, position, former from (
                 select key, level, op, sub, is_return, position,
                     max(case when is_return = 1 then position end) over (partition by key, level
-                        {order_by("moment, is_return, op, sub")} {_KNOWN}) as former
+                        {order_by("moment, is_return, op, sub")} {BEFORE}) as former
                 from (
                     select m.key, s.epoch as level, m.moment, m.is_return, m.op, m.sub, m.position
                     from {moments} m join log_suspects_{name} s on m.key = s.key

@@ -182,7 +182,7 @@ ABORTED_READ: Final = Check(
 
 
 def _phantom(row: Row, evidence: Evidence) -> Explanation:
-    sender = "nobody sent it" if row["other_op"] is None else f"no one sent it there: {sent_to(row, evidence)}"
+    sender = "no one sent it" if row["other_op"] is None else f"no one sent it there: {sent_to(row, evidence)}"
     claim = (
         f"{_held(row['value'])} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
         f"at {evidence.called(row['seen_op'])}, but {sender}."

@@ -72,7 +72,7 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
         f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])}, but {_missing(row, evidence)}, and "
     )
-    claim += "nobody ever saw it." if row["other_op"] is None else f"{found_in(row, evidence)}."
+    claim += "no one ever saw it." if row["other_op"] is None else f"{found_in(row, evidence)}."
     return Explanation(
         claim,
         (row["ack_op"], row["poll_op"], row["sentinel_op"], row["other_op"]),

@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import BEFORE, first_rows, order_by
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
@@ -51,7 +51,7 @@ AWAITED: Final = View(
     select process, key, assignment, position, last_call, begun, acked from (
         select process, key, assignment, position, is_stay, last_call, begun,
             min(case when is_stay = 0 then acked end) over (partition by key {order_by("back, is_stay")}
-                rows between unbounded preceding and 1 preceding) as acked
+                {BEFORE}) as acked
         from (
             select key, position, 0 - position as back, 1 as is_stay, process, assignment, last_call, begun,
                 cast(null as bigint) as acked

@@ -20,7 +20,9 @@ from assay.checkers.check import Check, Evidence, Explanation, Table, View, doub
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import (
+    BEFORE,
     RETURNED,
+    SO_FAR,
     first_rows,
     last_before,
     late_calls,
@@ -136,7 +138,7 @@ COUNTER_ORDER: Final = Check(
 def _unfilled(row: Row, evidence: Evidence) -> Explanation:
     first = row["first_op"]
     if row["needed"] is None:
-        claim = f"{row['key']}: {evidence.who(first)} was told {row['value']}, and the counter began at 0."
+        claim = f"{row['key']}: {evidence.who(first)} was answered {row['value']}, and the counter began at 0."
         return Explanation(claim, (first,))
     spare = (
         f"only {row['spare']} adds of unknown outcome exist"
@@ -171,10 +173,10 @@ COUNTER_PHANTOM: Final = Check(
                     coalesce({previous("value", by="key", order="value")}, 0) as floor_value,
                     coalesce({previous("own", by="key", order="value")}, 0) as floor_filled,
                     min(first_ret) over (partition by key {order_by("depth")}
-                        rows between unbounded preceding and current row) as bound
+                        {SO_FAR}) as bound
                 from (
                     select key, value, 0 - value as depth, first_ret, own, cast(coalesce(sum(own) over (partition by key
-                        {order_by("value")} rows between unbounded preceding and 1 preceding), 0) as bigint)
+                        {order_by("value")} {BEFORE}), 0) as bigint)
                         as filled
                     from (select key, value, min(first_ret) as first_ret, max(adds) as own
                         from counter_places group by key, value) as folded) as counted) as bounded

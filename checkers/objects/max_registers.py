@@ -100,10 +100,10 @@ def _back(row: Row, evidence: Evidence) -> Explanation:
     if row["late_reads"] == 1:
         claim = f"{evidence.who(late)} read {value}, called at {called}, although {there}."
     elif row["late_value"] == row["value"]:
-        claim = f"{there}, and nobody began to write it before {evidence.who(late)} did at {called}."
+        claim = f"{there}, and no one began to write it before {evidence.who(late)} did at {called}."
     else:
         claim = (
-            f"{value} was read as the largest, and nobody began to write it before {evidence.who(late)} did at "
+            f"{value} was read as the largest, and no one began to write it before {evidence.who(late)} did at "
             f"{called}, although {there}."
         )
     return Explanation(f"{row['key']}: {claim}", (late, first), row["overtaken"] - 1)

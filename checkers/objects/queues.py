@@ -20,7 +20,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql import RETURNED, first_rows, order_by, row_number, sum_so_far
+from assay.checkers.sql import RETURNED, WHOLE, first_rows, order_by, row_number, sum_so_far
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(
@@ -117,12 +117,12 @@ QUEUE_LOST: Final = Check(
             f"""
             select key, value, op, sub, ret, drained, {row_number(by="key", order="ret, op, sub")} as number,
                 count(*) over (partition by key {order_by("key")}
-                    rows between unbounded preceding and unbounded following) as losses
+                    {WHOLE}) as losses
             from (
                 select a.key, a.value, a.op, a.sub, a.ret, a.drained, s.short,
                     {row_number(by="a.key, a.value", order="a.call, a.op, a.sub")} as turn,
                     count(*) over (partition by a.key, a.value {order_by("a.call")}
-                        rows between unbounded preceding and unbounded following) as copies
+                        {WHOLE}) as copies
                 from queue_acked a join queue_short s on a.key = s.key and a.value = s.value) as candidates
             where turn > copies - short
             """,

@@ -22,7 +22,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql import RETURNED, first_rows, nearest_pairs, order_by, sum_so_far
+from assay.checkers.sql import RETURNED, WHOLE, first_rows, nearest_pairs, order_by, sum_so_far
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(
@@ -76,7 +76,7 @@ DUE: Final = View(
     select key, moment, total - begun as due from (
         select key, moment, is_since, {sum_so_far("reads", by="key", order="moment, is_since")} as begun,
             cast(sum(reads) over (partition by key {order_by("moment, is_since")}
-                rows between unbounded preceding and unbounded following) as bigint) as total
+                {WHOLE}) as bigint) as total
         from (
             select key, call as moment, 0 as is_since, count(*) as reads from set_reads group by key, call
             union all select key, since, 1, 0 from set_since group by key, since) as moments) as counted

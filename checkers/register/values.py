@@ -30,7 +30,7 @@ def _missing(row: Row, evidence: Evidence) -> Explanation:
     seen = f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} at "
     claim = f"{seen}{evidence.called(row['seen_op'])}, but "
     if row["why"] == "circle":
-        claim += "the CAS operations that lead to it go round in a circle: nobody ever began it."
+        claim += "the CAS operations that lead to it go round in a circle: no one ever began it."
     elif row["why"] == "version":
         claim += f"at versions {row['low_version']} and {row['high_version']}, though it was written once."
     else:

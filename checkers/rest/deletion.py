@@ -10,10 +10,10 @@ not be able to make topics by asking for them.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.rest.looks import lasting, length, lists, of_broker, on_node
+from assay.checkers.rest.looks import at_rest_check, lasting, length, lists, of_broker, on_node
 from assay.checkers.sql import first_rows, order_by
 from assay.checkers.times import seconds
 
@@ -120,7 +120,7 @@ def _undeleted(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(capital(claim), (row["delete_op"],), 0, row["until"], about=about)
 
 
-UNDELETED_TOPIC: Final = Check(
+UNDELETED_TOPIC: Final = at_rest_check(
     anomaly="undeleted-topic",
     meaning="a topic that was deleted was not gone everywhere by the deadline",
     views=(
@@ -154,9 +154,7 @@ UNDELETED_TOPIC: Final = Check(
         select *, case when arm = 2 then {topic_of("key")} else key end as topic
         from {first_rows("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}
         """,
-    examined="select count(*) as examined from rest_looks",
     explain=_undeleted,
     explained_by=("unregistered",),
     seen_again=True,
-    needs_end=True,
 )

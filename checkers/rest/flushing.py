@@ -8,9 +8,9 @@ before it.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting
+from assay.checkers.rest.looks import at_rest_check, claimed, lasting
 from assay.checkers.sql import first_rows, order_by
 from assay.checkers.times import seconds
 
@@ -24,10 +24,10 @@ def _unflushed(row: Row, _: Evidence) -> Explanation:
         f"{seconds(row['since'])} to {seconds(row['until'])}, with flush.ms={row['flush_ms']} and no fault in force; "
         f"the contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (), 0, row["until"])
+    return claimed(claim, row)
 
 
-LATE_FLUSH: Final = Check(
+LATE_FLUSH: Final = at_rest_check(
     anomaly="late-flush",
     meaning="a replica's log was not on its disk long after its time to be flushed",
     views=(
@@ -53,7 +53,5 @@ LATE_FLUSH: Final = Check(
             join looks s on s.look = f.last_look and s.what = 'flushed' and s.key = f.key and s.node = f.node
         {order_by("f.key, f.node")}
         """,
-    examined="select count(*) as examined from rest_looks",
     explain=_unflushed,
-    needs_end=True,
 )

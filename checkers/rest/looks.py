@@ -13,10 +13,11 @@ A row ``look`` is written when its look is complete. What else the rows say is i
 - ``folder``, ``segment``: what lies on a disk.
 """
 
+from functools import partial
 from typing import Final
 
-from assay.checkers.check import Table, View
-from assay.checkers.engine import INFINITY
+from assay.checkers.check import Check, Explanation, Table, View, capital
+from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql import previous, row_number
 
@@ -105,6 +106,15 @@ LED: Final = View(
     """,
 )
 """Partitions with a leader that is registered."""
+
+at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", needs_end=True)
+"""A check of the looks of the last stretch. What it finds is about a deadline."""
+
+
+def claimed(claim: str, row: Row, *about: str) -> Explanation:
+    """A finding that no operation has to do with, at the last look that had it."""
+    return Explanation(capital(claim), (), 0, row["until"], about=about)
+
 
 REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
 

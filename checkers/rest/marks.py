@@ -4,9 +4,9 @@ contract's obedience deadline: what lies between is not acknowledged and not rea
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital, epoch_of
+from assay.checkers.check import Evidence, Explanation, View, epoch_of
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, length
+from assay.checkers.rest.looks import at_rest_check, claimed, lasting, length
 from assay.checkers.sql import first_of
 from assay.checkers.times import seconds
 
@@ -18,10 +18,10 @@ def _late(row: Row, _: Evidence) -> Explanation:
         f"{seconds(row['until'])}, with all replicas in sync and no fault in force; the contract's deadline is "
         f"{seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (), 0, row["until"], about=(epoch_of(row["key"], row["epoch"]),))
+    return claimed(claim, row, epoch_of(row["key"], row["epoch"]))
 
 
-LATE_HIGH_WATERMARK: Final = Check(
+LATE_HIGH_WATERMARK: Final = at_rest_check(
     anomaly="late-high-watermark",
     meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
     views=(
@@ -44,8 +44,6 @@ LATE_HIGH_WATERMARK: Final = Check(
         ),
     ),
     evidence=first_of("found_late_high_watermark", "key, node"),
-    examined="select count(*) as examined from rest_looks",
     explain=_late,
     explained_by=("disobeyed-state",),  # a member that does not follow in this epoch holds the mark back
-    needs_end=True,
 )

@@ -9,10 +9,10 @@ that waits for one broker alone, which does not get in sync with that leader els
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.rest.looks import following, lasting, length, lists, on_node
+from assay.checkers.rest.looks import at_rest_check, following, lasting, length, lists, on_node
 from assay.checkers.sql import first_rows, order_by, previous
 from assay.checkers.times import seconds
 
@@ -52,8 +52,7 @@ ACCEPTED: Final = Table(
             select {first_name("key")} as topic from effects
             where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {first_name("key")}) t
             on t.topic = {topic_of("a.key")}
-        cross join (select count(*) as times from faults
-            where fault = 'move-replicas' or fault like 'membership%') n
+        cross join (select count(*) as times from faults where moves_replicas) n
     where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
         and n.times = 0 and a.target is not null
     """,
@@ -110,7 +109,7 @@ def _unfinished(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(capital(claim), (row["move_op"],), 0, row["until"], about=about)
 
 
-UNFINISHED_MOVE: Final = Check(
+UNFINISHED_MOVE: Final = at_rest_check(
     anomaly="unfinished-move",
     meaning="a move of replicas that was accepted did not end by the deadline",
     views=(
@@ -149,8 +148,6 @@ UNFINISHED_MOVE: Final = Check(
                 group by m.look, m.key) w on f.arm = 1 and w.look = f.last_look and w.key = f.key
         {order_by("f.key, f.arm, f.node")}
         """,
-    examined="select count(*) as examined from rest_looks",
     explain=_unfinished,
     explained_by=("no-rejoin",),
-    needs_end=True,
 )

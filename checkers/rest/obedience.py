@@ -6,9 +6,9 @@ Versions of the znode prove nothing, since a leader changes the in-sync set with
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, epoch_of
+from assay.checkers.check import Evidence, Explanation, View, epoch_of
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, lists, on_node
+from assay.checkers.rest.looks import at_rest_check, lasting, lists, on_node
 from assay.checkers.sql import first_rows, order_by
 from assay.checkers.times import seconds
 
@@ -24,7 +24,7 @@ def _deaf(row: Row, _: Evidence) -> Explanation:
     return Explanation(claim, (), 0, row["until"], about=about)
 
 
-DISOBEYED_STATE: Final = Check(
+DISOBEYED_STATE: Final = at_rest_check(
     anomaly="disobeyed-state",
     meaning="a replica did not obey its partition's state by the deadline",
     views=(
@@ -49,7 +49,5 @@ DISOBEYED_STATE: Final = Check(
             left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
-    examined="select count(*) as examined from rest_looks",
     explain=_deaf,
-    needs_end=True,
 )

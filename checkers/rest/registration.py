@@ -5,9 +5,9 @@ No leader is given to it, no replica of it can be in sync, and of those the othe
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View
+from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, of_broker
+from assay.checkers.rest.looks import at_rest_check, claimed, lasting, of_broker
 from assay.checkers.sql import first_of
 from assay.checkers.times import seconds
 
@@ -17,10 +17,10 @@ def _absent(row: Row, _: Evidence) -> Explanation:
         f"{row['node']} answered and was not registered from {seconds(row['since'])} to {seconds(row['until'])}, "
         f"although no fault was in force; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(claim, (), 0, row["until"], about=(of_broker(row["node"]),))
+    return claimed(claim, row, of_broker(row["node"]))
 
 
-UNREGISTERED: Final = Check(
+UNREGISTERED: Final = at_rest_check(
     anomaly="unregistered",
     meaning="a server that answers was not registered by the deadline",
     views=(
@@ -35,7 +35,5 @@ UNREGISTERED: Final = Check(
         lasting("found_unregistered", "registration_missing", "key, node", "rejoin_deadline"),
     ),
     evidence=first_of("found_unregistered", "key"),
-    examined="select count(*) as examined from rest_looks",
     explain=_absent,
-    needs_end=True,
 )

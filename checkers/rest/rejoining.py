@@ -6,9 +6,9 @@ and obeys it, too. At rest no client writes, so that it gains on the leader in a
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View
+from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import following, lasting, lists
+from assay.checkers.rest.looks import at_rest_check, claimed, following, lasting, lists
 from assay.checkers.sql import first_of
 from assay.checkers.times import seconds
 
@@ -19,10 +19,10 @@ def _out(row: Row, _: Evidence) -> Explanation:
         f"{seconds(row['until'])}, although no fault was in force and it followed {row['leader_node']} in leader epoch "
         f"{row['epoch']}; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(claim, (), 0, row["until"], about=(following(row["node"], row["leader_node"]),))
+    return claimed(claim, row, following(row["node"], row["leader_node"]))
 
 
-NO_REJOIN: Final = Check(
+NO_REJOIN: Final = at_rest_check(
     anomaly="no-rejoin",
     meaning="a replica that could have been in sync again was not by the deadline",
     views=(
@@ -42,8 +42,6 @@ NO_REJOIN: Final = Check(
         lasting("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
     ),
     evidence=first_of("found_no_rejoin", "key, node"),
-    examined="select count(*) as examined from rest_looks",
     explain=_out,
     seen_again=True,
-    needs_end=True,
 )

@@ -9,10 +9,10 @@ fault is in force.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View
+from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.rest.looks import lasting
+from assay.checkers.rest.looks import at_rest_check, lasting
 from assay.checkers.sql import first_rows, order_by
 from assay.checkers.times import seconds
 
@@ -56,7 +56,7 @@ def _kept(row: Row, _: Evidence) -> Explanation:
     return Explanation(claim, (), 0, row["until"])
 
 
-RETENTION_UNDONE: Final = Check(
+RETENTION_UNDONE: Final = at_rest_check(
     anomaly="retention-undone",
     meaning="a segment that retention no longer covers was not deleted by the deadline",
     views=(
@@ -77,7 +77,5 @@ RETENTION_UNDONE: Final = Check(
                 and s.base_offset = f.base_offset
         {order_by("f.key, f.node")}
         """,
-    examined="select count(*) as examined from rest_looks",
     explain=_kept,
-    needs_end=True,
 )

@@ -7,9 +7,9 @@ histories of before this was recorded, none does.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import lasting, lists, on_node
+from assay.checkers.rest.looks import at_rest_check, claimed, lasting, lists, on_node
 from assay.checkers.sql import first_rows, order_by
 from assay.checkers.times import seconds
 
@@ -27,10 +27,10 @@ def _stale(row: Row, _: Evidence) -> Explanation:
         f"{row['replicas']}, in sync {row['members']} from {seconds(row['since'])} to {seconds(row['until'])}, and no "
         f"fault was in force; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (), 0, row["until"], about=(on_node(row["key"], row["node"]),))
+    return claimed(claim, row, on_node(row["key"], row["node"]))
 
 
-STALE_METADATA: Final = Check(
+STALE_METADATA: Final = at_rest_check(
     anomaly="stale-metadata",
     meaning="a broker's metadata was not what ZooKeeper had by the deadline",
     views=(
@@ -60,8 +60,6 @@ STALE_METADATA: Final = Check(
             left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
-    examined="select count(*) as examined from rest_looks",
     explain=_stale,
     explained_by=("disobeyed-state", "unfinished-move"),
-    needs_end=True,
 )

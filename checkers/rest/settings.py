@@ -6,10 +6,10 @@ its own account. A change that is announced while an earlier one is being read m
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, View, capital
+from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.rest.looks import lasting, of_broker, on_node
+from assay.checkers.rest.looks import at_rest_check, claimed, lasting, of_broker, on_node
 from assay.checkers.sql import first_of
 from assay.checkers.times import seconds
 
@@ -21,10 +21,10 @@ def _stale(row: Row, _: Evidence) -> Explanation:
         f"contract's deadline is {seconds(row['deadline'])}."
     )
     about = (on_node(row["topic"], row["node"]), of_broker(row["node"]))
-    return Explanation(capital(claim), (), 0, row["until"], about=about)
+    return claimed(claim, row, *about)
 
 
-DISOBEYED_SETTINGS: Final = Check(
+DISOBEYED_SETTINGS: Final = at_rest_check(
     anomaly="disobeyed-settings",
     meaning="a replica did not go by its topic's settings by the deadline",
     views=(
@@ -41,9 +41,7 @@ DISOBEYED_SETTINGS: Final = Check(
         lasting("found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "obedience_deadline"),
     ),
     evidence=first_of("found_disobeyed_settings", "key, node"),
-    examined="select count(*) as examined from rest_looks",
     explain=_stale,
     explained_by=("unregistered",),
     seen_again=True,
-    needs_end=True,
 )

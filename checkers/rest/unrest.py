@@ -9,8 +9,9 @@ different things, and go on for ever.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View
+from assay.checkers.check import Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
+from assay.checkers.rest.looks import at_rest_check
 from assay.checkers.sql import first_of, row_number
 from assay.checkers.times import seconds
 
@@ -26,7 +27,7 @@ def _restless(row: Row, _: Evidence) -> Explanation:
     return Explanation(claim[0].upper() + claim[1:], (), 0, row["until"])
 
 
-RESTLESS_STATE: Final = Check(
+RESTLESS_STATE: Final = at_rest_check(
     anomaly="restless-state",
     meaning="a partition's state was written again and again, although nothing changed that it follows from",
     views=(
@@ -73,7 +74,5 @@ RESTLESS_STATE: Final = Check(
         ),
     ),
     evidence=first_of("found_restless_state", "key"),
-    examined="select count(*) as examined from rest_looks",
     explain=_restless,
-    needs_end=True,
 )

@@ -22,7 +22,7 @@ leave a window, or lie in one of a single node, are no candidates: one running m
 from typing import Final
 
 from assay.checkers.check import Table
-from assay.checkers.sql import order_by
+from assay.checkers.sql import BEFORE, SO_FAR, order_by
 from assay.checkers.transactions.views import INITIAL
 
 WW, WR, FIRST, RW, THEN = range(5)
@@ -170,11 +170,11 @@ WINDOWED: Final = Table(
     "txn_windowed",
     f"""
     select node, process, call, ret, cast(sum(begins) over ({order_by("call, node")}
-        rows between unbounded preceding and current row) as bigint) as place
+        {SO_FAR}) as bigint) as place
     from (select node, process, call, ret,
             case when reached is null or reached < call then 1 else 0 end as begins from (
         select n.node, n.process, n.call, n.ret, max(s.until) over (
-            {order_by("n.call, n.node")} rows between unbounded preceding and 1 preceding) as reached
+            {order_by("n.call, n.node")} {BEFORE}) as reached
         from txn_nodes n left join txn_spans s on n.node = s.node) as reaching) as begun
     """,
 )

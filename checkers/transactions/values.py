@@ -185,7 +185,7 @@ INTERNAL: Final = Check(
 def _duplicate(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more than once, "
-        "which nobody appended twice."
+        "which no one appended twice."
     )
     return Explanation(capital(claim), (row["read_op"],), row["reads"] - 1)
 

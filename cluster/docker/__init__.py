@@ -2,7 +2,10 @@
 
 In this order: ``engine`` (how it is reached, labels, how an entry of the journal is undone, how a container is frozen),
 ``layer`` and ``image`` (the node image), ``source`` (the code that nodes are given), ``network`` and ``disk`` (made for
-each run), ``cluster`` (puts them together). Nodes are those of ``cluster.ssh``.
+each run), ``clock`` (compiles what shifts the clocks of a container), ``cluster`` (puts them together). Nodes are those
+of ``cluster.ssh``.
+
+Imports ``cluster`` and ``cluster.ssh`` alone. ``cluster.doctor``, ``cluster.undo`` and the harness import it.
 """
 
 from assay.cluster.docker.cluster import DockerCluster

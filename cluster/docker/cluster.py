@@ -2,7 +2,7 @@
 
 A container stands for a machine: its init runs sshd, and everything the harness does to a node it does over SSH, just
 as it would to a host. Containers live as long as the run; faults kill processes, not containers, because a restarted
-container has lost its network namespace and with it the partition (FAULTS rule 1).
+container has lost its network namespace and with it the partition.
 
 The journal entry that removes a container is written before the container is made. Blocking libraries (the Docker SDK,
 paramiko) run in an executor of this cluster's own, which ends with it.

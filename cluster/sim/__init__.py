@@ -6,4 +6,5 @@ sending side). Files: ``names`` (what is seen and what is durable), ``disk``. Pu
 gets), ``node``, ``cluster``; ``zookeeper`` is a package of its own.
 
 It uses no clock, no thread, no random numbers but those of the seed; a test holds all code that runs here to that.
+Imports ``cluster.node``, ``cluster.system`` and ``cluster.naming``; only ``harness.run`` imports it.
 """

@@ -10,7 +10,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from assay.cluster.naming import node_name
-from assay.cluster.node import Node
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.node import Crash, SimNode
@@ -59,12 +58,7 @@ class SimCluster:
         return "sim"
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        return self._nodes
-
-    @property
-    def sim_nodes(self) -> Sequence[SimNode]:
-        """The same, with what only simulated nodes have (disk, clock, power loss)."""
+    def nodes(self) -> Sequence[SimNode]:
         return self._nodes
 
     @property

@@ -68,7 +68,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What tells one cell of a block from the others."""
+    """What differs from one cell of a block to the others."""
 
     workload: str
     nemesis: str

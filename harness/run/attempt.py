@@ -40,6 +40,7 @@ from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.run.trial import Ended, Trial, Unavailable
 from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, open_world
+from assay.nemesis.fault import needs_disks
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 from assay.reports.figures import FIGURES, figures
@@ -129,7 +130,7 @@ class Attempt:
             system,
             settings,
             run_id=run_id(folder.path),
-            own_disks=any(fault.impact.loses_unsynced or getattr(fault, "own_disks", False) for fault in drawn),
+            own_disks=any(map(needs_disks, drawn)),
             own_clocks=any(fault.impact.wrong_clock for fault in drawn),
         )
         trial = self._trial = Trial(
@@ -285,7 +286,7 @@ def close_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 PACKAGES: Final = ("assay", "duckdb", "docker", "kazoo", "msgspec", "numpy", "paramiko", "pyarrow", "pytest")
-SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "system_under_test")
+SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "reports", "system_under_test")
 
 
 def versions() -> Mapping[str, str]:

@@ -7,7 +7,7 @@ operations are what counts.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import msgspec
 
 from assay.cluster.node import Node, NodeError
 from assay.harness.core.history import HistoryWriter
+from assay.harness.core.history.schema import EVENTS, NODE_LISTS
 from assay.harness.core.stamps import NANOSECONDS, Stamps
 
 UNREADABLE: Final = "unreadable"
@@ -22,36 +23,22 @@ GRACE: Final = 0.5
 """Seconds for the last lines to arrive before the following ends."""
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One line of an event log. ``time``: seconds of the node's monotonic clock."""
+_PLAIN: Final[Mapping[str, Any]] = {"int64": int, "string": str, "bool": bool}
 
-    time: float
-    seq: int
-    event: str
-    incarnation: int = 0
-    key: str | None = None
-    epoch: int | None = None
-    controller_epoch: int | None = None
-    zxid: int | None = None
-    topic_zxid: int | None = None
-    position: int | None = None
-    value: int | None = None
-    owner: str | None = None
-    detail: Any = None
-    high_watermark: int | None = None
-    log_start: int | None = None
-    log_end: int | None = None
-    version: int | None = None
-    isr: list[int] | None = None
-    elr: list[int] | None = None
-    replicas: list[int] | None = None
-    gone: list[int] | None = None
-    min_insync: int | None = None
-    unclean: bool | None = None
-    replica: int | None = None
-    from_state: str | None = None
-    to_state: str | None = None
-    osr: list[int] | None = None
+
+def _line() -> type[msgspec.Struct]:
+    """What the columns of ``EVENTS`` are in a line; its ``time`` is in seconds of the node's monotonic clock."""
+    required = [("time", float), ("seq", int), ("event", str)]
+    optional: list[tuple[str, Any, Any]] = [("incarnation", int, 0), ("topic_zxid", int | None, None)]
+    for column in EVENTS:
+        if column.nullable:
+            kind = list[int] if column.name in NODE_LISTS else _PLAIN[str(column.type)]
+            optional.append((column.name, kind | None, None))
+    return msgspec.defstruct("Line", [*required, *optional, ("detail", Any, None)], frozen=True)
+
+
+Line: Final = _line()
+"""One line of an event log."""
 
 
 class Lives:
@@ -125,9 +112,9 @@ class Collector:
                 continue
             self._record(node, line)
 
-    def _record(self, node: Node, line: Line) -> None:
+    def _record(self, node: Node, line: msgspec.Struct) -> None:
         """A node's clock is taken to be the harness's: true in containers and in the simulation, for display only."""
         fields = msgspec.structs.asdict(line)
-        fields["key"] = self._lives.key(line.key, fields.pop("topic_zxid"))
+        fields["key"] = self._lives.key(fields["key"], fields.pop("topic_zxid"))
         time = int((fields.pop("time") - self.stamps.loop_time(0)) * NANOSECONDS)
         self.history.event(time=time, node=node.name, **fields)

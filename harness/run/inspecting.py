@@ -12,7 +12,6 @@ from assay.cluster.system import Inspector, SeenAtRest
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.stamps import Stamps
-from assay.harness.run.rest import COLUMNS
 
 APPEND: Final = "append"
 
@@ -42,4 +41,4 @@ class Inspecting:
     def _record(self, seen: Iterable[SeenAtRest]) -> None:
         for one in seen:
             now = self.stamps.now()
-            self.history.look(look=0, time=now, ended=now, **{name: getattr(one, name) for name in COLUMNS})
+            self.history.look(look=0, time=now, ended=now, **one)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from assay.checkers.rest.looks import STALL
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.system import DeploymentError, Observable
-from assay.harness.core.history import LOOKS, HistoryWriter
+from assay.harness.core.history import HistoryWriter
 from assay.harness.core.stamps import Stamps
 
 LOOK_EVERY: Final = 1.0
@@ -22,8 +22,6 @@ LOOK_SECONDS: Final = 20.0
 """For one look."""
 MOST_TIMES: Final = 3
 """How often it may begin again."""
-COLUMNS: Final = tuple(LOOKS.names[LOOKS.get_field_index("what") : LOOKS.get_field_index("wall_ms")])
-"""What a system says of each thing; the columns after them are of a look as a whole."""
 
 
 @dataclass
@@ -74,9 +72,10 @@ class Watch:
         unsettled = self.system.unsettled(seen, wall_ms)
         self.looks += 1
         for one in seen:
-            columns = {name: getattr(one, name) for name in COLUMNS}
-            self.history.look(look=self.looks, time=begun, ended=ended, **columns)
+            self.history.look(look=self.looks, time=begun, ended=ended, **one)
         self.history.look(look=self.looks, time=begun, ended=ended, what="look", wall_ms=wall_ms, unsettled=unsettled)
         former = self._epochs
-        self._epochs = {(one.what, one.key, one.node): one.epoch for one in seen if one.epoch is not None}
+        self._epochs = {
+            (one["what"], one.get("key"), one.get("node")): one["epoch"] for one in seen if one.get("epoch") is not None
+        }
         return unsettled == 0 and former in (None, self._epochs)

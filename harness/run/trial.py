@@ -292,11 +292,7 @@ class Trial:
             self._problems.append(f"the replicas' disks could not be read: {reason}")
             return
         for one in records:
-            history.replica(
-                node=one.node, key=one.key, position=one.position, value=one.value, crc=one.crc, epoch=one.epoch,
-                below_hw=one.below_hw, in_isr=one.in_isr, epoch_start=one.epoch_start,
-                high_watermark=one.high_watermark, log_start=one.log_start,
-            )  # fmt: skip
+            history.replica(**one)
 
     async def _ready(self, node: Node) -> bool:
         try:

@@ -7,7 +7,8 @@ They test the checks at sizes that no test run reaches. Read them in this order:
   ``state`` (what objects remember from one chunk to the next).
 - the objects: ``log`` (its end: ``log_drain``), ``register``, ``counter``, ``max_register``, ``sets``, ``queue``,
   ``txn``, ``group``, ``offsets``, ``lease``.
-- anomalies: ``scene`` (the few operations of one), modules with ``_scenes``.
+- anomalies: ``scene`` (the few operations of one); ``log_scenes``, ``register_scenes``, ``txn_scenes`` and
+  ``group_scenes``, one scene for each. ``log_rows`` has the effects of sends, polls and looks at a log's end.
 - ``segments`` (running sums per key), ``values``, ``rows`` (columns to Arrow), ``behind`` (a thread that writes).
 
 All of it works on arrays, never on single operations. Only ``assay generate`` and tests import it; it imports

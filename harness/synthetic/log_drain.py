@@ -52,10 +52,10 @@ class LogDrain:
         self._starts = np.zeros_like(log_ends)
         # Where the reading breaks off, and goes on under a new assignment: at the end, so nowhere.
         self._cuts = self._ends.copy()
-        self._told = np.zeros(len(log_ends), dtype=np.bool_)
+        self._drawn = np.zeros(len(log_ends), dtype=np.bool_)
         for special in specials:
             if special.scene.log_start is not None:
-                self._starts[special.key], self._told[special.key] = special.scene.log_start, True
+                self._starts[special.key], self._drawn[special.key] = special.scene.log_start, True
             if special.scene.cut is not None:
                 self._cuts[special.key] = special.scene.cut
         self._before_cut = -(-(self._cuts - self._starts) // PER_POLL)
@@ -110,7 +110,7 @@ class LogDrain:
         self._ops(writer, ops, key, rows.Named(over.astype(np.int64), ("poll", "drained")), "null", "drain")
         begin, end, assignment = self._bounds(turn)
         polls, last = np.flatnonzero(~over), np.flatnonzero(over)
-        first = np.flatnonzero((turn.rank == 0) & self._told[turn.key])
+        first = np.flatnonzero((turn.rank == 0) & self._drawn[turn.key])
         shown, place = ranks(polls, (end - begin)[polls])
         offset = begin[shown] + place
         value, there = self.records(turn.key[shown], offset)

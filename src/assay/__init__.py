@@ -41,12 +41,90 @@ if TYPE_CHECKING:
     from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.membership import HandingOver, Membered, Standing
-    from assay.cluster.node import Clocked, Cluster, Fillable, Flow, Node, NodeError, Powered, ProcessState, ProcessStatus, Restorable, Shaped, SlowToFsync, Traffic, by_role
+    from assay.cluster.node import (
+        Clocked,
+        Cluster,
+        Fillable,
+        Flow,
+        Node,
+        NodeError,
+        Powered,
+        ProcessState,
+        ProcessStatus,
+        Restorable,
+        Shaped,
+        SlowToFsync,
+        Traffic,
+        by_role,
+    )
     from assay.cluster.runtime import Runtime
-    from assay.cluster.system import (CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Configurable, Damageable, Defect, DefectsDescribed, DeploymentError, Durable, Entry, Eventful, FailingOver, Grouped, Holdable, Inspectable, Inspector, Movable, Observable, Replicated, Replicating, Retaining, SeenAtRest, Standalone, StoredRecord, StrikePoints, Switchable, System, ZooKeeperClients, zookeeper_servers)
+    from assay.cluster.system import (
+        CLIENT_ROLE,
+        ZOOKEEPER_PORT,
+        ZOOKEEPER_ROLE,
+        ClientSessions,
+        Configurable,
+        Damageable,
+        Defect,
+        DefectsDescribed,
+        DeploymentError,
+        Durable,
+        Entry,
+        Eventful,
+        FailingOver,
+        Grouped,
+        Holdable,
+        Inspectable,
+        Inspector,
+        Movable,
+        Observable,
+        Replicated,
+        Replicating,
+        Retaining,
+        SeenAtRest,
+        Standalone,
+        StoredRecord,
+        StrikePoints,
+        Switchable,
+        System,
+        ZooKeeperClients,
+        zookeeper_servers,
+    )
     from assay.harness.core.blocking import BlockingClient
     from assay.harness.core.client import Client, Endpoint
-    from assay.harness.core.generator import (EXHAUSTED, NOTHING, PENDING, Answer, Context, Exhausted, Generator, Invoke, OperationEvent, Pending, Source, as_generator, by_key, each_process, in_phase, keyed, limit, mix, on_event, once, phases, rate, repeat, reserve, sequence, simulate, stagger, time_limit, transform, unfold, until)
+    from assay.harness.core.generator import (
+        EXHAUSTED,
+        NOTHING,
+        PENDING,
+        Answer,
+        Context,
+        Exhausted,
+        Generator,
+        Invoke,
+        OperationEvent,
+        Pending,
+        Source,
+        as_generator,
+        by_key,
+        each_process,
+        in_phase,
+        keyed,
+        limit,
+        mix,
+        on_event,
+        once,
+        phases,
+        rate,
+        repeat,
+        reserve,
+        sequence,
+        simulate,
+        stagger,
+        time_limit,
+        transform,
+        unfold,
+        until,
+    )
     from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
@@ -76,7 +154,8 @@ _HOMES = {
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
-        "Clocked Cluster Fillable Flow Node NodeError Powered ProcessState ProcessStatus Restorable Shaped SlowToFsync Traffic by_role"
+        "Clocked Cluster Fillable Flow Node NodeError Powered ProcessState ProcessStatus Restorable Shaped SlowToFsync "
+        "Traffic by_role"
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
@@ -116,12 +195,12 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus",
     "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated",
-    "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings",
-    "Shaped", "SlowToFsync", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System",
-    "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT",
-    "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process",
-    "experiment", "forbid", "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases",
-    "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger",
+    "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest",
+    "Settings", "Shaped", "SlowToFsync", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints",
+    "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
+    "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
+    "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once",
+    "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger",
     "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 

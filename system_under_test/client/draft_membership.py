@@ -96,7 +96,7 @@ class DraftMembership(coordinated.Coordinated):
         self._consumer_id = ""
         self._stopped: coordinated.Generation | None = None
         """The generation that was said to be over, where a later coordinator may say that it is not."""
-        self._told_by: Address | None = None
+        self._stopped_by: Address | None = None
         """The coordinator that said so."""
         self._beating: asyncio.Task[None] | None = None
 
@@ -182,13 +182,13 @@ class DraftMembership(coordinated.Coordinated):
 
     async def _goes_on(self, stopped: coordinated.Generation, deadline: float) -> bool:
         """Whether another coordinator than the one that said stop knows of no reason to. Raises ``CallError``."""
-        if self._coordinator == self._told_by:
+        if self._coordinator == self._stopped_by:
             return False
         code = await self._heartbeat(stopped, min(coordinated.left_until(deadline), self._session_timeout))
         if code in coordinated.STALE_COORDINATOR:
             self._coordinator = None
             raise NotSent(f"group {self.group}: {code.name}")
-        self._told_by = self._coordinator
+        self._stopped_by = self._coordinator
         if code is draft_groups.UNKNOWN_CONSUMER:
             self._consumer_id, self._stopped = "", None
         return code is ErrorCode.NONE
@@ -268,7 +268,7 @@ class DraftMembership(coordinated.Coordinated):
         if code is draft_groups.UNKNOWN_CONSUMER:
             self._consumer_id, self._stopped = "", None
         else:
-            self._stopped, self._told_by = self.generation, self._coordinator
+            self._stopped, self._stopped_by = self.generation, self._coordinator
         super()._over(code)
         self._move(Happening.REFUSED)
 

@@ -48,11 +48,11 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
     if found != known.assignment:
         for index in known.assignment:
             if found[index] != known.assignment[index]:
-                await _announce_anew(active, (name, index), found[index])
+                await _announce_again(active, (name, index), found[index])
         active.cluster.topics[name] = replace(known, assignment=found)
 
 
-async def _announce_anew(active: ActiveTerm, partition: PartitionId, replicas: Sequence[int]) -> None:
+async def _announce_again(active: ActiveTerm, partition: PartitionId, replicas: Sequence[int]) -> None:
     """The state that was written with these replicas may have been read, and sent, before they were: brokers ignore
     its epoch by now, so it is sent under the next one.
     """

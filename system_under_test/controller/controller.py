@@ -209,4 +209,4 @@ class Controller:
             return
         active, self._active = self._active, None
         active.brokers.close()
-        self._events.emit("resigned-controller", controller_epoch=active.term.epoch, reason=reason)
+        self._events.emit("resigned-controller", controller_epoch=active.term.epoch, detail={"reason": reason})

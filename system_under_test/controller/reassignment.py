@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -27,7 +27,7 @@ from assay.system_under_test.controller import assignments, leaders, topics
 from assay.system_under_test.controller.active_term import Action, ActiveTerm
 from assay.system_under_test.controller.cluster_state import PartitionId, parse_assignment
 from assay.system_under_test.controller.topics import TopicError
-from assay.system_under_test.events import EventLog
+from assay.system_under_test.events import Columns, EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.tasks import BACK_OFF, Background
@@ -266,20 +266,20 @@ class Reassignments:
         active: ActiveTerm,
         partition: PartitionId,
         state: znodes.Versioned[PartitionState],
-        **detail: Any,
+        **more: Unpack[Columns],
     ) -> None:
         name, index = partition
-        self.events.emit(
-            event,
-            key=f"{name}-{index}",
-            controller_epoch=active.term.epoch,
-            topic_zxid=active.cluster.topics[name].czxid if name in active.cluster.topics else None,
-            epoch=state.value.leader_epoch,
-            isr=state.value.isr,
-            elr=state.value.elr,
-            version=state.version,
-            **detail,
-        )
+        columns: Columns = {
+            "key": f"{name}-{index}",
+            "controller_epoch": active.term.epoch,
+            "topic_zxid": active.cluster.topics[name].czxid if name in active.cluster.topics else None,
+            "epoch": state.value.leader_epoch,
+            "isr": state.value.isr,
+            "elr": state.value.elr,
+            "version": state.version,
+            **more,
+        }
+        self.events.emit(event, **columns)
 
 
 def _is_partition(active: ActiveTerm, name: str, index: int) -> bool:

@@ -9,11 +9,11 @@ the event log says what happened. The first state of an object that was there be
 import logging
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from assay.system_under_test.controller import leaders
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
-from assay.system_under_test.events import EventLog
+from assay.system_under_test.events import Columns, EventLog
 from assay.system_under_test.zookeeper.znodes import PartitionState
 
 _log = logging.getLogger("assay.controller")
@@ -188,8 +188,8 @@ class StateMachines:
         self._partitions[partition] = now
         if former is not None and former not in PARTITION_TRANSITIONS[now]:
             _log.error(_NOT_VALID, "partition", *partition, former, now)
-        of = self._named(partition)
-        self._events.emit("partition-transition", **of, from_state=former, to_state=now)
+        moved: Columns = {**self._named(partition), "from_state": former, "to_state": now}
+        self._events.emit("partition-transition", **moved)
 
     def _move_replica(self, partition: PartitionId, replica: int, now: StateOfReplica) -> None:
         known = self._replicas[partition]
@@ -197,10 +197,10 @@ class StateMachines:
         known[replica] = now
         if former is not None and former not in REPLICA_TRANSITIONS[now]:
             _log.error(_NOT_VALID, f"replica {replica} of", *partition, former, now)
-        of = self._named(partition)
-        self._events.emit("replica-transition", **of, replica=replica, from_state=former, to_state=now)
+        moved: Columns = {**self._named(partition), "replica": replica, "from_state": former, "to_state": now}
+        self._events.emit("replica-transition", **moved)
 
-    def _named(self, partition: PartitionId) -> dict[str, Any]:
+    def _named(self, partition: PartitionId) -> Columns:
         name, index = partition
         zxid = self._cluster.topics[name].czxid
         return {"key": f"{name}-{index}", "controller_epoch": self._controller_epoch, "topic_zxid": zxid}

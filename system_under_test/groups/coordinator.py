@@ -147,6 +147,6 @@ class Expiry:
         old = [OffsetRecord(group.group_id, *key, None) for key in group.offsets.expired(now)]
         if old:
             code = await stored.commit(group, old)
-            self.events.emit("offsets-expired", key=group.group_id, value=len(old), code=code)
+            self.events.emit("offsets-expired", key=group.group_id, value=len(old), detail={"code": code})
         if group.deletable and stored.groups.get(group.group_id) is group:
             await stored.forget(group)

@@ -237,7 +237,11 @@ class Group:
         member.reject_join(ErrorCode.UNKNOWN_MEMBER_ID)
         member.answer_sync(ErrorCode.UNKNOWN_MEMBER_ID)
         self.events.emit(
-            "group-member-removed", key=self.group_id, epoch=self.generation, owner=member.member_id, reason=reason
+            "group-member-removed",
+            key=self.group_id,
+            epoch=self.generation,
+            owner=member.member_id,
+            detail={"reason": reason},
         )
         if self._electing:
             self._changed = True
@@ -258,7 +262,7 @@ class Group:
             member.notified = False
         self._points.restart()
         self.state = GroupState.PREPARING
-        self.events.emit(PREPARING, key=self.group_id, epoch=self.generation, reason=reason)
+        self.events.emit(PREPARING, key=self.group_id, epoch=self.generation, detail={"reason": reason})
         self._wait(self._give_up_waiting)
 
     def _wait(self, then: Callable[[], None]) -> None:
@@ -304,7 +308,9 @@ class Group:
             return
         self.generation = generation
         names = [member.member_id for member in present]
-        self.events.emit("group-generation", key=self.group_id, epoch=generation, value=len(names), members=names)
+        self.events.emit(
+            "group-generation", key=self.group_id, epoch=generation, value=len(names), detail={"members": names}
+        )
         self.state = GroupState.SYNCING if present else GroupState.EMPTY
         if present:
             self._wait(self._give_up_syncing)

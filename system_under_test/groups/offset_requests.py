@@ -124,8 +124,10 @@ class OffsetRequests:
                 key=request.group_id,
                 epoch=request.generation_id,
                 owner=request.member_id,
-                offsets={
-                    f"{record.topic}-{record.partition}": record.value.offset for record in records if record.value
+                detail={
+                    "offsets": {
+                        f"{record.topic}-{record.partition}": record.value.offset for record in records if record.value
+                    }
                 },
             )
         return code

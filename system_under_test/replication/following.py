@@ -182,7 +182,12 @@ class FollowerTerm:
     def _report_cut(self, end: int, before: int, reason: str) -> None:
         replica = self.replica
         replica.events.emit(
-            "truncated", key=replica.key, epoch=replica.leader_epoch, position=end, value=before, reason=reason
+            "truncated",
+            key=replica.key,
+            epoch=replica.leader_epoch,
+            position=end,
+            value=before,
+            detail={"reason": reason},
         )
 
 

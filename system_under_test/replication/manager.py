@@ -110,7 +110,9 @@ class ReplicaManager:
             self.fenced(request, controller_epoch, broker_epoch)
             return False
         self.controller_epoch = max(controller_epoch, self.controller_epoch)
-        self._events.emit("request-obeyed", controller_epoch=controller_epoch, value=controller_id, request=request)
+        self._events.emit(
+            "request-obeyed", controller_epoch=controller_epoch, value=controller_id, detail={"request": request}
+        )
         return True
 
     def fenced(self, request: str, controller_epoch: int, broker_epoch: int) -> None:
@@ -119,9 +121,7 @@ class ReplicaManager:
             "request-fenced",
             controller_epoch=controller_epoch,
             value=self.controller_epoch,
-            request=request,
-            broker_epoch=broker_epoch,
-            own_broker_epoch=self.broker_epoch,
+            detail={"request": request, "broker_epoch": broker_epoch, "own_broker_epoch": self.broker_epoch},
         )
 
     async def leader_and_isr(self, request: internal.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:

@@ -148,7 +148,7 @@ class Partition(Replica):
     def go_offline(self) -> None:
         """A damaged log is not led: clients are to look for another leader at once."""
         self.end_term()
-        self.events.emit("replica-offline", key=self.key, epoch=self.leader_epoch, problem=self.log.damage)
+        self.events.emit("replica-offline", key=self.key, epoch=self.leader_epoch, detail={"problem": self.log.damage})
 
     def leading(self) -> LeaderTerm:
         """The term being served. Raises ``PartitionError`` (6) when there is none."""

@@ -92,7 +92,7 @@ class Replica:
         self.environment.on_damage(self)
 
     def _report_damage(self, damage: Damage) -> None:
-        self.events.emit("log-damaged", key=self.key, position=damage.offset, problem=damage.problem)
+        self.events.emit("log-damaged", key=self.key, position=damage.offset, detail={"problem": damage.problem})
 
     # -- what is committed -----------------------------------------------------------------------------------------
 
@@ -178,6 +178,5 @@ class Replica:
             epoch=self.leader_epoch,
             position=done.end,
             value=done.messages,
-            size_before=done.size_before,
-            size_after=done.size_after,
+            detail={"size_before": done.size_before, "size_after": done.size_after},
         )

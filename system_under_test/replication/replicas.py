@@ -111,7 +111,7 @@ class Replicas:
         for problem in problems:
             if problem is not None:
                 _log.error("%s; it is made again", problem)
-                self._events.emit("checkpoint-damaged", problem=problem)
+                self._events.emit("checkpoint-damaged", detail={"problem": problem})
         points = self._recovery_points.load() if problems[1] is None else None
         self._lost = points is None
         for topic, index in directory.partition_directories(self._storage, self._config.data_dir):
@@ -150,10 +150,8 @@ class Replicas:
             epoch=epochs.latest(),
             position=log.end_offset,
             value=recovery.truncated_bytes,
-            clean=clean,
             high_watermark=partition.high_watermark,
-            damaged=log.damage is not None,
-            problem=log.damage or recovery.problem,
+            detail={"clean": clean, "damaged": log.damage is not None, "problem": log.damage or recovery.problem},
         )
         if log.damage is not None:
             _log.error("%s is damaged and will not lead: %s", partition.key, log.damage)
@@ -264,7 +262,7 @@ class Replicas:
             for partition in list(self._partitions.values()):
                 if partition.topic == topic:
                     await partition.configure(config)
-        self._events.emit("topic-configured", key=topic, zxid=zxid, settings=dict(settings))
+        self._events.emit("topic-configured", key=topic, zxid=zxid, detail={"settings": dict(settings)})
 
     # -- durability ------------------------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ def by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tup
     return marks.end, True
 
 
-def told_once(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+def asked_once(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
     """Believes the first answer, also of a leader that does not know the follower's last epoch (KIP-101 alone)."""
     return min(answer.end_offset, marks.end), True
 
@@ -123,7 +123,7 @@ _DEFECTIVE: Mapping[str, ReplicationTraits] = {
         parting=at_high_watermark, checkpointed=lambda marks, leads: marks.high_watermark if leads else 0
     ),
     "divergent-tail": ReplicationTraits(parting=by_length),
-    "double-failover": ReplicationTraits(parting=told_once),
+    "double-failover": ReplicationTraits(parting=asked_once),
     "fetch-append-race": ReplicationTraits(
         fetchable=lambda marks, appended: marks.end if appended else marks.high_watermark,
         starts_over=lambda log_end, leaders_start: True,

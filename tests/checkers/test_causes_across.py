@@ -14,7 +14,7 @@ from helpers import commit_histories
 from helpers.epoch_histories import began, joined, keyed, log_end, mark, record
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, effect, write
-from helpers.state_histories import numbered, registered, said, told, written
+from helpers.state_histories import numbered, recorded, registered, said, written
 
 Shown = dict[str, str | None]
 S = 1_000_000_000
@@ -225,7 +225,7 @@ def left_out(*, position: int) -> History:
     """An election asked only one of three members; a leader began with a log to here, of the 12 that were committed."""
     nodes = [registered(f"n{broker}", broker) for broker in (1, 2, 3)]
     election = [
-        written(1, 4, -1, [1, 2], elr=[3]), told(1, "n2", 3, 9), written(1, 5, 2, [2]),
+        written(1, 4, -1, [1, 2], elr=[3]), recorded(1, "n2", 3, 9), written(1, 5, 2, [2]),
         mark(1, 3, 12, node="n3"), began(1, 5, position, 3, node="n2"),
     ]  # fmt: skip
     return History(others={"events": numbered([*nodes, *election])})

@@ -67,7 +67,7 @@ def test_a_contradictory_contract_is_refused() -> None:
 
 def test_what_a_design_cannot_survive_is_tolerated_under_those_faults_alone() -> None:
     contract = forbid("double-ownership", "lost-write").tolerate_under(
-        "double-ownership", faults=["stop", "freeze"], because="nobody can tell one who sleeps"
+        "double-ownership", faults=["stop", "freeze"], because="no one can tell one who sleeps"
     )
     assert Contract.from_json(contract.to_json()) == contract
     for injected in ((), ("kill",)):
@@ -79,7 +79,7 @@ def test_what_a_design_cannot_survive_is_tolerated_under_those_faults_alone() ->
     assert not hit.forbids("double-ownership")
     assert hit.forbids("lost-write")
     assert contract.reasons(("kill", "stop")) == {
-        "double-ownership": "tolerated in a run with stop, because nobody can tell one who sleeps"
+        "double-ownership": "tolerated in a run with stop, because no one can tell one who sleeps"
     }
     with pytest.raises(ValueError, match="none of them may be left out"):
         contract.tolerate_under("double-ownership", faults=[], because="x")

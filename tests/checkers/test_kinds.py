@@ -33,8 +33,8 @@ def some_logs() -> list[Row]:
             key = "t#2" if kind == "topic-create" else f"t-{number}"
             known = {"position": breaker.randrange(9), "value": 1, "timestamp": 5, "request": number}
             known |= {"waited_ms": 1, "max_wait_ms": 9, "empty": True}
-            told = {"source": "callback", "node": "n1", "incarnation": 1, "leader_epoch": 1, "assignment": 1}
-            rows.append(effect(number * 1000 + 900 + each, 0, kind, key, 10**6, 2 * 10**6, **known, **told))
+            recorded = {"source": "callback", "node": "n1", "incarnation": 1, "leader_epoch": 1, "assignment": 1}
+            rows.append(effect(number * 1000 + 900 + each, 0, kind, key, 10**6, 2 * 10**6, **known, **recorded))
     return rows
 
 

@@ -94,13 +94,13 @@ def test_a_sum_over_nothing_is_nought(engine: DuckDB) -> None:
 @pytest.mark.parametrize("rising", [False, True])
 def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(engine: DuckDB, *, rising: bool) -> None:
     rng = random.Random("pairs")
-    told = [
+    recorded = [
         {"key": key, "side": rng.randrange(2 if rising else 3), "moment": rng.randrange(60), "op": op, "word": f"w{op}"}
         for key in range(60)
         for op in range(rng.randrange(1, 9))
     ]
-    engine.load("told", pa.Table.from_pylist(told))
-    found = engine.rows(nearest_pairs("select * from told", "key", carry="word", rising=rising))
+    engine.load("recorded", pa.Table.from_pylist(recorded))
+    found = engine.rows(nearest_pairs("select * from recorded", "key", carry="word", rising=rising))
 
     def distance(first: dict[str, Any], second: dict[str, Any]) -> tuple[bool, int]:
         """Whether it is the less telling order, and how far apart; at one moment nothing precedes."""
@@ -109,8 +109,8 @@ def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(eng
         )
 
     near: dict[int, tuple[bool, int]] = {}
-    for first in told:
-        for second in told:
+    for first in recorded:
+        for second in recorded:
             if first["key"] == second["key"] and first["side"] != second["side"] and (
                 first["moment"] <= second["moment"]
             ):  # fmt: skip

@@ -39,7 +39,7 @@ CLIENTS = {
 
 @dataclass
 class Live:
-    """The cluster; its nodes are told what to do on its own loop, in its own thread."""
+    """The cluster; its nodes are asked to do things on its own loop, in its own thread."""
 
     cluster: DockerCluster
     loop: asyncio.AbstractEventLoop

@@ -34,7 +34,7 @@ def wait_for(condition: Any, what: str, seconds: float = 20.0) -> None:
         time.sleep(0.2)
 
 
-def test_the_brokers_and_topics_are_told(client: Any, topic: str) -> None:
+def test_the_brokers_and_topics_are_reported(client: Any, topic: str) -> None:
     assert client.brokers() == [1, 2, 3]
     assert topic in client.topics()
 
@@ -66,7 +66,7 @@ def test_an_offset_is_found_by_its_time(client: Any, topic: str) -> None:
 def test_a_deleted_topic_is_gone(client: Any, topic: str) -> None:
     client.produce(topic=topic, partition=0, values=["v"], codec="none")
     client.delete(topic=topic)
-    wait_for(lambda: topic not in client.topics(), "it is told of no more")
+    wait_for(lambda: topic not in client.topics(), "it is reported no more")
 
 
 def test_nothing_is_lost_when_a_leader_is_killed(client: Any, live: Any, topic: str) -> None:

@@ -1,5 +1,5 @@
-"""Unmodified clients of others share the partitions of a topic as a group: every message is read whoever dies, member
-or coordinator, what was committed stays committed, and generations rise.
+"""Unmodified clients of others share the partitions of a topic as a group: every message is read no matter which dies,
+member or coordinator, what was committed stays committed, and generations rise.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_a_group_reads_everything_and_remembers_it(members: Any, sender: Any, li
     before = list(sent)
     send("last")
     last.enter(topic=topic, group=group)
-    wait_for(lambda: set(last.received()) >= set(sent) - set(before), "whoever comes next reads on")
+    wait_for(lambda: set(last.received()) >= set(sent) - set(before), "the one that comes next reads on")
     assert not set(last.received()) & set(before), "what was committed is not read again"
     last.leave()
     generations = sorted(

@@ -1,4 +1,4 @@
-"""What was noted and not ticked off is undone, latest first, whoever crashed whenever."""
+"""What was noted and not ticked off is undone, latest first, no matter who crashed when."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_closed_journal_refuses_further_deeds(tmp_path: Path) -> None:
         one.append(RemoveFile("a"))
 
 
-def test_a_live_owners_journal_is_swept_by_nobody_and_a_dead_ones_is(tmp_path: Path) -> None:
+def test_a_live_owners_journal_is_swept_by_no_one_and_a_dead_ones_is(tmp_path: Path) -> None:
     live = Journal(tmp_path, "live", dataclasses.replace(owner.current(), pid=os.getppid(), started=_parent_start()))
     dead = Journal(tmp_path, "dead", DEAD)
     for one in (live, dead):

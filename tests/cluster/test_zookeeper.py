@@ -129,4 +129,4 @@ def test_which_sessions_there_are_and_whose() -> None:
         "all that any of them knows, no connection"
     )
     not_serving = "This ZooKeeper instance is not currently serving requests\n"
-    assert asyncio.run(ask(not_serving, "")) == ({}, None), "nobody says that there are none"
+    assert asyncio.run(ask(not_serving, "")) == ({}, None), "no one says that there are none"

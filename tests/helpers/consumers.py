@@ -85,7 +85,7 @@ class Consumer:
             self._loop.network.drop(node.host, self._host)
 
     async def heal(self) -> None:
-        for host in (self._host, *(node.host for node in self._cluster.cluster.sim_nodes)):
+        for host in (self._host, *(node.host for node in self._cluster.cluster.nodes)):
             self._loop.network.heal(host)
 
     async def shutdown(self) -> None:

@@ -103,7 +103,7 @@ class Counter:
         await stopping.wait()
         server.close()
         if "crash" in argv:
-            raise RuntimeError("crashed as told")
+            raise RuntimeError("crashed as asked")
         await zk.close()
         return 3
 

@@ -96,7 +96,7 @@ VALUES = values()
 
 
 @dataclass
-class Told:
+class Recorded:
     """A history as events, and its operations as rows of ``ops`` should have them, in the order of their calls."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -109,26 +109,26 @@ MODEL = "cas-register"
 
 
 @st.composite
-def histories(draw: st.DrawFn, most: int = 24) -> Told:
+def histories(draw: st.DrawFn, most: int = 24) -> Recorded:
     """A history of CAS registers, with nemesis and crashes; values need not make sense."""
-    told = Told(keyed=draw(st.booleans()))
+    recorded = Recorded(keyed=draw(st.booleans()))
     clients = [0, 1, 2]
     open_rows: dict[int, int] = {}
     time = 0
     for position in range(draw(st.integers(1, most))):
         time += draw(st.integers(0, 3))
         if draw(st.integers(0, 9)) == 0:
-            told.events.append({"process": None, "type": "info", "f": "start", "value": None, "time": time})
+            recorded.events.append({"process": None, "type": "info", "f": "start", "value": None, "time": time})
             continue
         client = draw(st.integers(0, 2))
         process = clients[client]
         if process not in open_rows:
             f = draw(st.sampled_from(["read", "write", "cas"]))
             value = {"read": None, "write": draw(VALUE), "cas": (draw(VALUE), draw(VALUE))}[f]
-            key = draw(st.sampled_from([1, "a b", "x"])) if told.keyed else None
+            key = draw(st.sampled_from([1, "a b", "x"])) if recorded.keyed else None
             event = {"process": process, "type": "invoke", "f": f, "key": key, "value": value, "time": time}
-            open_rows[process] = len(told.rows)
-            told.rows.append(
+            open_rows[process] = len(recorded.rows)
+            recorded.rows.append(
                 {
                     "index": position, "process": process, "worker": str(process), "f": f,
                     "key": None if key is None else str(key), "argument": _json(value), "result": None,
@@ -136,9 +136,9 @@ def histories(draw: st.DrawFn, most: int = 24) -> Told:
                 }
             )  # fmt: skip
         else:
-            row = told.rows[open_rows.pop(process)]
+            row = recorded.rows[open_rows.pop(process)]
             call = next(
-                event for event in reversed(told.events) if (event["process"], event["type"]) == (process, "invoke")
+                event for event in reversed(recorded.events) if (event["process"], event["type"]) == (process, "invoke")
             )
             kind = draw(st.sampled_from(["ok", "ok", "fail", "info"]))
             value = draw(VALUE) if kind == "ok" and row["f"] == "read" else call["value"]
@@ -152,8 +152,8 @@ def histories(draw: st.DrawFn, most: int = 24) -> Told:
                 clients[client] += 3
             else:
                 row["end"] = (position, time)
-        told.events.append(event)
-    return told
+        recorded.events.append(event)
+    return recorded
 
 
 VALUE = st.one_of(st.integers(0, 4), st.sampled_from(["x", "a\tb", "é"]))
@@ -163,12 +163,14 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def as_edn(told: Told, *, vector: bool, times: bool = False, indexes: bool = False, tag: str | None = None) -> str:
+def as_edn(
+    recorded: Recorded, *, vector: bool, times: bool = False, indexes: bool = False, tag: str | None = None
+) -> str:
     """``history.edn``."""
     printed = []
-    for position, event in enumerate(told.events):
+    for position, event in enumerate(recorded.events):
         value = event["value"]
-        if told.keyed and event["process"] is not None:
+        if recorded.keyed and event["process"] is not None:
             value = (event["key"], value)
         pairs = [
             ("process", Keyword("nemesis") if event["process"] is None else event["process"]),
@@ -188,12 +190,12 @@ def as_edn(told: Told, *, vector: bool, times: bool = False, indexes: bool = Fal
     return f"[{text}]\n" if vector else text
 
 
-def as_log(told: Told, noise: bool = True) -> str:
+def as_log(recorded: Recorded, noise: bool = True) -> str:
     """Lines of a ``jepsen.log``."""
     lines = ["INFO  jepsen.core - Worker 0 starting"] if noise else []
-    for number, event in enumerate(told.events):
+    for number, event in enumerate(recorded.events):
         value = event["value"]
-        if told.keyed and event["process"] is not None:
+        if recorded.keyed and event["process"] is not None:
             value = (event["key"], value)
         process = ":nemesis" if event["process"] is None else event["process"]
         words = [f"{process}", f":{event['type']}", f":{event['f']}", edn(value)]

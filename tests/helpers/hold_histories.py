@@ -43,7 +43,7 @@ class Consumers:
         self.faults: list[Row] = []
         self.generation = rng.choice((None, None, 1))
         self.careless = rng.random() < 0.5
-        """Whether somebody may be told to own what another holds."""
+        """Whether some process may be made to own what another holds."""
         self.perils = rng.choice((0.0, 0.03))
         """How often a fault begins."""
         self.keys = rng.sample(KEYS, rng.randint(2, 4))
@@ -81,34 +81,38 @@ class Consumers:
         rng = self.rng
         call = max(now, consumer.free)
         info, fail = rng.random() < 0.03, rng.random() < 0.05
-        told: list[tuple[str, str, int | None, str, bool]] = []
+        recorded: list[tuple[str, str, int | None, str, bool]] = []
         outcome = "info" if info else "fail" if fail else "ok"
         for key, assignment in list(consumer.held.items()):
             if rng.random() < 0.9:
-                told.append(("observe-begin", key, assignment, outcome, True))
+                recorded.append(("observe-begin", key, assignment, outcome, True))
             if rng.random() < 0.05:
-                told.append(("release", key, assignment, rng.choice(("ok", "ok", "info", "fail")), True))
+                recorded.append(("release", key, assignment, rng.choice(("ok", "ok", "info", "fail")), True))
                 del consumer.held[key]
             elif rng.random() < 0.04:
-                told.append(("lost", key, assignment, outcome, True))
+                recorded.append(("lost", key, assignment, outcome, True))
                 del consumer.held[key]
         for key in self.keys:
             taken = any(key in other.held for other in everyone)
             if rng.random() < (0.1 if not taken else 0.04 if self.careless and key not in consumer.held else 0.0):
                 self.next_assignment += 1
                 given = None if rng.random() < 0.01 else self.next_assignment
-                told.append(("acquire", key, given, rng.choice(("ok",) * 5 + ("info", outcome)), True))
+                recorded.append(("acquire", key, given, rng.choice(("ok",) * 5 + ("info", outcome)), True))
                 if given is not None:
                     consumer.held[key] = given
         if self.generation is not None and rng.random() < 0.1:
             self.generation += 1
-        self.operation(consumer, call, None if info else call + rng.choice((1, 2, 2, 5, 8)), told)
+        self.operation(consumer, call, None if info else call + rng.choice((1, 2, 2, 5, 8)), recorded)
         if info:
             consumer.process, consumer.held = consumer.process + 1, {}
             consumer.free = call + rng.choice((2, 10, 30))
 
     def operation(
-        self, consumer: _Consumer, call: int, ret: int | None, told: Iterable[tuple[str, str, int | None, str, bool]]
+        self,
+        consumer: _Consumer,
+        call: int,
+        ret: int | None,
+        recorded: Iterable[tuple[str, str, int | None, str, bool]],
     ) -> None:
         op, self.next_op = self.next_op, self.next_op + 1
         consumer.free = (call if ret is None else ret) + 1
@@ -118,7 +122,9 @@ class Consumers:
             ended = self.stamp(ret) + 2 * (op - self.first_op) + 1
         given: dict[str, Any] = {"process": consumer.process, "worker": consumer.worker}
         given["op_outcome"] = "info" if ret is None else "ok"
-        for sub, (kind, key, assignment, outcome, ours) in enumerate(told or [("start", KEYS[0], None, "ok", False)]):
+        for sub, (kind, key, assignment, outcome, ours) in enumerate(
+            recorded or [("start", KEYS[0], None, "ok", False)]
+        ):
             more = {"group": self.group, "assignment": assignment} if ours else {}
             if kind in ("acquire", "release", "lost"):
                 more |= {"owner": f"{consumer.worker}-{consumer.process}", "generation": self.generation}
@@ -184,7 +190,7 @@ def holds(rows: list[Row]) -> Iterator[Hold]:
 
 
 def overlapping(rows: list[Row], faults: list[Row]) -> set[tuple[str, str, float]]:
-    """(group, key, since) of each moment at which somebody became an owner beside another; no generations."""
+    """(group, key, since) of each moment at which some process became an owner beside another; no generations."""
     found = set()
     spans: dict[tuple[str, str], dict[str, list[Span]]] = {}
     for hold in holds(rows):
@@ -218,7 +224,7 @@ def owned_twice(rows: list[Row]) -> set[tuple[str, str, int]]:
 
 
 class Orphans:
-    """When nobody owned a partition of a living group, instant by instant."""
+    """When no one owned a partition of a living group, instant by instant."""
 
     def __init__(self, rows: list[Row], faults: list[Row], deadline: int = DEADLINE) -> None:
         self.rows, self.faults, self.deadline = rows, faults, deadline * MS

@@ -3,7 +3,7 @@
 Four kinds: noise; a valid frame that was damaged; a valid header before a body that is not its own; and a well-formed
 request of hostile values, made field by field from the tables of the protocol. The values avoid what would be a wish
 to be granted: records for a known topic always have a wrong CRC, no known topic is deleted, changed or grown, no topic
-can be placed, nobody who lives is shut down, and no registration (broker epoch) or controller epoch is a real one.
+can be placed, no one who lives is shut down, and no registration (broker epoch) or controller epoch is a real one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
 WORDS = [struct.pack(">i", n) for n in (0, 1, -1, -2, 2**31 - 1, -(2**31), 0x7FFF, 0xFFFF, 2**24, 100 * 2**20)]
 TEXTS = ("", "nothing", "../../../tmp/evil", "a\0b", "\u2603" * 50, ".", "..", "-0", "orders-0", "x" * 249)
 UNPLACEABLE = (0, -1, 99, 2**31 - 1, -(2**31))
-"""Broker ids of nobody."""
+"""Broker ids of no one."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Stranger:
         return struct.pack(">i", len(header) + len(body)) + header + body
 
     def hostile(self, api: Api, version: int) -> bytes:
-        """A frame that decodes, of values that nobody sane would send."""
+        """A frame that decodes, of values that no one sane would send."""
         return encode_request(self._message(api.request, api.request), version, self._random.getrandbits(31), "evil")
 
     def _message(self, cls: type[Any], request: type[Any]) -> Any:

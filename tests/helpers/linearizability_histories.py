@@ -63,7 +63,7 @@ def asked(model: str, rng: random.Random, number: int) -> tuple[str, Any]:
     return ("read", None) if draw < 0.5 else ("add", rng.randint(1, 4))
 
 
-def told(model: str, state: Any, f: str) -> Any:
+def recorded(model: str, state: Any, f: str) -> Any:
     """What a correct object answers in this state."""
     if model == "fifo-queue" and f == "dequeue":
         return state[0] if state else None
@@ -86,7 +86,7 @@ def history(model: str, rng: random.Random, *, longest: int = LONGEST, spread: i
             ret=point + rng.randint(0, spread),
             outcome=rng.choice(OUTCOMES),
         )
-        op["result"] = told(model, state, f)
+        op["result"] = recorded(model, state, f)
         if f == "cas" and op["outcome"] == "ok":
             op["result"] = state == argument[0]
         after = MEANING[model](state, op)

@@ -27,10 +27,10 @@ class Mixer(Model):
         return state == x, state
 
 
-class Untold(Model):
+class Unsaid(Model):
     """Says that it only reads, and changes the state."""
 
-    name = "untold"
+    name = "unsaid"
 
     def encode(self, call: Call) -> Action:
         return Action(0, call.argument, reads=True)

@@ -123,9 +123,9 @@ def cluster_of(key: str) -> int:
     return int(key.partition("-")[0].removeprefix("c"))
 
 
-def fault(phases: Sequence[tuple[str, int]], name: str = "kill", id: int = 1) -> list[Row]:
-    """Rows of ``faults``; times in seconds."""
+def fault(phases: Sequence[tuple[str, int]], name: str = "kill", id: int = 1, **impact: bool) -> list[Row]:
+    """Rows of ``faults``; times in seconds. ``impact``: further columns."""
     return [
-        {"id": id, "fault": name, "targets": "[]", "phase": phase, "time": at * SECOND, "detail": "{}"}
+        {"id": id, "fault": name, "targets": "[]", "phase": phase, "time": at * SECOND, "detail": "{}", **impact}
         for phase, at in phases
     ]

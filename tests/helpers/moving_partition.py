@@ -78,7 +78,7 @@ class Moving:
         return await self._persistently(lambda: self.zookeeper.exists(path)) is None
 
     async def moved(self, replicas: Sequence[int], seconds: float = 40.0, topic: str = TOPIC) -> None:
-        """The entry is gone, all are where they should be, and nobody else has files."""
+        """The entry is gone, all are where they should be, and no one else has files."""
         await until(self.gone, "the reassignment has ended", seconds)
         assert await self.assignment(topic) == list(replicas)
         await until(lambda: self._settled(replicas, topic), f"{replicas} are in sync and lead", seconds)

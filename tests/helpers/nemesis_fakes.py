@@ -1,4 +1,4 @@
-"""A cluster without machines: nodes that obey or refuse as they are told, links whose traffic is a function of time."""
+"""A cluster without machines: nodes that obey or refuse, and links whose traffic is a function of time."""
 
 from __future__ import annotations
 

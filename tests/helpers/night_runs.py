@@ -92,8 +92,8 @@ def random_run(chance: random.Random) -> Run:
     """Any mixture of what the columns may hold."""
     status = chance.choice((store.FINISHED,) * 5 + ("damaged", store.ERROR))
     defect = chance.choice((NONE, NONE, "acks-early", "homemade"))
-    told = ("pass", "pass", "fail", "unknown") if defect == NONE else ("pass", "fail", "fail", "fail", "unknown")
-    verdict = chance.choice(told) if status == store.FINISHED else None
+    recorded = ("pass", "pass", "fail", "unknown") if defect == NONE else ("pass", "fail", "fail", "fail", "unknown")
+    verdict = chance.choice(recorded) if status == store.FINISHED else None
     return Run(
         run=f"{chance.getrandbits(64):016x}",
         folder=f"test/{chance.randrange(1000)}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.log_histories import Row, effect
 
-Told = list[tuple[str, int | None]]
+Recorded = list[tuple[str, int | None]]
 """(kind, value) of each effect of one operation."""
 
 
@@ -21,12 +21,12 @@ class _Operation:
     ret: int
     moment: float
     outcome: str
-    told: Told = field(default_factory=list)
+    recorded: Recorded = field(default_factory=list)
 
 
 def history(
     key: str, rng: random.Random, first_op: int, length: int, draw: Callable[[random.Random], tuple[str, int | None]],
-    apply: Callable[[_Operation], Told],
+    apply: Callable[[_Operation], Recorded],
 ) -> list[Row]:  # fmt: skip
     """Operations that take effect in the order of moments between their calls and returns."""
     operations = []
@@ -39,15 +39,15 @@ def history(
         operations.append(_Operation(kind, value, call, ret, rng.uniform(call, late), outcome))
     for operation in sorted(operations, key=lambda one: one.moment):
         if operation.outcome == "ok" or (operation.outcome == "info" and rng.random() < 0.5):
-            operation.told = apply(operation)
+            operation.recorded = apply(operation)
         if operation.outcome != "ok":
-            operation.told = [
+            operation.recorded = [
                 (operation.kind, None if operation.kind.endswith(("-read", "-dequeue")) else operation.value)
             ]
     rows = []
     for number, operation in enumerate(operations):
         ret = None if operation.outcome == "info" else operation.ret
-        for sub, (kind, value) in enumerate(operation.told):
+        for sub, (kind, value) in enumerate(operation.recorded):
             given: dict[str, Any] = {"value": value, "outcome": operation.outcome, "process": number}
             rows.append(effect(first_op + number, sub, kind, key, operation.call, ret, **given))
     return rows
@@ -56,7 +56,7 @@ def history(
 def counter(key: str, rng: random.Random, first_op: int) -> list[Row]:
     count = 0
 
-    def apply(operation: _Operation) -> Told:
+    def apply(operation: _Operation) -> Recorded:
         nonlocal count
         count += operation.kind == "counter-add"
         return [(operation.kind, count - (operation.kind == "counter-add"))]
@@ -74,7 +74,7 @@ def counter(key: str, rng: random.Random, first_op: int) -> list[Row]:
 def max_register(key: str, rng: random.Random, first_op: int) -> list[Row]:
     largest: int | None = None
 
-    def apply(operation: _Operation) -> Told:
+    def apply(operation: _Operation) -> Recorded:
         nonlocal largest
         if operation.kind == "max-write" and operation.value is not None:
             largest = operation.value if largest is None else max(largest, operation.value)
@@ -91,7 +91,7 @@ def some_set(key: str, rng: random.Random, first_op: int) -> list[Row]:
     there: set[int] = set()
     removes = rng.random() < 0.2
 
-    def apply(operation: _Operation) -> Told:
+    def apply(operation: _Operation) -> Recorded:
         if operation.kind == "set-read":
             return [("set-read", value) for value in sorted(there)] or [("set-read", None)]
         assert operation.value is not None
@@ -114,7 +114,7 @@ def queue(key: str, rng: random.Random, first_op: int) -> list[Row]:
     there: list[int] = []
     values = rng.choice((2, 50))
 
-    def apply(operation: _Operation) -> Told:
+    def apply(operation: _Operation) -> Recorded:
         if operation.kind == "queue-dequeue":
             return [("queue-dequeue", there.pop(rng.randrange(len(there))) if there else None)]
         assert operation.value is not None
@@ -139,7 +139,7 @@ def queue(key: str, rng: random.Random, first_op: int) -> list[Row]:
 
 
 def broken(rows: Sequence[Row], rng: random.Random) -> list[Row]:
-    """A copy in which one or two things are told otherwise."""
+    """A copy in which one or two things are reported otherwise."""
     rows = [dict(row) for row in rows]
     for _ in range(rng.randint(1, 2)):
         if rows:

@@ -128,7 +128,7 @@ def _early(take: Row, takes: Sequence[Row], adds: Sequence[Row]) -> bool:
 
 
 def queue_wrong(rows: Sequence[Row]) -> set[tuple[str, int]]:
-    """Values dequeued by nobody's enqueue, or too often: (anomaly, value)."""
+    """Values dequeued by no one's enqueue, or too often: (anomaly, value)."""
     found = set()
     for value in {row["value"] for row in rows if row["value"] is not None}:
         mine = [row for row in rows if row["value"] == value and row["outcome"] != "fail"]

@@ -200,7 +200,7 @@ class Judge:
         return overtaken | {x[0] for x in rows if x[3] < x[1]}
 
     def linearizable(self) -> bool:
-        """Tries every order of the records: places rise, and nobody is put before one that returned before its call."""
+        """Tries every order of the records: places rise, and no one is put before one that returned before its call."""
         rows = self.timeline()
         if any(ret < call for _, call, ret, _ in rows):
             return False

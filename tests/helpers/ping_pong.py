@@ -27,7 +27,7 @@ class PingPong:
     source: Sequence[str] = ()
     cluster: Cluster
     placed: Sequence[Node] | None = None
-    """Whatever it is told about replicas; it has none."""
+    """Whatever it is asked about replicas; it has none."""
 
     def port(self, role: str) -> int:
         return PORT

@@ -20,18 +20,18 @@ def counters(rows: Sequence[Row]) -> Found:
 
 def _counter(key: str, rows: Sequence[Row]) -> Found:
     adds = [row for row in rows if row["kind"] == "counter-add" and row["outcome"] == "ok"]
-    told = adds + [row for row in rows if row["kind"] == "counter-read" and row["outcome"] == "ok"]
+    recorded = adds + [row for row in rows if row["kind"] == "counter-read" and row["outcome"] == "ok"]
     times = Counter(row["value"] for row in adds)
     found: Found = [("counter-duplicate", key, value) for value, many in times.items() if many > 1]
     found += [
         ("counter-order", key, row["value"])
-        for row in told
-        if any(_place(other) < _place(row) and other["call"] > row["ret"] for other in told)
+        for row in recorded
+        if any(_place(other) < _place(row) and other["call"] > row["ret"] for other in recorded)
     ]
     spare = sorted(row["call"] for row in rows if row["kind"] == "counter-add" and row["outcome"] == "info")
-    missing = [value for value in range(max((_reach(row) for row in told), default=0)) if value not in times]
+    missing = [value for value in range(max((_reach(row) for row in recorded), default=0)) if value not in times]
     for number, value in enumerate(missing):
-        bound = min(row["ret"] for row in told if _reach(row) > value)
+        bound = min(row["ret"] for row in recorded if _reach(row) > value)
         if number >= len(spare) or spare[number] > bound:
             found.append(("counter-phantom", key, value + 1))
     return found

@@ -50,16 +50,16 @@ def _ret(row: Row) -> float:
 def _after(state: State, row: Row, versions: bool) -> State | None:
     """None: this cannot happen in this state."""
     value, version, exact = state
-    told = row["version"] if versions else None
+    recorded = row["version"] if versions else None
     if row["kind"] == "register-read":
         if row["value"] != value:
             return None
-        if told is None or value is None:
+        if recorded is None or value is None:
             return state
-        return (value, told, True) if (told == version if exact else told > version) else None
+        return (value, recorded, True) if (recorded == version if exact else recorded > version) else None
     if row["kind"] == "register-cas" and row["expected"] != value:
         return None
     lowest = version if exact else version + 1
-    if told is None:
+    if recorded is None:
         return (row["value"], lowest, False) if versions else (row["value"], 0, True)
-    return (row["value"], told, True) if told > lowest else None
+    return (row["value"], recorded, True) if recorded > lowest else None

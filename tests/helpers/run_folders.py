@@ -73,7 +73,7 @@ def write_history(folder: Path, operations: Sequence[Completed], *, faults: bool
         writer.fault(id=2, fault="partition", targets=(), phase="intended", time=2, detail={"what": "partition one"})
         writer.fault(
             id=2, fault="partition", targets=(), phase="failed", time=4 * SECOND,
-            detail={"stage": "target", "reason": "nobody leads orders-9"}, stage="target",
+            detail={"stage": "target", "reason": "no one leads orders-9"}, stage="target",
         )  # fmt: skip
         leader = {"event": "became-leader", "key": "orders-3"}
         writer.event(time=-5, node="n3", incarnation=1, seq=1, epoch=0, **leader)

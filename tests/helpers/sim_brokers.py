@@ -55,11 +55,11 @@ class Brokers:
 
     @property
     def nodes(self) -> list[SimNode]:
-        return [node for node in self.cluster.sim_nodes if node.role == "broker"]
+        return [node for node in self.cluster.nodes if node.role == "broker"]
 
     @property
     def zookeepers(self) -> list[SimNode]:
-        return [node for node in self.cluster.sim_nodes if node.role == "zookeeper"]
+        return [node for node in self.cluster.nodes if node.role == "zookeeper"]
 
     @property
     def bootstrap(self) -> list[str]:
@@ -102,7 +102,7 @@ class Brokers:
         return both()
 
     async def heal(self) -> None:
-        for node in self.cluster.sim_nodes:
+        for node in self.cluster.nodes:
             await node.accept_all()
 
 

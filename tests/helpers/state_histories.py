@@ -34,7 +34,7 @@ def written(seq: int, epoch: int, leader: int, isr: Sequence[int], **given: Any)
     return said(seq, "partition-state-written", epoch, rest.pop("version"), isr, value=leader, **rest)
 
 
-def told(seq: int, node: str, last_epoch: int, log_end: int, epoch: int = 0, **given: Any) -> Row:
+def recorded(seq: int, node: str, last_epoch: int, log_end: int, epoch: int = 0, **given: Any) -> Row:
     """Where a replica's log ended, to the controller of epoch 1."""
     return event(
         seq,
@@ -75,7 +75,7 @@ def states(key: str, rng: random.Random, first: int) -> list[Row]:
             for _ in range(rng.choice((0, 1, 1, 1, 1, 1, 1, 2))):
                 late = rng.choice((0, 0, 0, 0, 0, 0, epoch + 1))
                 asked = {"key": key, "controller_epoch": rng.choice((epoch, epoch, epoch, epoch, 99))}
-                events.append(told(0, nodes[broker], rng.choice((2, 3)), rng.choice((8, 9)), late, **asked))
+                events.append(recorded(0, nodes[broker], rng.choice((2, 3)), rng.choice((8, 9)), late, **asked))
         others = rng.choice(([], [], [], [first + 1]))
         elected = {**here, "min_insync": rng.choice((1, 2, 2)), "unclean": rng.random() < 0.1, "elr": others}
         events.append(written(0, epoch + 1, leader, [leader], **elected, controller_epoch=epoch))
@@ -136,9 +136,9 @@ def _overlooked(events: list[Row]) -> Iterator[Found]:
                 continue
             ends = {broker: _answers(events, after, brokers[broker]) for broker in members if brokers[broker] in whole}
             own = set(ends.get(after["value"], []))
-            for broker, all_told in ends.items():
-                sure = len(set(all_told)) == 1 and len(own) == 1 and max(all_told) > max(own)
-                if not all_told or sure:
+            for broker, answers in ends.items():
+                sure = len(set(answers)) == 1 and len(own) == 1 and max(answers) > max(own)
+                if not answers or sure:
                     yield after["key"], after["epoch"], brokers[broker]
 
 

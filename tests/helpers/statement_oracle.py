@@ -15,7 +15,7 @@ TIMES = 20
 FAR = 10_000_000
 
 
-def told(rows: list[Row], rng: random.Random, number: int) -> list[Row]:
+def recorded(rows: list[Row], rng: random.Random, number: int) -> list[Row]:
     """The rows with times, keys and epochs, look-ups by time among them, and values of their own."""
     rows = [dict(row) for row in rows]
     for row in rows:

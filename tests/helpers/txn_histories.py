@@ -55,7 +55,7 @@ class Txn:
 
 @dataclass
 class Store:
-    """Writes a history by hand: transactions one after the other in time, unless told otherwise, each by a process of
+    """Writes a history by hand: transactions one after the other in time, unless asked otherwise, each by a process of
     its own. ``"ax1"`` appends 1 to x, ``"wx1"`` writes it, ``"rx"`` read nothing, ``"rx12"`` read [1, 2], ``"rx=1"``
     the register's 1."""
 
@@ -110,7 +110,7 @@ class _Running:
 class SimulatedStore:
     """Lists, or registers, with concurrent clients. Each key's content is a list; of a register it is the last element.
 
-    Below snapshot isolation a write holds its key until its transaction ends, and whoever finds it held fails; a level
+    Below snapshot isolation a write holds its key until its transaction ends, and one that finds it held fails; a level
     of ``NOTHING`` has no such locks. From ``COMMITTED`` up writes are kept aside until the commit. Some end info;
     where writes are visible at once those are committed.
     """
@@ -288,7 +288,7 @@ def by_sql(folder: Path, histories: Sequence[Sequence[Txn]], order: str = "none"
     with opened(write(folder, rows)) as engine:
         register_contract(engine, Contract(transaction_order=order))  # type: ignore[arg-type]
         build(engine, TRANSACTION_FAMILIES[0].views)
-        examined = engine.rows(TRANSACTION_FAMILIES[0].applies)  # told by the kinds of effects alone
+        examined = engine.rows(TRANSACTION_FAMILIES[0].applies)  # known by the kinds of effects alone
         assert examined == engine.rows("select count(*) as examined from txn_rows")
         assert prepare(engine) == []
         for check in (check for family in TRANSACTION_FAMILIES for check in family.checks):

@@ -26,7 +26,7 @@ def serializable(txns: Sequence[Txn], *, order: str = "none") -> bool:
             if not any(_before(alive[other], alive[number], order) for other in left - {number})
         )
 
-    # Whoever is of unknown fate may never have happened, so it holds nobody up.
+    # A transaction of unknown fate may never have happened, so it holds no one up.
     return search(frozenset(range(len(alive))), {})
 
 

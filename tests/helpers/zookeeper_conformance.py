@@ -38,7 +38,7 @@ class Zoo(Protocol):
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
 
     def make(self, servers: str | None = None) -> ZooKeeper:
-        """A client that is not connected; to other servers if told."""
+        """A client that is not connected; to other servers if asked."""
         ...
 
     async def client(self) -> ZooKeeper: ...
@@ -53,7 +53,7 @@ class Zoo(Protocol):
 
 
 class Events:
-    """What a client was told, in order, and a way to wait for more."""
+    """What a client was notified of, in order, and a way to wait for more."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -197,7 +197,7 @@ def test_multi_is_all_or_nothing_and_raises_the_error_of_the_one_that_failed(zoo
         create = Create(f"{root}/a", b"1", OPEN_ACL_UNSAFE, 1)
         for failing, error in (
             (CheckVersion(f"{root}/v", 7), BadVersionError),
-            (Delete(f"{root}/nobody", -1), NoNodeError),
+            (Delete(f"{root}/absent", -1), NoNodeError),
             (Create(f"{root}/v", b"", OPEN_ACL_UNSAFE, 0), NodeExistsError),
         ):
             with pytest.raises(error):
@@ -257,8 +257,8 @@ def test_watches_fire_once_with_the_events_type_and_path(zoo: Zoo) -> None:
         await zk.exists(path)
         assert [len(events.seen) for events in (created, changed, children, emptied)] == [1, 1, 1, 1]
         with pytest.raises(NoNodeError):
-            await zk.get(f"{root}/nobody", created)
-        await other.create(f"{root}/nobody")
+            await zk.get(f"{root}/absent", created)
+        await other.create(f"{root}/absent")
         await zk.sync(root)
         assert len(created.seen) == 1
         await zk.close()
@@ -396,7 +396,7 @@ def test_who_is_cut_off_knows_that_its_session_is_over_before_its_ephemerals_are
         await zoo.restore()
         assert (await states.until(3))[2] == KazooState.CONNECTED
         assert zk.alive_until > loop.time()
-        assert zk.session_id, "what it says is of a session that it has told of"
+        assert zk.session_id, "what it says is of a session that it has announced"
         await zk.close()
         assert zk.alive_until == 0.0
         await other.close()

@@ -1,4 +1,4 @@
-"""A step whose trigger holds strikes a process that stands still at the event; nobody is left standing."""
+"""A step whose trigger holds strikes a process that stands still at the event; no one is left standing."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_one_that_stands_and_whose_line_never_comes_is_given_up() -> None:
 
 
 def test_a_line_from_before_the_order_does_not_count() -> None:
-    """Its process was told too late and went on: what it did since is not "exactly there"."""
+    """Its process was asked too late and went on: what it did since is not "exactly there"."""
     play = waiting()
     node = play.cluster.node("n2")
 

@@ -27,11 +27,11 @@ def test_a_foreseen_error_is_its_message() -> None:
     assert outcome(NodeError("n1: kill refused")) == "n1: kill refused"
 
 
-def test_any_other_error_is_told_with_its_traceback() -> None:
-    told = outcome(ZeroDivisionError("a bug"))
-    assert told is not None
-    assert "ZeroDivisionError: a bug" in told
-    assert "in action" in told
+def test_any_other_error_is_reported_with_its_traceback() -> None:
+    recorded = outcome(ZeroDivisionError("a bug"))
+    assert recorded is not None
+    assert "ZeroDivisionError: a bug" in recorded
+    assert "in action" in recorded
 
 
 def test_the_deadline_is_told_apart_from_a_time_out_inside() -> None:

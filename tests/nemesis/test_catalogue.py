@@ -136,7 +136,7 @@ class Plain:
     roles = ("server",)
 
 
-def test_what_a_system_cannot_have_is_told_with_the_reason() -> None:
+def test_what_a_system_cannot_have_is_reported_with_the_reason() -> None:
     reasons = {name: unsuited(fault, Plain()) for name, fault in FAULTS.items()}  # type: ignore[arg-type]
     assert reasons["kill"] is None
     assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"

@@ -160,7 +160,7 @@ def test_whatever_fails_the_run_ends_and_nothing_is_left_once_nodes_obey(
         phases = play.phases(number)
         assert phases[0] == "intended"
         assert phases.count("injected") <= 1
-        # Whoever was injected was healed, and every fault was either proved or reported as failed.
+        # Every fault that was injected was healed, and every fault was either proved or reported as failed.
         if "injected" in phases:
             assert phases.count("healed") == 1
         proved = any(row.id == number and row.took_effect for row in play.rows)
@@ -192,7 +192,7 @@ def test_a_heal_that_fails_is_tried_again_at_the_end_and_the_others_are_healed()
     assert play.cluster.untouched
 
 
-def test_what_cannot_be_healed_is_told_and_stays_in_force() -> None:
+def test_what_cannot_be_healed_is_reported_and_stays_in_force() -> None:
     play = Play(steps((2, "stop", "n1", 5), (8, "kill", "n2", 5)))
     play.cluster.node("n1").refuse["resume"] = 99
 
@@ -219,7 +219,7 @@ def test_an_unexpected_error_is_reported_whole_and_does_not_end_the_run() -> Non
     assert play.row(2, FaultPhase.HEALED).took_effect is True
 
 
-def test_a_finder_that_cannot_ask_is_one_that_knows_nobody() -> None:
+def test_a_finder_that_cannot_ask_is_one_that_knows_no_one() -> None:
     play = Play(steps((2, "kill", "leader:orders-0", 5)))
     play.system.find_error = NodeError("zk1 unreachable")
     play.play()
@@ -243,7 +243,7 @@ def test_a_caller_who_gives_up_on_recovery_may_come_back_to_it() -> None:
     assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
 
 
-def test_a_node_that_does_not_come_back_is_told_after_the_deadline_and_delays_nothing() -> None:
+def test_a_node_that_does_not_come_back_is_reported_after_the_deadline_and_delays_nothing() -> None:
     play = Play(steps((2, "kill", "n1", 5), (12, "stop", "n3", 5)), recovery_seconds=20)
     play.system.never_ready = {"n1"}
     play.play()
@@ -327,7 +327,7 @@ def test_a_companion_hits_who_suffers_already_rather_than_leave_no_majority() ->
         assert play.row(2, FaultPhase.INJECTED).targets == ("n1",)
 
 
-def test_nobody_left_to_hit_is_a_failed_fault() -> None:
+def test_no_one_left_to_hit_is_a_failed_fault() -> None:
     play = Play(steps((2, "kill", "all", 6), (3, "stop", "one", 4), (12, "stop", "n2", 4), (13, "kill", "n2", 2)))
     play.play()
     assert play.phases(2) == ["intended", "failed"]

@@ -12,7 +12,7 @@ SERVERS = ("n1", "n2", "n3")
 
 
 def play(target: str, silent: set[tuple[str, str]], duration: float = 5.0) -> Play:
-    """``silent``: which server is told nothing by whom. n1 leads orders-0."""
+    """``silent``: which server gets nothing from whom. n1 leads orders-0."""
     step = Step(2.0, "connection-fetch", parse(target), duration, {"way": "answers", "key": "orders-0"})
     made = Play(Schedule(1, (step,)), FakeCluster(3))
     for name in SERVERS:

@@ -21,7 +21,7 @@ def rules(cluster: FakeCluster) -> set[Drop]:
 
 
 @given(COMMANDS)
-def test_what_is_dropped_is_what_somebody_wants_dropped(commands: list[tuple[int, list[Drop] | None]]) -> None:
+def test_what_is_dropped_is_what_any_fault_wants_dropped(commands: list[tuple[int, list[Drop] | None]]) -> None:
     async def main() -> None:
         cluster = FakeCluster()
         cuts, wanted = Cuts(cluster), dict[int, list[Drop]]()

@@ -177,7 +177,7 @@ def test_a_rolling_restart_has_at_most_one_server_down() -> None:
     assert row.targets == ("n1", "n2", "n3")
 
 
-def test_a_process_that_does_not_end_is_killed_at_the_heal_and_told() -> None:
+def test_a_process_that_does_not_end_is_killed_at_the_heal_and_reported() -> None:
     play = Play(Schedule(1, (Step(2.0, "restart", parse("n2"), 5.0),)))
     play.cluster.node("n2").refuse["terminate"] = 1
     play.play()

@@ -67,7 +67,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
     play = one_step(name)
     row = healed(play)
     assert row.took_effect is True
-    # The fake ZooKeeper answers nobody, so that it serves again is never seen.
+    # The fake ZooKeeper answers no one, so that it serves again is never seen.
     assert play.phases(1) == [
         "intended",
         "injected",
@@ -307,7 +307,7 @@ def test_probe_says_what_is_missing_and_changes_nothing(name: str) -> None:
         assert run(probe(FakeCluster(1, 0)))
 
 
-def test_a_coordinator_that_nobody_knows_is_replaced_and_the_evidence_says_so() -> None:
+def test_a_coordinator_that_no_one_knows_is_replaced_and_the_evidence_says_so() -> None:
     play = one_step("consumer-from-coordinator")
     play.system.coordinator = None
     row = healed(play)

@@ -195,8 +195,8 @@ def test_a_run_plays_again_as_it_came_out() -> None:
     rows, record = play(["kill", "partition"], 3)
 
     def story(rows: list[FaultRow]) -> list[tuple[object, ...]]:
-        told = (FaultPhase.INJECTED, FaultPhase.HEALED)
-        return [(row.id, row.fault, row.phase, row.targets, row.took_effect) for row in rows if row.phase in told]
+        recorded = (FaultPhase.INJECTED, FaultPhase.HEALED)
+        return [(row.id, row.fault, row.phase, row.targets, row.took_effect) for row in rows if row.phase in recorded]
 
     again, _ = play(record.as_resolved(), 3)
     assert story(again) == story(rows)

@@ -156,7 +156,7 @@ def test_one_that_another_fault_keeps_from_ending_is_healed_after_that_when_the_
     assert made.row(1, FaultPhase.HEALED).took_effect is True
 
 
-def test_an_order_that_nobody_takes_is_a_failed_fault() -> None:
+def test_an_order_that_no_one_takes_is_a_failed_fault() -> None:
     done = play(5, refusals=1000)
     failed = done.row(1, FaultPhase.FAILED)
     assert failed.detail["stage"] == Stage.INJECT

@@ -119,7 +119,7 @@ def test_leader_of_a_random_key_tells_which() -> None:
 
 
 @pytest.mark.parametrize("target", ["leader:orders-0", "controller", "follower:orders-0", "coordinator:members"])
-def test_a_finder_that_knows_nobody_is_asked_again_and_then_one_is_taken(target: str) -> None:
+def test_a_finder_that_knows_no_one_is_asked_again_and_then_one_is_taken(target: str) -> None:
     system = FakeSystem(FakeCluster(3))
     system.leaders["orders-0"] = system.controller = system.coordinator = None
     chosen = choose(parse(target), system)

@@ -31,7 +31,7 @@ def test_faults_are_read_from_injected_to_recovered(tmp_path: Path) -> None:
     assert (kill.what, kill.targets, kill.took_effect) == ("kill leader of orders-3", ("n3",), True)
     # Called from 2.0 s on and returned by 3.0 s: operations 20 to 29, of which 29 failed.
     assert kill.succeeded == 9
-    assert (partition.injected, partition.failures) == (None, ("target: nobody leads orders-9",))
+    assert (partition.injected, partition.failures) == (None, ("target: no one leads orders-9",))
     assert [(reign.node, reign.stop) for reign in recorded.leadership.reigns] == [
         ("n3", 2 * SECOND),
         ("n1", recorded.end),

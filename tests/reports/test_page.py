@@ -213,7 +213,7 @@ def test_a_long_name_is_shortened_in_its_middle_and_whole_on_hover(tmp_path: Pat
     assert middle("orders-12") == "orders-12"
 
 
-def test_how_a_schedule_was_made_small_is_told(tmp_path: Path) -> None:
+def test_how_a_schedule_was_made_small_is_reported(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary())
     story = Shrinking(
         runs=34,

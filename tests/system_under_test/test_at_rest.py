@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from assay.system_under_test.deployment import Broker
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.zookeeper import paths
 
-from helpers.sim_brokers import brokers, simulate
+from helpers.sim_brokers import Brokers, brokers, simulate
 
 SMALL = (
     Broker(partitions=1, replication=2)
@@ -23,13 +24,17 @@ SMALL = (
 WALL_MS = 1_700_000_000_000
 
 
+async def look(cluster: Brokers, runtime: Any) -> list[Seen]:
+    return [Seen(**row) for row in await SMALL.look(cluster.cluster, runtime)]
+
+
 def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> None:
     async def test() -> None:
         async with brokers(SMALL) as cluster:
             for value in range(30):
                 await cluster.producer.send("orders", 0, [(None, str(value).encode())])
             runtime = cluster.cluster.harness_runtime()
-            seen = await SMALL.look(cluster.cluster, runtime)
+            seen = await look(cluster, runtime)
             by = {what: [one for one in seen if one.what == what] for what in {one.what for one in seen}}
             assert [(one.node, one.broker) for one in by["broker"]] == [("n1", 1), ("n2", 2), ("n3", 3)]
             (topic,) = by["topic"]
@@ -57,7 +62,7 @@ def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> Non
             )
             assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 2
             await asyncio.sleep(1.1)
-            seen = await SMALL.look(cluster.cluster, runtime)
+            seen = await look(cluster, runtime)
             assert {(one.flushed, one.unsynced) for one in seen if one.what == "flushed"} == {(30, 0)}
             assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
             assert unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
@@ -69,7 +74,7 @@ def test_a_damaged_log_has_no_high_watermark_so_that_nothing_of_it_is_due(monkey
     async def test() -> None:
         async with brokers(SMALL) as cluster:
             monkeypatch.setattr(Log, "damage", "a bad CRC")
-            seen = await SMALL.look(cluster.cluster, cluster.cluster.harness_runtime())
+            seen = await look(cluster, cluster.cluster.harness_runtime())
             assert {one.high_watermark for one in seen if one.what == "role"} == {-1}
 
     simulate(test)
@@ -85,7 +90,7 @@ def test_a_broker_that_is_not_registered_is_seen_to_answer_until_it_is_dead() ->
             await zookeeper.close()
 
             async def seen(what: str) -> list[str | None]:
-                return [one.node for one in await SMALL.look(cluster.cluster, runtime) if one.what == what]
+                return [one.node for one in await look(cluster, runtime) if one.what == what]
 
             assert await seen("broker") == ["n1", "n2"]
             assert await seen("answer") == ["n1", "n2", "n3"]

@@ -99,7 +99,7 @@ class Twins(Broker):
 def test_a_taken_id_is_one_clear_line_and_the_holder_stays(capsys: pytest.CaptureFixture[str]) -> None:
     async def check() -> None:
         cluster = SimCluster(Twins(), {"zookeeper": 1, "broker": 2}, 1)
-        zookeeper, first, second = cluster.sim_nodes
+        zookeeper, first, second = cluster.nodes
         await zookeeper.start()
         await first.start()
         await until(lambda: any('"registered"' in line for line in first.log._lines), "the first is up")

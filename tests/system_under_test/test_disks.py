@@ -30,7 +30,7 @@ def test_every_replica_is_described_with_its_values_epochs_and_what_counts() -> 
             for records in (*(message_set.build([record]) for record in plain), packed):
                 await connection.call(produce(records), 2, 5.0)
             await connection.close()
-            records = await system.replicas(cluster.cluster)
+            records = [disks.StoredRecord(**row) for row in await system.replicas(cluster.cluster)]
             for name in ("n1", "n2", "n3"):
                 *own, last = (one for one in records if one.node == name)
                 assert (last.position, last.crc, last.below_hw, last.in_isr, last.log_start) == (
@@ -91,7 +91,7 @@ def test_it_waits_for_replicas_that_come_back() -> None:
             connection = await Connection.open(leader.address, 9092, 1.0)
             await connection.call(produce(message_set.build([(None, b"1", 5)])), 2, 5.0)
             await connection.close()
-            records = await system.replicas(cluster.cluster)
+            records = [disks.StoredRecord(**row) for row in await system.replicas(cluster.cluster)]
             assert sorted(one.node for one in records if one.in_isr and one.crc is not None) == ["n1", "n2", "n3"]
 
     simulate(check)

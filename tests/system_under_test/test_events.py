@@ -5,7 +5,17 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.events import EventLog
+from assay.harness.core.history.schema import EVENTS
+from assay.system_under_test.events import Columns, EventLog
+
+OUR_OWN = {"broker", "incarnation", "seq", "event", "time"}
+"""What the log adds to each line; ``topic_zxid`` becomes part of the history's ``key``."""
+
+
+def test_a_line_may_say_what_the_history_has_columns_for_and_nothing_else() -> None:
+    columns = {*EVENTS.names} - {"node"} | {"broker", "topic_zxid"}
+    assert {*Columns.__annotations__} | OUR_OWN == columns
+
 
 NAMES = st.sampled_from(["became-leader", "isr-change", "registered"])
 KEYS = st.none() | st.sampled_from(["orders-0", "orders-1"])

@@ -451,7 +451,7 @@ def test_who_is_idle_for_ten_minutes_is_closed_whatever_it_is_in_the_middle_of(
     assert sum("idle for 600 s" in record.getMessage() for record in caplog.records) == 5
 
 
-def test_acks_0_in_dribbles_and_bursts_disturbs_nobody() -> None:
+def test_acks_0_in_dribbles_and_bursts_disturbs_no_one() -> None:
     """A dozen producers that send a byte at times, and one that sends thousands of requests and reads no answer."""
 
     async def check() -> None:

@@ -135,7 +135,7 @@ def test_announced_sizes_and_half_requests_cost_nothing(running: Process) -> Non
     asyncio.run(check())
 
 
-def test_whoever_asks_and_reads_nothing_is_closed_before_the_memory_is_gone(running: Process) -> None:
+def test_a_client_that_asks_and_reads_nothing_is_closed_before_the_memory_is_gone(running: Process) -> None:
     """Sixty times 8 MB of answers are more than answers may take, and the honest client's come all the same."""
 
     async def check() -> None:
@@ -168,7 +168,7 @@ def test_whoever_asks_and_reads_nothing_is_closed_before_the_memory_is_gone(runn
     asyncio.run(check())
 
 
-def test_more_connections_than_there_may_be_shut_nobody_out(running: Process) -> None:
+def test_more_connections_than_there_may_be_shut_no_one_out(running: Process) -> None:
     async def check() -> None:
         before, files = running.memory(), running.files()
         async with customer(running.port) as honest:

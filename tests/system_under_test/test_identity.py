@@ -59,8 +59,8 @@ async def nodes_of(brokers: int, system: Broker) -> AsyncIterator[list[SimNode]]
     """None of the brokers is started; ZooKeeper is."""
     cluster = SimCluster(system, {"zookeeper": 1, "broker": brokers}, 1)
     try:
-        await cluster.sim_nodes[0].start()
-        yield cluster.sim_nodes[1:]
+        await cluster.nodes[0].start()
+        yield cluster.nodes[1:]
         assert not cluster.crashes
     finally:
         await cluster.close()

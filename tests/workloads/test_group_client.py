@@ -104,7 +104,7 @@ def record(partition: tuple[str, int], offset: int, value: int) -> Received:
     return Received(*partition, offset, None, str(value).encode(), None)
 
 
-def told(
+def recorded(
     monkeypatch: pytest.MonkeyPatch, steps: Sequence[Step], *then: Operation, later: Sequence[Step] = ()
 ) -> list[Completion]:
     """The answers to a poll for each step, and to ``then``; ``later``: the steps of the polls in there."""
@@ -129,7 +129,7 @@ COMMIT = Operation("commit", argument={"group": "g", "number": 5, "keys": []})
 
 
 def test_what_is_read_goes_on_from_where_the_hold_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = told(
+    first, second = recorded(
         monkeypatch,
         [owning(3, {ZERO: 10, ONE: 0}, record(ZERO, 10, 4), record(ZERO, 12, 5)), reading(record(ONE, 0, 6))],
     )
@@ -158,7 +158,7 @@ def test_what_is_read_goes_on_from_where_the_hold_began(monkeypatch: pytest.Monk
 
 
 def test_who_began_again_elsewhere_did_not_read_between_but_who_went_on_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, back, on, far, lost = told(
+    _, back, on, far, lost = recorded(
         monkeypatch,
         [
             owning(3, {ZERO: 10}),
@@ -183,12 +183,12 @@ def test_who_began_again_elsewhere_did_not_read_between_but_who_went_on_did(monk
 
 
 def test_what_is_switched_on_reaches_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    told(monkeypatch, [owning(3, {})])
+    recorded(monkeypatch, [owning(3, {})])
     assert ScriptedConsumer.traits == client_traits(("silent-consumer",)) != CORRECT
 
 
 def test_a_failed_poll_tells_of_ownership(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, failed = told(monkeypatch, [owning(3, {ZERO: 0}), failing])
+    _, failed = recorded(monkeypatch, [owning(3, {ZERO: 0}), failing])
     assert failed.outcome is Outcome.FAIL
     assert [(note["kind"], note["key"]) for note in failed.result["ownership"]] == [
         ("lost", "orders-0"),
@@ -199,7 +199,7 @@ def test_a_failed_poll_tells_of_ownership(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(("f", "kind"), [("leave", "release"), ("die", "lost")])
 def test_who_parts_owns_no_more_and_is_another_member_then(f: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parting = Operation(f, argument={"group": "g"})
-    _, parted, again, commit = told(monkeypatch, [owning(3, {ZERO: 0})], parting, parting, COMMIT)
+    _, parted, again, commit = recorded(monkeypatch, [owning(3, {ZERO: 0})], parting, parting, COMMIT)
     assert [(note["kind"], note["assignment"]) for note in parted.result["ownership"]] == [(kind, 1)]
     assert (again.outcome, commit.outcome) == (Outcome.FAIL, Outcome.FAIL)
 
@@ -216,7 +216,7 @@ def test_a_commit_tells_what_it_is_of_whatever_becomes_of_it(
     refusal: CommitFailed | None, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ScriptedConsumer.refusal = refusal
-    *_, commit = told(monkeypatch, [owning(3, {ZERO: 0}), reading(record(ZERO, 0, 4))], COMMIT)
+    *_, commit = recorded(monkeypatch, [owning(3, {ZERO: 0}), reading(record(ZERO, 0, 4))], COMMIT)
     assert commit.outcome is outcome
     assert commit.result == {"generation": 3, "owner": "m", "positions": [["orders-0", 1, 1]]}
     assert ScriptedConsumer.commits == ([("5", {ZERO: 1})] if refusal is None else [])
@@ -230,7 +230,7 @@ def test_the_next_process_of_one_that_goes_on_reports_what_it_holds_once_and_as_
 ) -> None:
     ScriptedConsumer.refusal = CommitFailed("x", Certainty.UNKNOWN, {})
     first = owning(3, {ZERO: 10, ONE: 0}, record(ZERO, 10, 4))
-    _, unknown, again, after = told(
+    _, unknown, again, after = recorded(
         monkeypatch, [first], COMMIT, POLL, POLL, later=[reading(record(ZERO, 11, 5)), reading()]
     )
     assert unknown.outcome is Outcome.INFO
@@ -246,7 +246,7 @@ def test_the_next_process_of_one_that_goes_on_reports_what_it_holds_once_and_as_
 
 
 def test_who_owns_nothing_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    *_, commit = told(monkeypatch, [owning(3, {})], COMMIT)
+    *_, commit = recorded(monkeypatch, [owning(3, {})], COMMIT)
     assert (commit.outcome, commit.result) == (Outcome.FAIL, None)
 
 

@@ -97,7 +97,7 @@ def test_an_acquired_partition_is_a_hold_and_a_look_at_what_was_committed() -> N
         ]
 
 
-def test_owning_nothing_in_a_generation_is_told_by_the_group_s_name() -> None:
+def test_owning_nothing_in_a_generation_is_reported_by_the_group_s_name() -> None:
     note = {"kind": "acquire", **HELD, "key": None}
     (row,) = rows(POLL, Outcome.OK, {"ownership": [note], "reads": []})
     assert (row.kind, row.key, row.generation, row.owner) == ("acquire", "g", 7, "m")
@@ -197,7 +197,7 @@ class ImaginedGroup:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.6]))
-def test_the_drain_goes_past_every_sentinel_whoever_owns_what(seed: int, trouble: float) -> None:
+def test_the_drain_goes_past_every_sentinel_of_any_owner(seed: int, trouble: float) -> None:
     group = ImaginedGroup(random.Random(seed), trouble)
     completed = ImaginedRun(drain(KEYS, seconds=1_000), group.answer, random.Random(seed + 1)).run()
     found = [(done, effect) for done in completed for effect in GroupClient.effects(done)]
@@ -219,7 +219,7 @@ def test_the_drain_goes_past_every_sentinel_whoever_owns_what(seed: int, trouble
 @pytest.mark.slow
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.6]), st.sampled_from([None, KEYS[1]]))
 def test_who_worked_must_reach_sentinels_of_their_own(seed: int, trouble: float, stuck: str | None) -> None:
-    """One leaves, the others find out, and what is sent then is read by them, or by nobody."""
+    """One leaves, the others find out, and what is sent then is read by them, or by no one."""
     group = ImaginedGroup(random.Random(seed), trouble, stuck)
     run = ImaginedRun(catch_up(KEYS, seconds=20), group.answer, random.Random(seed + 1))
     completed = run.run()

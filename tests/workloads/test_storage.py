@@ -73,6 +73,6 @@ def test_what_is_not_flushed_goes_with_everybodys_power_and_nothing_else(tmp_pat
 
 @pytest.mark.slow
 def test_what_is_flushed_does_not_go(tmp_path: Path) -> None:
-    told = run("test_storage", without_power(tmp_path)).judgement
-    assert told is not None
-    assert (told.verdict, told.anomalies) == (Verdict.PASS, {}), told
+    recorded = run("test_storage", without_power(tmp_path)).judgement
+    assert recorded is not None
+    assert (recorded.verdict, recorded.anomalies) == (Verdict.PASS, {}), recorded

@@ -55,7 +55,7 @@ def test_a_hold_has_an_owner_and_no_epoch_and_begins_at_the_group_s_offset() -> 
     ]
 
 
-def test_a_release_is_told_whatever_became_of_the_operation_and_of_its_commit() -> None:
+def test_a_release_is_recorded_whatever_became_of_the_operation_and_of_its_commit() -> None:
     result = {
         "ownership": [{"kind": "release", **HELD}],
         "commits": [{"outcome": "info", "positions": [["orders-1", 7]]}],
@@ -69,14 +69,14 @@ def test_a_release_is_told_whatever_became_of_the_operation_and_of_its_commit() 
 
 def test_a_member_that_owns_nothing_says_so() -> None:
     nothing: dict[str, Any] = {"ownership": [], "commits": [], "over": []}
-    for f, told in (("poll", {"reads": []}), ("commit", {}), ("leave", {})):
-        assert rows(f, nothing | told) == [("idle", "g", None, None, None, None, Outcome.OK)]
+    for f, recorded in (("poll", {"reads": []}), ("commit", {}), ("leave", {})):
+        assert rows(f, nothing | recorded) == [("idle", "g", None, None, None, None, Outcome.OK)]
     assert rows("poll", nothing, Outcome.FAIL) == [("idle", "g", None, None, None, None, Outcome.OK)]
     assert rows("poll", None, Outcome.INFO) == []
 
 
 class Letting:
-    """A connector that holds orders-1 and takes as long as it is told to commit."""
+    """A connector that holds orders-1 and takes as long as it is asked to commit."""
 
     def __init__(self) -> None:
         self.consumer_id = "g_c"
@@ -89,7 +89,7 @@ class Letting:
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_what_is_let_go_after_the_operation_is_not_told_as_of_the_next_one(
+def test_what_is_let_go_after_the_operation_is_not_reported_as_of_the_next_one(
     slow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its call would be later than the release and the commit were, and others own the partition by then."""
@@ -117,11 +117,11 @@ def test_what_is_let_go_after_the_operation_is_not_told_as_of_the_next_one(
         now = member.report()
         connector.committed.set()
         await letting
-        told = member.report()
+        recorded = member.report()
         if slow:
             assert now == {"ownership": [], "commits": [], "over": []}
             commits = [{"outcome": "info", "positions": [["orders-1", 7]]}]
-            assert told == {"ownership": [], "commits": commits, "over": [("orders-1", 1)]}
+            assert recorded == {"ownership": [], "commits": commits, "over": [("orders-1", 1)]}
         else:
             assert [note["kind"] for note in now["ownership"]] == ["release"]
             assert [commit["outcome"] for commit in now["commits"]] == ["ok"]
@@ -208,7 +208,7 @@ goes back.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 5])
-def test_what_the_design_cannot_help_is_told_with_the_reason(
+def test_what_the_design_cannot_help_is_reported_with_the_reason(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here by the defect: without it a member looks at the clock when it wakes, and the simulation stops no step.
@@ -244,5 +244,5 @@ def test_a_partition_that_no_member_claims_is_an_orphan(tmp_path: Path, monkeypa
     judgement = run(tmp_path, time_limit=20.0, seed=4).judgement  # in which the first member owns everything
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL
-    (told,) = [finding for finding in judgement.findings if finding.anomaly == "orphaned-partition"]
-    assert told.claim.startswith("Nobody of workers owned orders-3 ")
+    (recorded,) = [finding for finding in judgement.findings if finding.anomaly == "orphaned-partition"]
+    assert recorded.claim.startswith("No one of workers owned orders-3 ")

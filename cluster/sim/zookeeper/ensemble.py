@@ -23,7 +23,7 @@ from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, SetData, Tree
 
 TICK = 0.5
-"""Seconds; ``tickTime`` of test clusters (FAULTS.md). Sessions last between 2 and 20 ticks."""
+"""Seconds; ``tickTime`` of test clusters. Sessions last between 2 and 20 ticks."""
 QUORUM_GAP = 0.4
 """Seconds without any serving server after which it counts as lost; servers look every 0.1 s."""
 FIRST_SESSION = 0x0100_0000_0000_0000

@@ -3,6 +3,8 @@
 Read them in this order: ``context`` (what a generator is called with, and its answers), ``base`` (the protocol, and
 the leaves), ``compose`` (generators made of generators), ``pace`` (time), ``workers`` (who may take an operation),
 ``events`` (what reacts to operations), ``roster`` (which workers are free), ``dry_run`` (a run without clients).
+
+Imports ``operation`` and ``stamps`` of ``harness.core``; workloads import it, and ``harness.run``.
 """
 
 from assay.harness.core.generator.base import (

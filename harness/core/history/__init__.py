@@ -5,8 +5,12 @@
 - ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
 - ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
-  kinds of effects did not name their object, and ``format_3``, in which columns had several meanings.
+  kinds of effects did not name their object, ``format_3``, in which columns had several meanings, and ``format_4``,
+  to which columns have been added since.
 - ``digest``: one hash over all rows, to compare two runs.
+
+Imports ``harness.core.operation`` alone, and Arrow; checkers, reports and every room of the harness but ``remote`` and
+``plugin`` import it.
 """
 
 from assay.harness.core.history.reader import HistoryReader

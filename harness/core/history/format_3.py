@@ -10,6 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from assay.harness.core.history import format_4
 from assay.harness.core.history.schema import SCHEMAS
 from assay.harness.core.history.sql import listed
 
@@ -92,7 +93,7 @@ columns, too, null where a file lacks them."""
 def schema(name: str, format: int) -> pa.Schema:
     """A data set's columns as format 2 or 3 had them."""
     today = SCHEMAS[name]
-    columns = COLUMNS[name].split() if name in COLUMNS else today.names
+    columns = COLUMNS[name].split() if name in COLUMNS else format_4.schema(name, 4).names
     later = ADDED.get(name, ()) if format == 2 else ()
     return pa.schema(
         [

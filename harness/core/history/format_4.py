@@ -1,4 +1,4 @@
-"""Histories of format 4: today's, without what controllers say of their state machines and of who is out of sync."""
+"""Histories of formats 4 and 5: today's, without the columns that came later."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,10 +7,23 @@ import pyarrow as pa
 
 from assay.harness.core.history.schema import SCHEMAS
 
-ADDED: Final[Mapping[str, tuple[str, ...]]] = {"events": ("replica", "from_state", "to_state", "osr")}
-"""The columns that came with format 5."""
+CAME: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
+    5: {"events": ("replica", "from_state", "to_state", "osr")},
+    6: {"faults": ("moves_replicas",)},
+}
+"""The columns that came with a format."""
+
+MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "faults": {
+        "moves_replicas": "coalesce(e.moves_replicas, case "
+        "when e.fault = 'move-replicas' or e.fault like 'membership%' then true "
+        "when e.ends_process is not null then false end)"
+    },
+}
+"""What they would have had: SQL over the rows ``e``, which have today's columns, too, null where a file lacks them."""
 
 
-def schema(name: str) -> pa.Schema:
-    """A data set's columns as format 4 had them."""
-    return pa.schema([field for field in SCHEMAS[name] if field.name not in ADDED.get(name, ())])
+def schema(name: str, format: int) -> pa.Schema:
+    """A data set's columns as format 4, or a later one, had them."""
+    later = {column for came, columns in CAME.items() if came > format for column in columns.get(name, ())}
+    return pa.schema([field for field in SCHEMAS[name] if field.name not in later])

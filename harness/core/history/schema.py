@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """The format that is written. In 2 each kind of effect names its object; 3 has more columns; in 4 each column of
 ``effects`` and ``looks`` has one meaning."""
 
@@ -127,6 +127,7 @@ FAULTS = _schema(
     _optional("loses_unsynced", pa.bool_()),
     _optional("damages_files", pa.bool_()),
     _optional("wrong_clock", pa.bool_()),
+    _optional("moves_replicas", pa.bool_()),
 )
 """``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.
 
@@ -175,6 +176,9 @@ the state of ``key`` that has the in-sync set ``isr``, and ``elr``, who may lead
 ``from_state`` and ``to_state`` are of ``key``, or of the replica of it on the node with the number ``replica``; no
 ``from_state``: it was there before. ``osr``: the replicas assigned to ``key`` that are not in ``isr``.
 """
+
+NODE_LISTS: Final = ("isr", "elr", "replicas", "gone", "osr")
+"""Columns of ``events`` that are lists of nodes' numbers in event logs."""
 
 REPLICAS = _schema(
     _required("node", pa.string()),

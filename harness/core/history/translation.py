@@ -1,8 +1,8 @@
 """Histories of older formats, read as if they were written today: which columns their files have, and the SQL.
 
 Each step makes rows of a later format, so that only the last one changes when today's does: ``format_1`` those of
-format 3, ``format_3`` today's. Format 4 has columns less than today's, and needs no text. The texts stand between the
-Parquet files and the checks, so a history of any size is translated as it is scanned.
+format 3, ``format_3`` and ``format_4`` today's. The texts stand between the Parquet files and the checks, so a history
+of any size is translated as it is scanned.
 """
 
 import pyarrow as pa
@@ -16,8 +16,8 @@ def schema(name: str, format: int) -> pa.Schema:
     """The columns that a data set's files of a format have."""
     if format == FORMAT:
         return SCHEMAS[name]
-    if format == 4:
-        return format_4.schema(name)
+    if format >= 4:
+        return format_4.schema(name, format)
     third = format_3.schema(name, format)
     if format > 1 or name not in format_1.COLUMNS:
         return third
@@ -47,6 +47,9 @@ def texts(name: str, format: int, family: str | None = None) -> tuple[Text, ...]
         third = f"{name}_of_3"
         made = format_1.views(name, source, third, stored(name, format).names, family)
         source = third
-    if format <= 3 and (made or name in format_3.MEANINGS):
-        return (*made, Text(name, select(SCHEMAS[name].names, format_3.MEANINGS.get(name, {}), source)))
-    return ()
+    meanings: dict[str, str] = {}
+    if format < FORMAT:
+        meanings |= format_4.MEANINGS.get(name, {})
+    if format <= 3:
+        meanings |= format_3.MEANINGS.get(name, {})
+    return (*made, Text(name, select(SCHEMAS[name].names, meanings, source))) if made or meanings else ()

@@ -14,10 +14,10 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.columns import EffectRow, OpRow, effects_batch, op_row, ops_batch, plain_batch, to_json
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import CLOSED, EVENTS, FAULTS, LOOKS, REPLICAS, SCHEMAS, HistoryError
+from assay.harness.core.history.schema import CLOSED, EVENTS, FAULTS, LOOKS, NODE_LISTS, REPLICAS, SCHEMAS, HistoryError
 from assay.harness.core.operation import Completed, Effect
 
 TEXT_COLUMNS = {
@@ -40,6 +40,8 @@ class PartWriter:
         self._folder = folder / name
         self._unfinished = folder / ".unfinished" / f"{name}.parquet"
         self._name = name
+        self._columns = frozenset(SCHEMAS[name].names)
+        self._required = frozenset(field.name for field in SCHEMAS[name] if not field.nullable)
         self._batch = batch
         self._file: pq.ParquetWriter | None = None
         self._sealed = 0
@@ -49,6 +51,15 @@ class PartWriter:
         self._folder.mkdir(parents=True)
         self._open()
         self.seal()
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """One row, by names of columns; ``HistoryError`` if it has too many or too few."""
+        if not self._required <= columns.keys() <= self._columns:
+            unknown = ", ".join(sorted(columns.keys() - self._columns))
+            missing = ", ".join(sorted(self._required - columns.keys()))
+            wrong = f"has no column {unknown}" if unknown else f"must have a value for {missing} in every row"
+            raise HistoryError(f"{self._name} {wrong}; it has {', '.join(SCHEMAS[self._name].names)}")
+        self.pending.append(tuple(map(columns.get, SCHEMAS[self._name].names)))
 
     def convert(self, digest: HistoryDigest) -> None:
         """Moves the pending rows into the unfinished part."""
@@ -86,18 +97,6 @@ class PartWriter:
             self._unfinished, SCHEMAS[self._name], compression="zstd", use_dictionary=TEXT_COLUMNS[self._name]
         )
         return self._file
-
-
-_FURTHER: Final = tuple(FAULTS.names[FAULTS.get_field_index("detail") + 1 :])
-"""Columns of ``faults`` that a row may leave out."""
-
-
-_EVENT_FURTHER: Final = tuple(EVENTS.names[EVENTS.get_field_index("log_end") + 1 :])
-"""Columns of ``events`` that few lines have."""
-
-
-_LOOKED: Final = tuple(LOOKS.names[LOOKS.get_field_index("what") + 1 :])
-"""Columns of ``looks`` that a row may leave out."""
 
 
 def _listed(value: Any) -> Any:
@@ -166,89 +165,30 @@ class HistoryWriter:
         if self._timer is None or len(self._ops.pending) >= self._batch_rows or self._error is not None:
             self._added(self._ops)
 
-    def fault(
-        self,
-        *,
-        id: int,
-        fault: str,
-        targets: Sequence[str],
-        phase: str,
-        time: int,
-        detail: Any = None,
-        **columns: Any,
-    ) -> None:
+    def fault(self, *, targets: Sequence[str], detail: Any = None, **columns: Any) -> None:
         """One step of a fault: ``phase`` is intended, injected, healed, recovered or failed; ``time`` a stamp.
 
-        ``columns``: further columns of ``FAULTS``, null where not given. Raises ``HistoryError`` for any other.
+        ``columns``: those of ``FAULTS``, as for each of the following methods those of its data set: null where it may
+        be and is not given. Each raises ``HistoryError`` for a column that there is not, or that must be there.
         """
-        unknown = columns.keys() - set(_FURTHER)
-        if unknown:
-            raise HistoryError(f"faults has no column {', '.join(sorted(unknown))}; it has {', '.join(FAULTS.names)}")
-        plain = to_json({} if detail is None else detail, f"detail of fault {fault}")
-        row = (id, fault, to_json(list(targets), "targets"), phase, time, plain)
-        self._faults.pending.append((*row, *(columns.get(name) for name in _FURTHER)))
-        self._added(self._faults)
+        about = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
+        self._add(self._faults, {**columns, "targets": to_json(list(targets), "targets"), "detail": about})
 
-    def event(
-        self,
-        *,
-        time: int,
-        node: str,
-        incarnation: int,
-        seq: int,
-        event: str,
-        key: str | None = None,
-        epoch: int | None = None,
-        controller_epoch: int | None = None,
-        zxid: int | None = None,
-        position: int | None = None,
-        value: int | None = None,
-        owner: str | None = None,
-        detail: Any = None,
-        high_watermark: int | None = None,
-        log_start: int | None = None,
-        log_end: int | None = None,
-        **further: Any,
-    ) -> None:
-        """One line of a node's event log; ``seq`` is its order on that node and incarnation. ``further``: the columns
-        after ``log_end``, null where not given; those that name nodes may be lists of numbers.
+    def event(self, *, detail: Any = None, **columns: Any) -> None:
+        """One line of a node's event log; ``seq`` is its order on that node and incarnation. Columns that name nodes
+        may be lists of numbers.
         """
-        text = to_json({} if detail is None else detail, f"detail of event {event}")
-        line = (time, node, incarnation, seq, event, key, epoch, controller_epoch, zxid, position, value, owner, text)
-        rest = (_listed(further.get(name)) for name in _EVENT_FURTHER)
-        self._events.pending.append((*line, high_watermark, log_start, log_end, *rest))
-        self._added(self._events)
+        about = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
+        lists: dict[str, Any] = {name: _listed(columns.get(name)) for name in NODE_LISTS}
+        self._add(self._events, {**columns, **lists, "detail": about})
 
-    def replica(
-        self,
-        *,
-        node: str,
-        key: str,
-        position: int,
-        value: int | None = None,
-        crc: int | None = None,
-        epoch: int | None = None,
-        below_hw: bool,
-        in_isr: bool,
-        epoch_start: int | None = None,
-        high_watermark: int | None = None,
-        log_start: int | None = None,
-    ) -> None:
+    def replica(self, **columns: Any) -> None:
         """One record as found on a node's disk after the run, or the end of its log."""
-        row = (node, key, position, value, crc, epoch, below_hw, in_isr, epoch_start, high_watermark, log_start)
-        self._replicas.pending.append(row)
-        self._added(self._replicas)
+        self._add(self._replicas, columns)
 
-    def look(self, *, look: int, time: int, ended: int, what: str, **columns: Any) -> None:
-        """One thing seen in a look at the system at rest. ``columns``: further ones of ``LOOKS``, null where not given.
-
-        Raises ``HistoryError`` for any other.
-        """
-        unknown = columns.keys() - set(_LOOKED)
-        if unknown:
-            raise HistoryError(f"looks has no column {', '.join(sorted(unknown))}; it has {', '.join(LOOKS.names)}")
-        self._looks.pending.append((look, time, ended, what, *(columns.get(name) for name in _LOOKED)))
-        self._added(self._looks)
+    def look(self, **columns: Any) -> None:
+        """One thing seen in a look at the system at rest."""
+        self._add(self._looks, columns)
 
     def batch(self, name: str, rows: pa.RecordBatch) -> None:
         """Rows of the data set ``name`` that were made column by column, with exactly its schema."""
@@ -316,6 +256,10 @@ class HistoryWriter:
         if not self._closed and self._error is None:
             self.flush()
         self.abandon()
+
+    def _add(self, part: PartWriter, columns: Mapping[str, Any]) -> None:
+        part.add(columns)
+        self._added(part)
 
     def _added(self, part: PartWriter) -> None:
         self._raise_if_unusable()

@@ -8,4 +8,7 @@ offsets topic, or in both), ``streams`` (what the application reads from).
 The design is unsafe, and known to be: only its own clock shows a consumer that was cut off, or slept, that others may
 have taken over. It does what can be done on its side: once its session may have expired it hands out nothing, and
 commits nothing to ZooKeeper. Records that were handed out just before are beyond its control.
+
+Imports the consumer and the assignors of ``client``, and ``zookeeper``; ``client`` takes its settings and sessions from
+here, and workloads import it.
 """

@@ -217,7 +217,9 @@ class DraftGroup:
             self.state = DraftState.PREPARING
             for consumer in self.consumers.values():
                 consumer.notified = False
-        self.events.emit("draft-change", key=self.group_id, epoch=self.generation, owner=owner, reason=reason)
+        self.events.emit(
+            "draft-change", key=self.group_id, epoch=self.generation, owner=owner, detail={"reason": reason}
+        )
 
     def _note_notified(self, consumer: Consumer) -> None:
         if self.consumers.get(consumer.consumer_id) is not consumer or consumer.notified:
@@ -278,8 +280,10 @@ class DraftGroup:
             key=self.group_id,
             epoch=generation,
             value=len(present),
-            coordinator_epoch=self.store.epoch,
-            owned={name: [f"{topic}-{index}" for topic, index in given] for name, given in assignment.items()},
+            detail={
+                "coordinator_epoch": self.store.epoch,
+                "owned": {name: [f"{topic}-{index}" for topic, index in given] for name, given in assignment.items()},
+            },
         )
         self._answer(present)
         if self._changed:

@@ -103,7 +103,7 @@ class DraftTerm:
             self.groups[name] = self.new_group(name)
             self.groups[name].load(found)
         self.life = Life.READY
-        self._events.emit("draft-loaded", value=len(loaded), epoch=self.epoch, partition=self.index)
+        self._events.emit("draft-loaded", value=len(loaded), epoch=self.epoch, detail={"partition": self.index})
         for group in list(self.groups.values()):
             await group.partitions_changed()
 

@@ -135,7 +135,7 @@ class Said:
             if not says(lacks):
                 return False
             self._engine._deferred.ensure(sql)
-            rows = self._engine._connection.execute(f"select 1 from ({sql}) as told limit 1").fetchall()
+            rows = self._engine._connection.execute(f"select 1 from ({sql}) as found limit 1").fetchall()
             assert rows == [], f"it has rows: {sql}"
             self.texts[sql] += 1
             return True
@@ -176,7 +176,7 @@ def nothing_by_lack_of_one(engine: DuckDB) -> None:
             some = "select made.* from (select 1) as one left join temp.{0} as made on true"
             made = [f"{name} as (select * from temp.{name} limit 0)"]
             made += [f"{other} as ({some.format(other)})" for other in relation.reads if other != name]
-            sql = f"with {', '.join(made)} select 1 from ({relation.sql}) as told limit 1"
+            sql = f"with {', '.join(made)} select 1 from ({relation.sql}) as found limit 1"
             assert engine._connection.execute(sql).fetchall() == [], f"without rows in {name}: {relation.sql}"
 
 

@@ -314,9 +314,9 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]
     rows += [row for _, ends in terms_of for row in ends]
     stored = [row for n in range(50) for row in disks(f"d-{n}", random.Random(f"engines/d/{n}"))]
-    told = [row for events, _ in terms_of for row in events]
-    told += [row for n in range(40) for row in states(f"s{n}-0", random.Random(f"engines/s/{n}"), 1 + 3 * n)]
-    told += [row for n in range(40) for row in steps(f"c{n}-0", random.Random(f"engines/c/{n}"))]
+    recorded = [row for events, _ in terms_of for row in events]
+    recorded += [row for n in range(40) for row in states(f"s{n}-0", random.Random(f"engines/s/{n}"), 1 + 3 * n)]
+    recorded += [row for n in range(40) for row in steps(f"c{n}-0", random.Random(f"engines/c/{n}"))]
     keyed = [compacted_disks(f"k-{n}", random.Random(f"engines/k/{n}"), 2 * 10**7 + n * 100) for n in range(50)]
     rows += [row for sends, _ in keyed for row in sends]
     stored += [row for _, left in keyed for row in left]
@@ -330,7 +330,7 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     ]
     ended.append({"look": 0, "time": 90, "ended": 90, "what": "inspected", "size": 18})
     folder = write(
-        folder / "history", rows, events=[*node_events(), *told], replicas=[*replicas(), *stored], looks=ended
+        folder / "history", rows, events=[*node_events(), *recorded], replicas=[*replicas(), *stored], looks=ended
     )
     compacted = tuple(history[0]["key"] for history in some_logs if history[0]["key"].startswith("c-"))
     contract = Contract(linearizable_ends=True, compacted=(*compacted, *(f"k-{n}" for n in range(50))))

@@ -112,7 +112,7 @@ def test_a_group_that_was_forgotten_begins_again(tmp_path: Path) -> None:
     assert found(tmp_path / "history", rows, [stored("n1", 3), forgotten, stored("n2", 3, seq=9)]) == []
     (thrice,) = found(tmp_path / "thrice", rows, [*(stored(f"n{n}", 3, n) for n in (1, 2, 3)), forgotten])
     assert thrice.claim == (
-        "Generation 3 of g was stored 3 times, by n1 and by n3, although the group began anew no more than 1 times."
+        "Generation 3 of g was stored 3 times, by n1 and by n3, although the group began again no more than 1 times."
     )
     other = forgotten | {"key": "another"}
     reported = found(tmp_path / "other", rows, [stored("n1", 3), other, stored("n2", 3, seq=9)])

@@ -184,7 +184,7 @@ def test_an_owner_that_may_have_been_killed_is_none(tmp_path: Path) -> None:
 
 
 def as_recorded(name: str, target: str, times: dict[str, float]) -> list[Row]:
-    """As a run writes it: all is intended at the start, of nobody yet, and injected once it has been done."""
+    """As a run writes it: all is intended at the start, of no one yet, and injected once it has been done."""
     rows = fault(name, target, times)
     rows[0] |= {"time": 0, "targets": "[]", "on_clients": False, "not_before": int(times["intended"]) * S}
     return rows
@@ -245,7 +245,7 @@ def test_a_partition_that_is_not_taken_over_is_orphaned(tmp_path: Path) -> None:
     assert reported.anomaly == "orphaned-partition"
     assert reported.key == "t-0"
     assert reported.claim == (
-        "Nobody of g owned t-0 from 10.400 s to 39.020 s, 28.620 s, while others of the group were there; the "
+        "No one of g owned t-0 from 10.400 s to 39.020 s, 28.620 s, while others of the group were there; the "
         "contract's deadline is 20.000 s. The last owner was process 1."
     )
 
@@ -263,10 +263,10 @@ def _tell(book: Book, who: int, when: tuple[float, float | None], *reported: tup
 
 
 NO_ORPHAN = {
-    "somebody took it in time": orphan(again=20),
+    "some process took it in time": orphan(again=20),
     "not for long enough": orphan(until=30),
     "it was never given up for certain": Book(),
-    "nobody else was there": _without(orphan(), 2, 20, 35),
+    "no one else was there": _without(orphan(), 2, 20, 35),
     "the others looked rarely": Book(),
     "only of another topic": Book(),
     "the one who gave it up never reported again": _without(orphan(), 1, 20),
@@ -300,7 +300,9 @@ def test_time_under_faults_does_not_count(tmp_path: Path, times: dict[str, float
 def test_a_partition_given_in_the_background_is_reported_later(tmp_path: Path) -> None:
     """c1 is silent from 10 s to 35 s; what it says then it may have owned since."""
     book = orphan()
-    assert len(judged(tmp_path / "told", _tell(book, 1, (33, 33.1), ("observe-begin", "g", 7)).rows, DEADLINED)) == 1
+    assert (
+        len(judged(tmp_path / "recorded", _tell(book, 1, (33, 33.1), ("observe-begin", "g", 7)).rows, DEADLINED)) == 1
+    )
     rows = _tell(orphan(), 1, (33, 33.1), ("acquire", "t-0", 3)).rows
     assert judged(tmp_path / "given", rows, DEADLINED) == []
 
@@ -316,7 +318,7 @@ def test_a_hold_that_is_reported_after_its_end_hides_no_orphan(tmp_path: Path, f
 
 
 def test_the_death_of_its_owner_frees_a_partition(tmp_path: Path) -> None:
-    """Process 1 ends with an unknown outcome; its worker goes on as process 11, and nobody takes t-0."""
+    """Process 1 ends with an unknown outcome; its worker goes on as process 11, and no one takes t-0."""
     book = _without(orphan(), 1, 9.9)
     _tell(book, 1, (10, None), ("observe-begin", "t-0", 1))
     assert judged(tmp_path / "open", book.rows, DEADLINED) == []

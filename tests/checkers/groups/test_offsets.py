@@ -37,7 +37,7 @@ def test_an_owner_that_begins_below_what_was_acknowledged_is_reported_with_both_
     (finding,) = found(tmp_path, rows)
     assert finding.operations == (2, 3)
     assert finding.claim == (
-        "process 3 was told to begin at offset 7 of g/t-0, called at 4.000 s, although 9 had been known to "
+        "process 3 had to begin at offset 7 of g/t-0, called at 4.000 s, although 9 had been known to "
         "process 2 by 3.000 s."
     )
 
@@ -63,7 +63,7 @@ HAVE = {
 HAVE_NOT = {
     "it began while the commit was under way": [step(1, "advance", 9, (0, 3)), step(2, "resume", 0, (2, 4))],
     "the commit was refused": [step(1, "advance", 9, (0, 1), "fail"), step(2, "resume", 0, (2, 3))],
-    "nobody knows of the commit": [step(1, "advance", 9, (0, None), "info"), step(2, "resume", 0, (2, 3))],
+    "no one knows of the commit": [step(1, "advance", 9, (0, None), "info"), step(2, "resume", 0, (2, 3))],
     "a late commit may have gone back": [
         step(1, "advance", 8, (0, None), "info"), step(2, "advance", 9, (1, 2)), step(3, "resume", 8, (4, 5)),
     ],

@@ -178,6 +178,6 @@ SCRIPT = """
 import signal, sys
 from assay.harness.cli.main import main
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs this in the background ignores it
 sys.exit(main())
 """

@@ -24,7 +24,7 @@ from assay.checkers.linearizability.pool import NotPortableError, Pool
 from assay.checkers.verdict import Judgement, Verdict
 
 from helpers.linearizability_histories import history, operation, table
-from helpers.linearizability_models import Deadly, Mixer, Untold
+from helpers.linearizability_models import Deadly, Mixer, Unsaid
 from helpers.linearizability_oracle import MEANING, Op, linearizable
 from helpers.process_tree import descendants, left
 
@@ -220,7 +220,7 @@ def test_a_model_that_contradicts_itself_is_an_error_everywhere() -> None:
     ops = [operation("peek", 1, call=0, ret=10)]
     for place in (HERE, POOL):
         with pytest.raises(ModelError, match="reads, and changed the state"):
-            search(table([("a", ops), ("b", ops)]), Untold(), place=place)
+            search(table([("a", ops), ("b", ops)]), Unsaid(), place=place)
 
 
 class Local(Mixer):
@@ -333,7 +333,7 @@ def test_spark_reports_which_operation_does_not_fit(spark: OnSpark) -> None:
 def test_on_spark_too_a_model_that_contradicts_itself_is_an_error(spark: OnSpark) -> None:
     ops = [operation("peek", 1, call=0, ret=10)]
     with pytest.raises(ModelError, match="reads, and changed the state"):
-        spark.search(table([("a", ops), ("b", ops)]), Untold())
+        spark.search(table([("a", ops), ("b", ops)]), Unsaid())
 
 
 @pytest.mark.spark
@@ -399,12 +399,12 @@ from assay.checkers.linearizability import Limits, ThisMachine, search
 from helpers.linearizability_histories import operation, table
 from helpers.linearizability_models import Mixer
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs this in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs this in the background ignores it
 slow = [operation("mix", number + 1, call=number, ret=100 + number) for number in range(14)]
 ops = table([("quick", slow[:1]), ("slow", slow)])
-told = lambda what, done, total: print(what, done, flush=True)
+reported = lambda what, done, total: print(what, done, flush=True)
 judged = search(ops, Mixer(), limits=Limits(seconds=60),
-                place=ThisMachine(workers=2, patience=0.0), progress=told)
+                place=ThisMachine(workers=2, patience=0.0), progress=reported)
 print(judged.verdict, judged.interrupted, judged.unknown)
 """
 

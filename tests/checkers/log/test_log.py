@@ -238,7 +238,7 @@ def _skip_at_the_first(book: Book) -> None:
 
 
 def _failed_poll_between(book: Book) -> None:
-    """The poll that broke off showed 6: nobody knows where the consumer went on, and 6 was shown."""
+    """The poll that broke off showed 6: no one knows where the consumer went on, and 6 was shown."""
     book.send([1, 2, 3], 5, (0, 10))
     book.poll(5, [(5, 1)], 6, (20, 30))
     book.poll(6, [(6, 2)], None, (31, 32), outcome="fail")
@@ -298,7 +298,7 @@ CASES: list[tuple[str, Make, set[str]]] = [
 
 
 @pytest.fixture(scope="module")
-def told_of_all(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
+def found_of_all(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
     """The findings of all cases, judged in one run, by the name of the case."""
     books = []
     for index, (_, make, _) in enumerate(CASES):
@@ -312,8 +312,8 @@ def told_of_all(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Find
 
 
 @pytest.mark.parametrize(("anomaly", "make", "expected"), CASES, ids=[f"{a}:{m.__name__[1:]}" for a, m, _ in CASES])
-def test_by_hand(told_of_all: dict[str, list[Finding]], anomaly: str, make: Make, expected: set[str]) -> None:
-    reported = told_of_all[make.__name__]
+def test_by_hand(found_of_all: dict[str, list[Finding]], anomaly: str, make: Make, expected: set[str]) -> None:
+    reported = found_of_all[make.__name__]
     assert {finding.anomaly for finding in reported} == expected
     for finding in reported:
         assert finding.operations
@@ -370,7 +370,7 @@ def test_a_claim_names_the_numbers(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, book)
     assert finding.claim == (
         "value 17 at offset 4711 of orders-3 was acknowledged to process 12 at 14.203 s, but the poll by process 3 "
-        "from 20.000 s to 20.114 s passed that offset without it, and nobody ever saw it."
+        "from 20.000 s to 20.114 s passed that offset without it, and no one ever saw it."
     )
     assert finding.operations == (0, 1)
     assert finding.time == 14_203_000_000

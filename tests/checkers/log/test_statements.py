@@ -329,9 +329,9 @@ def a_reader_without_times_and_keys(book: Pages) -> None:
 
 
 def _starts(book: Pages, first: dict[str, Any], second: dict[str, Any], when: tuple[int, int] = (30, 40)) -> None:
-    told = {"node": "n1", "incarnation": 3, "leader_epoch": 5}
-    book.add("start", (10, 20), 8, **{**told, **first})
-    book.add("start", when, 6, process=1, **{**told, **second})
+    recorded = {"node": "n1", "incarnation": 3, "leader_epoch": 5}
+    book.add("start", (10, 20), 8, **{**recorded, **first})
+    book.add("start", when, 6, process=1, **{**recorded, **second})
 
 
 UNLIMITED = Contract()
@@ -1022,12 +1022,12 @@ def histories() -> list[tuple[list[Row], list[Row], Contract]]:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
     """What was found of each case."""
     reported: dict[str, list[Finding]] = {case.make.__name__: [] for case in CASES}
     for rows, faults, contract in histories():
         with DuckDB() as engine:
-            all_found = found(engine, tmp_path_factory.mktemp("told"), rows, faults, contract)
+            all_found = found(engine, tmp_path_factory.mktemp("recorded"), rows, faults, contract)
         for finding in all_found:
             assert finding.key is not None
             number = int(finding.key.partition("-")[0].partition("#")[0][1:])
@@ -1036,8 +1036,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.make.__name__ for case in CASES])
-def test_by_hand(told: dict[str, list[Finding]], case: Case) -> None:
-    reported = told[case.make.__name__]
+def test_by_hand(recorded: dict[str, list[Finding]], case: Case) -> None:
+    reported = recorded[case.make.__name__]
     assert {finding.anomaly for finding in reported} == case.expected
     for finding in reported:
         assert finding.operations

@@ -16,7 +16,7 @@ from assay.checkers.source import register_contract
 
 from helpers.judging import opened
 from helpers.log_histories import Row, SimulatedLog, broken, write
-from helpers.statement_oracle import Witness, told
+from helpers.statement_oracle import Witness, recorded
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def history(index: int) -> list[Row]:
     for row in rows:
         row["process"] += 10_000 * index
     rows = broken(rows, rng) if index % 3 else rows
-    return told(rows, rng, index) if rows else []
+    return recorded(rows, rng, index) if rows else []
 
 
 @pytest.mark.parametrize("linearizable_ends", [False, True])

@@ -12,7 +12,7 @@ from assay.checkers.log.states import STATES
 
 from helpers.judging import opened
 from helpers.log_histories import Row, write
-from helpers.state_histories import early, numbered, overlooked, registered, said, states, told, two_sets, written
+from helpers.state_histories import early, numbered, overlooked, recorded, registered, said, states, two_sets, written
 
 
 def found(folder: Path, events: list[Row]) -> dict[str, str]:
@@ -63,35 +63,37 @@ def test_a_move_that_goes_on_before_all_are_in_sync_is_reported(tmp_path: Path, 
 NODES = [registered("n1", 1), registered("n2", 2), registered("n3", 3)]
 NONE_LEADS = written(1, 4, -1, [1, 2], elr=[3])
 ELECTED = written(1, 5, 2, [2])
-TOLD = [told(1, "n1", 3, 8), told(1, "n2", 3, 9), told(1, "n3", 2, 12)]
+RECORDED = [recorded(1, "n1", 3, 8), recorded(1, "n2", 3, 9), recorded(1, "n3", 2, 12)]
 
 
 def test_an_election_by_length_that_leaves_a_log_out_is_reported(tmp_path: Path) -> None:
-    claims = found(tmp_path / "unasked", numbered([*NODES, NONE_LEADS, TOLD[1], TOLD[2], ELECTED]))
+    claims = found(tmp_path / "unasked", numbered([*NODES, NONE_LEADS, RECORDED[1], RECORDED[2], ELECTED]))
     assert claims == {
         "overlooked-log": (
             "Broker 2 was elected leader of t-0 for epoch 5 by the length of the logs, and n1, one of the members "
             "1,2,3 that had all failed, was not asked."
         )
     }
-    longer = found(tmp_path / "longer", numbered([*NODES, NONE_LEADS, told(1, "n1", 3, 10), *TOLD[1:], ELECTED]))
+    longer = found(
+        tmp_path / "longer", numbered([*NODES, NONE_LEADS, recorded(1, "n1", 3, 10), *RECORDED[1:], ELECTED])
+    )
     assert (
         "n1, one of the members 1,2,3 that had all failed, had a log to offset 10 in epoch 3, and the leader's went"
         in (longer["overlooked-log"])
     )
-    younger = [*TOLD[:2], told(1, "n3", 4, 1)]
+    younger = [*RECORDED[:2], recorded(1, "n3", 4, 1)]
     assert found(tmp_path / "a later epoch", numbered([*NODES, NONE_LEADS, *younger, ELECTED]))
 
 
 LEGAL: dict[str, list[Row]] = {
-    "all were asked, and the longest leads": [NONE_LEADS, *TOLD, ELECTED],
-    "it is not a member": [written(1, 4, -1, [1, 2]), *TOLD[:2], ELECTED],
+    "all were asked, and the longest leads": [NONE_LEADS, *RECORDED, ELECTED],
+    "it is not a member": [written(1, 4, -1, [1, 2]), *RECORDED[:2], ELECTED],
     "there was a leader before": [written(1, 4, 1, [1, 2], elr=[3]), ELECTED],
     "it came back cleanly, and the others stay eligible": [NONE_LEADS, written(1, 5, 2, [2], elr=[1, 3])],
     "one is enough, and so elr is empty": [NONE_LEADS, written(1, 5, 2, [2], min_insync=1)],
     "an unclean election is allowed": [NONE_LEADS, written(1, 5, 2, [2], unclean=True)],
-    "its log has grown between two questions": [NONE_LEADS, *TOLD, told(1, "n1", 3, 10), ELECTED],
-    "it is damaged": [NONE_LEADS, told(1, "n1", -1, -1), *TOLD[1:], ELECTED],
+    "its log has grown between two questions": [NONE_LEADS, *RECORDED, recorded(1, "n1", 3, 10), ELECTED],
+    "it is damaged": [NONE_LEADS, recorded(1, "n1", -1, -1), *RECORDED[1:], ELECTED],
 }
 
 
@@ -101,7 +103,7 @@ def test_other_elections_are_not_held_against_it(tmp_path: Path, case: str) -> N
 
 
 def test_a_node_of_which_lines_are_missing_may_have_been_asked(tmp_path: Path) -> None:
-    events = numbered([*NODES, NONE_LEADS, TOLD[1], TOLD[2], ELECTED, told(1, "n1", 3, 8, 9)])
+    events = numbered([*NODES, NONE_LEADS, RECORDED[1], RECORDED[2], ELECTED, recorded(1, "n1", 3, 8, 9)])
     assert found(tmp_path / "whole", events)
     events[-1]["seq"] += 1
     assert not found(tmp_path / "missing", events)

@@ -59,12 +59,12 @@ def test_what_was_never_delivered_says_it_too(tmp_path: Path) -> None:
 
 def test_the_same_number_sent_to_both_partitions_is_two_values(tmp_path: Path) -> None:
     findings = found(tmp_path, astray(sent_twice=True))
-    assert findings["lost-write"].claim.endswith("and nobody ever saw it.")
+    assert findings["lost-write"].claim.endswith("and no one ever saw it.")
     assert "phantom" not in findings
 
 
 def test_a_value_that_no_one_sent_anywhere_is_from_nowhere(tmp_path: Path) -> None:
-    assert found(tmp_path, astray(sent=False))["phantom"].claim.endswith("but nobody sent it.")
+    assert found(tmp_path, astray(sent=False))["phantom"].claim.endswith("but no one sent it.")
 
 
 def test_an_earlier_topic_of_that_name_is_no_other_partition(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ HAVE = [
     (MAX_REGISTERS, "max-order",
      [step(1, "max-write", 5, (1, 2)), step(2, "max-write", 3, (3, 6)), step(3, "max-read", 3, (0, 4))],
      [step(1, "max-write", 5, (1, 2)), step(2, "max-write", 3, (3, 6)), step(3, "max-read", None, (0, 4))],
-     "3 was read as the largest, and nobody began to write it before process 2 did at 3.000 s, although process 1 had "
+     "3 was read as the largest, and no one began to write it before process 2 did at 3.000 s, although process 1 had "
      "written 5 by 2.000 s."),
     (SETS, "set-lost",
      [step(1, "set-add", 7, (1, 2)), step(2, "set-read", None, (3, 4))],

@@ -100,7 +100,7 @@ def _old_value_again(book: Ledger) -> None:
 
 
 def _writes_overlap(book: Ledger) -> None:
-    """1 may have come last; nobody saw 2 after it."""
+    """1 may have come last; no one saw 2 after it."""
     book.write(1, (0, 25))
     book.write(2, (20, 30))
     book.read(1, (40, 50))
@@ -161,7 +161,7 @@ def _chain_goes_on(book: Ledger) -> None:
 
 
 def _write_inside_a_chain(book: Ledger) -> None:
-    """Nobody read 9, but it came and went between 1 and the CAS that still found 1."""
+    """No one read 9, but it came and went between 1 and the CAS that still found 1."""
     book.write(1, (0, 10))
     book.write(9, (20, 30))
     book.cas(1, 2, (40, 50))
@@ -190,14 +190,14 @@ def _replaced_twice(book: Ledger) -> None:
 
 
 def _replaced_once(book: Ledger) -> None:
-    """Nobody observed what the indeterminate CAS wrote, so it did not happen."""
+    """No one observed what the indeterminate CAS wrote, so it did not happen."""
     book.write(1, (0, 10))
     book.cas(1, 2, (20, None))
     book.cas(1, 3, (25, 35))
 
 
 def _replaced_twice_and_continued(book: Ledger) -> None:
-    """Nobody read 2, but a CAS expected it, and what that one wrote was read."""
+    """No one read 2, but a CAS expected it, and what that one wrote was read."""
     book.write(1, (0, 10))
     book.cas(1, 2, (20, None))
     book.cas(2, 4, (21, None))
@@ -228,7 +228,7 @@ def _two_versions_two_values(book: Ledger) -> None:
 
 
 HAVE: list[tuple[str, Make, Make, str]] = [
-    ("missing-writer", _read_of_nothing_written, _read_of_an_indeterminate_write, "nobody wrote it"),
+    ("missing-writer", _read_of_nothing_written, _read_of_an_indeterminate_write, "no one wrote it"),
     ("missing-writer", _read_of_a_failed_write, _read_of_an_indeterminate_write, "process 0 at 0.000 s had definitely"),
     ("missing-writer", _cas_of_nothing_written, _cas_of_an_indeterminate_write, "Value 7 of r-0 was observed"),
     ("missing-writer", _circle, _no_circle, "circle"),

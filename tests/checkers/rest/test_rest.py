@@ -304,8 +304,10 @@ def test_an_acknowledged_move_that_no_one_knows_any_more(tmp_path: Path) -> None
     assert found(tmp_path / "not replaced", wrong, asked(rejected))
     recreated = ("topic-create", (30, 40), {"key": TOPIC})
     assert not found(tmp_path / "recreated", wrong, asked(recreated))
-    moved = fault([("injected", 1), ("healed", 1), ("recovered", 1)], "move-replicas")
+    phases = [("injected", 1), ("healed", 1), ("recovered", 1)]
+    moved = fault(phases, "a fault of one's own", moves_replicas=True)
     assert not found(tmp_path / "a fault", wrong, asked(), faults=moved)
+    assert found(tmp_path / "another fault", wrong, asked(), faults=fault(phases, moves_replicas=False))
 
 
 def test_an_acknowledged_deletion_of_a_topic_that_is_there(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_indeterminate_transactions_count_only_where_they_were_seen(tmp_path: Pa
 
 
 def test_reads_of_transactions_that_did_not_end_well_prove_nothing(tmp_path: Path) -> None:
-    """Nobody knows what they read; where a history tells it all the same, it does not count."""
+    """No one knows what they read; where a history tells it all the same, it does not count."""
     assert judged(tmp_path / "0", store("ax1 ay1", ("rx1 ry", "info"), ("rx1 ry", "fail"), "rx1")).anomalies == {}
     made = store("as1 ru", "rs au1", "ru1", "ai1 rj1", "ri1 aj1", "wp1 rq=2", "rp=1 wq2", "an1 rn", "rn1", "rx7")
     assert judged(tmp_path / "1", made).anomalies == {
@@ -335,7 +335,7 @@ def test_each_wrong_read_is_reported_with_its_reader_and_writer(tmp_path: Path) 
         ("internal", "Transaction 21 of process 21 read 1 of j before it wrote it itself.", (21,), 0),
         ("internal", "Transaction 22 of process 22 appended 2 to k after another element of its own that is behind it, "
          "or missing.", (22,), 0),
-        ("duplicate-elements", "Transaction 11 of process 11 read d with 1 in it more than once, which nobody appended "
+        ("duplicate-elements", "Transaction 11 of process 11 read d with 1 in it more than once, which no one appended "
          "twice.", (11,), 1),
         ("incompatible-order", "o was read as two lists of which neither begins the other: element 0 is 1 to "
          "transaction 17 of process 17, and 3 to transaction 19 of process 19.", (17, 19), 1),

@@ -81,7 +81,7 @@ def test_a_killed_node_keeps_its_disk_loses_its_session_and_starts_as_another_in
 
 def test_power_loss_keeps_what_was_acknowledged() -> None:
     async def test(cluster: SimCluster) -> None:
-        n1 = cluster.sim_nodes[1]
+        n1 = cluster.nodes[1]
         for _ in range(5):
             await ask(n1, "add")
         await n1.power_loss()
@@ -193,7 +193,7 @@ def test_exit_codes_and_crashes_are_kept() -> None:
             return [*super().argv(node), *(["crash"] if node.name == "n2" else [])]
 
     async def test(cluster: SimCluster) -> None:
-        _, n1, n2, _ = cluster.sim_nodes
+        _, n1, n2, _ = cluster.nodes
         assert await ask(n1, "quit") == "stopping"
         assert await ask(n2, "quit") == "stopping"
         await asyncio.sleep(1)
@@ -201,7 +201,7 @@ def test_exit_codes_and_crashes_are_kept() -> None:
         assert (n1.exit_code, n2.exit_code) == (3, 1)
         (crash,) = cluster.crashes
         assert (crash.node, crash.incarnation) == ("n2", "n2.1")
-        assert "crashed as told" in crash.traceback
+        assert "crashed as asked" in crash.traceback
         with pytest.raises(NodeError, match="n1"):
             await n1.stop()
 

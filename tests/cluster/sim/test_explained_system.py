@@ -47,7 +47,7 @@ def test_the_system_of_the_page_counts_and_survives_a_power_loss() -> None:
         cluster = SimCluster(system, {"server": 3}, seed=1)
         try:
             await start_system(system, cluster, 20, lambda _: None)
-            node = cluster.sim_nodes[1]
+            node = cluster.nodes[1]
             answers = [node.name, await ask(node, "add"), await ask(node, "add"), await ask(cluster.nodes[0], "add")]
             await node.power_loss()
             await node.start()

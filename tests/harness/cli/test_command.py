@@ -128,7 +128,7 @@ def test_a_history_brought_along_is_judged_by_the_strictest_contract(
     assert "repeat:" not in capsys.readouterr().out
 
 
-def test_what_the_objects_of_a_history_are_can_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_objects_of_a_history_are_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls = [(2 * index + 1) * STEP for index in range(12)]
     adds = [  # the last two are given the same count
         effect(index, 0, "add", "c", call, call + STEP, value=min(index, 10)) for index, call in enumerate(calls)

@@ -1,4 +1,4 @@
-"""``assay up``: a cluster that others can use, until it is told to stop, and nothing of it afterwards."""
+"""``assay up``: a cluster that others can use, until it is asked to stop, and nothing of it afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def containers() -> set[str]:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_told_to_stop_and_leaves_nothing(number: signal.Signals) -> None:
+def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing(number: signal.Signals) -> None:
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     before = containers()

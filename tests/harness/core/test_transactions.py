@@ -1,4 +1,4 @@
-"""Micro-operations become effects; what is none is told."""
+"""Micro-operations become effects; what is none is reported."""
 
 from __future__ import annotations
 

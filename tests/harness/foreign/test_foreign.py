@@ -17,7 +17,7 @@ from assay.harness.foreign import Format, Keys, MalformedError, Order, read, rec
 from assay.harness.foreign.pairing import STEP
 
 from helpers.examples import some_of
-from helpers.foreign_histories import MODEL, Told, as_edn, as_log, histories
+from helpers.foreign_histories import MODEL, Recorded, as_edn, as_log, histories
 
 
 def written(folder: Path, text: str | bytes, name: str = "h") -> Path:
@@ -31,11 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("foreign")
 
 
-def expected(told: Told, *, times: bool) -> list[dict[str, Any]]:
+def expected(recorded: Recorded, *, times: bool) -> list[dict[str, Any]]:
     """The rows of ``ops``; events at one time are a nanosecond apart."""
     stamps: dict[int, int] = {}
     last = -1
-    for position, event in enumerate(told.events):
+    for position, event in enumerate(recorded.events):
         if event["process"] is not None:
             last = max(event["time"], last + 1) if times else position * STEP
             stamps[position] = last
@@ -48,59 +48,59 @@ def expected(told: Told, *, times: bool) -> list[dict[str, Any]]:
             "phase": "main",
             "scheduled": None,
         }
-        for row in told.rows
+        for row in recorded.rows
     ]
 
 
-def keys(told: Told) -> Keys:
-    return Keys.TUPLES if told.keyed else Keys.NONE
+def keys(recorded: Recorded) -> Keys:
+    return Keys.TUPLES if recorded.keyed else Keys.NONE
 
 
 @settings(max_examples=some_of(60), deadline=None)
 @given(
-    told=histories(),
+    recorded=histories(),
     vector=st.booleans(),
     times=st.booleans(),
     indexes=st.booleans(),
     tag=st.sampled_from([None, "jepsen.history.Op"]),
 )
 def test_a_history_in_edn_is_its_operations(
-    folder: Path, told: Told, vector: bool, times: bool, indexes: bool, tag: str | None
+    folder: Path, recorded: Recorded, vector: bool, times: bool, indexes: bool, tag: str | None
 ) -> None:
-    path = written(folder, as_edn(told, vector=vector, times=times, indexes=indexes, tag=tag))
-    foreign = read(path, Format.EDN, MODEL, keys=keys(told))
+    path = written(folder, as_edn(recorded, vector=vector, times=times, indexes=indexes, tag=tag))
+    foreign = read(path, Format.EDN, MODEL, keys=keys(recorded))
     assert foreign.ops.schema.equals(OPS)
-    assert foreign.ops.to_pylist() == expected(told, times=times)
-    assert foreign.nemesis == sum(event["process"] is None for event in told.events)
+    assert foreign.ops.to_pylist() == expected(recorded, times=times)
+    assert foreign.nemesis == sum(event["process"] is None for event in recorded.events)
     assert recognise(path) is Format.EDN
 
 
 @settings(max_examples=some_of(60), deadline=None)
-@given(told=histories(), noise=st.booleans())
-def test_a_log_and_edn_give_equal_tables(folder: Path, told: Told, noise: bool) -> None:
-    path = written(folder, as_log(told, noise))
-    foreign = read(path, Format.JEPSEN_LOG, MODEL, keys=keys(told))
-    edn = read(written(folder, as_edn(told, vector=True), "e"), Format.EDN, MODEL, keys=keys(told))
+@given(recorded=histories(), noise=st.booleans())
+def test_a_log_and_edn_give_equal_tables(folder: Path, recorded: Recorded, noise: bool) -> None:
+    path = written(folder, as_log(recorded, noise))
+    foreign = read(path, Format.JEPSEN_LOG, MODEL, keys=keys(recorded))
+    edn = read(written(folder, as_edn(recorded, vector=True), "e"), Format.EDN, MODEL, keys=keys(recorded))
     assert foreign.ops.equals(edn.ops)
-    assert foreign.ops.to_pylist() == expected(told, times=False)
-    assert foreign.skipped == as_log(told, noise).count("\n") - len(told.events)
+    assert foreign.ops.to_pylist() == expected(recorded, times=False)
+    assert foreign.skipped == as_log(recorded, noise).count("\n") - len(recorded.events)
     assert recognise(path) is Format.JEPSEN_LOG
 
 
 @settings(max_examples=some_of(40), deadline=None)
-@given(told=histories())
-def test_keys_are_found_out_or_asked_for(folder: Path, told: Told) -> None:
-    path = written(folder, as_edn(told, vector=True))
-    assert read(path, Format.EDN, MODEL).ops.equals(read(path, Format.EDN, MODEL, keys=keys(told)).ops)
+@given(recorded=histories())
+def test_keys_are_found_out_or_asked_for(folder: Path, recorded: Recorded) -> None:
+    path = written(folder, as_edn(recorded, vector=True))
+    assert read(path, Format.EDN, MODEL).ops.equals(read(path, Format.EDN, MODEL, keys=keys(recorded)).ops)
 
 
 @settings(max_examples=some_of(150), deadline=None)
-@given(told=histories(most=8), data=st.data(), log=st.booleans(), vector=st.booleans())
+@given(recorded=histories(most=8), data=st.data(), log=st.booleans(), vector=st.booleans())
 def test_what_is_cut_or_bent_is_read_or_refused(
-    folder: Path, told: Told, data: st.DataObject, log: bool, vector: bool
+    folder: Path, recorded: Recorded, data: st.DataObject, log: bool, vector: bool
 ) -> None:
     """Never anything but a table or the one error; a vector that is cut is never read."""
-    whole = (as_log(told) if log else as_edn(told, vector=vector, times=True, indexes=True)).encode()
+    whole = (as_log(recorded) if log else as_edn(recorded, vector=vector, times=True, indexes=True)).encode()
     end = data.draw(st.integers(0, len(whole)))
     bent = bytearray(whole[:end])
     for _ in range(data.draw(st.integers(0, 3)) if bent else 0):
@@ -109,33 +109,33 @@ def test_what_is_cut_or_bent_is_read_or_refused(
     try:
         ops = read(path, Format.JEPSEN_LOG if log else Format.EDN, MODEL).ops
     except MalformedError as error:
-        told = str(error)
+        recorded = str(error)
     else:
-        told = f"{path}: read"
+        recorded = f"{path}: read"
         assert isinstance(ops, pa.Table)
         if bytes(bent) == whole[:end] and vector and not log:
             assert end >= len(whole.rstrip())
-    assert told.startswith(f"{path}:")
-    assert "\n" not in told
+    assert recorded.startswith(f"{path}:")
+    assert "\n" not in recorded
     if end == 0:
         with pytest.raises(MalformedError, match="empty"):
             read(path, Format.EDN, MODEL)
 
 
 @settings(max_examples=some_of(60), deadline=None)
-@given(told=histories(most=8), data=st.data(), log=st.booleans())
+@given(recorded=histories(most=8), data=st.data(), log=st.booleans())
 def test_a_file_that_is_cut_and_read_holds_what_was_written(
-    folder: Path, told: Told, data: st.DataObject, log: bool
+    folder: Path, recorded: Recorded, data: st.DataObject, log: bool
 ) -> None:
     """Line by line: at most the end is missing, and nothing is another than it was."""
-    whole = as_log(told) if log else as_edn(told, vector=False)
+    whole = as_log(recorded) if log else as_edn(recorded, vector=False)
     format = Format.JEPSEN_LOG if log else Format.EDN
     path = written(folder, whole.encode()[: data.draw(st.integers(1, len(whole.encode())))])
     try:
-        rows = read(path, format, MODEL, keys=keys(told)).ops.to_pylist()
+        rows = read(path, format, MODEL, keys=keys(recorded)).ops.to_pylist()
     except MalformedError:
         return
-    for row, was in zip(rows, expected(told, times=False), strict=False):
+    for row, was in zip(rows, expected(recorded, times=False), strict=False):
         assert row == was or row == {**was, "result": None, "ret": None, "outcome": "info", "error": None}
 
 
@@ -277,16 +277,18 @@ def test_what_is_wrong_with_a_log_is_said_with_its_place(
 
 
 @settings(max_examples=some_of(60), deadline=None)
-@given(told=histories(), data=st.data(), between=st.sampled_from(["", " ", "\t"]))
-def test_a_lost_line_end_never_loses_an_operation(folder: Path, told: Told, data: st.DataObject, between: str) -> None:
+@given(recorded=histories(), data=st.data(), between=st.sampled_from(["", " ", "\t"]))
+def test_a_lost_line_end_never_loses_an_operation(
+    folder: Path, recorded: Recorded, data: st.DataObject, between: str
+) -> None:
     """Where two loggers write one file, or its lines are wrapped: of two operations on a line one would be left out."""
-    *lines, end = as_log(told, noise=False).split("\n")
+    *lines, end = as_log(recorded, noise=False).split("\n")
     lost = data.draw(st.integers(1, len(lines)))
     text = "\n".join(lines[:lost]) + between + "\n".join([*lines[lost:], end])
     with pytest.raises(
         MalformedError, match=rf": line {lost}, column \d+: (a second operation|the last line has no end)"
     ):
-        read(written(folder, text), Format.JEPSEN_LOG, MODEL, keys=keys(told))
+        read(written(folder, text), Format.JEPSEN_LOG, MODEL, keys=keys(recorded))
 
 
 def test_lines_of_the_same_logger_about_something_else_are_left_out(tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, format: Format
     assert read(with_mark, format, MODEL).ops.equals(read(without, format, MODEL).ops)
 
 
-def test_not_utf8_is_told_with_its_place(tmp_path: Path) -> None:
+def test_not_utf8_is_reported_with_its_place(tmp_path: Path) -> None:
     path = written(tmp_path, b"; \xc3\xa9\n {:a \xff}")
     for format in Format:
         with pytest.raises(MalformedError, match="line 2, column 6: the byte 0xff is not UTF-8"):

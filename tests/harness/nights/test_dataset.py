@@ -102,8 +102,8 @@ def test_a_run_has_one_place_wherever_its_store_lies_and_whatever_night_it_is_pu
 def test_runs_of_two_machines_at_one_instant_are_two(tmp_path: Path) -> None:
     for machine in ("a", "b"):
         folder = run_folder(tmp_path / machine, BEGAN)
-        told = msgspec.json.decode((folder.path / "run.json").read_bytes())
-        folder.write_json("run.json", told | {"owner": f"12.345.{machine}.4026531836"})
+        recorded = msgspec.json.decode((folder.path / "run.json").read_bytes())
+        folder.write_json("run.json", recorded | {"owner": f"12.345.{machine}.4026531836"})
     assert len(build(tmp_path / "nights", [[tmp_path / "a", tmp_path / "b"]])) == 2
 
 
@@ -134,8 +134,8 @@ def spoil_run(folder: Path) -> None:
 
 
 def undate_run(folder: Path) -> None:
-    told = msgspec.json.decode((folder / "run.json").read_bytes())
-    (folder / "run.json").write_bytes(msgspec.json.encode(told | {"started": "yesterday"}))
+    recorded = msgspec.json.decode((folder / "run.json").read_bytes())
+    (folder / "run.json").write_bytes(msgspec.json.encode(recorded | {"started": "yesterday"}))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_damaged_run_is_there_without_a_verdict_and_says_why(tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    ("status", "judged", "told", "problem"),
+    ("status", "judged", "recorded", "problem"),
     [
         (store.ERROR, False, "error", "it did not come to its end"),
         (store.RUNNING, False, "running", "it did not come to its end"),
@@ -161,10 +161,10 @@ def test_a_damaged_run_is_there_without_a_verdict_and_says_why(tmp_path: Path, s
     ],
 )
 def test_a_run_that_did_not_end_well_is_never_a_pass(
-    tmp_path: Path, status: str, judged: bool, told: str, problem: str
+    tmp_path: Path, status: str, judged: bool, recorded: str, problem: str
 ) -> None:
     run = record(run_folder(tmp_path, BEGAN, status=status, judged=judged, verdict=Verdict.PASS).path)
-    assert (run.status, run.verdict) == (told, None)
+    assert (run.status, run.verdict) == (recorded, None)
     assert problem in str(run.problem)
 
 
@@ -175,8 +175,8 @@ def test_a_run_whose_process_is_dead_was_abandoned_and_its_defect_is_known_witho
         tmp_path, BEGAN, status=store.RUNNING, judged=False, settings=False, defect="acks-early",
         test="workloads/test_log.py::test_log[kill]",
     )  # fmt: skip
-    told = msgspec.json.decode((folder.path / "run.json").read_bytes())
-    folder.write_json("run.json", told | {"owner": ended.stdout.strip()})
+    recorded = msgspec.json.decode((folder.path / "run.json").read_bytes())
+    folder.write_json("run.json", recorded | {"owner": ended.stdout.strip()})
     run = record(folder.path)
     assert (run.status, run.verdict, run.workload, run.defect) == ("abandoned", None, "test_log", "acks-early")
 
@@ -194,9 +194,9 @@ def test_the_command_names_what_has_no_verdict_and_what_is_no_store(
     root, into = tmp_path / "store", tmp_path / "nights"
     folder = run_folder(root, BEGAN, status=store.ERROR, judged=False)
     assert main(["nights", "add", str(root), f"--into={into}"]) == 0
-    told = capsys.readouterr()
-    assert told.out == f"1 run added to {into}\n"
-    assert f"{folder.path.parent.name}/{folder.path.name} has no verdict (error)" in told.err
+    recorded = capsys.readouterr()
+    assert recorded.out == f"1 run added to {into}\n"
+    assert f"{folder.path.parent.name}/{folder.path.name} has no verdict (error)" in recorded.err
     assert main(["nights", "add", str(tmp_path / "no"), f"--into={into}"]) == 64
     assert "no store with runs in it" in capsys.readouterr().err
     assert main(["nights", "add", str(root), f"--into={root}"]) == 64

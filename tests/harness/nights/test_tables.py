@@ -60,13 +60,14 @@ def hits(run: Run, zoo: Zoo) -> list[Any]:
 def verdicts(runs: Sequence[Night]) -> Rows:
     rows = []
     for (night, workload, nemesis, defect), some in grouped(runs, lambda n: (n[0], *cell(n[1]))):
-        told = [run.verdict for _, run in some]
+        recorded = [run.verdict for _, run in some]
         faults = [fault for _, run in some for fault in run.faults]
         rows.append({
             "night": night, "workload": workload, "nemesis": nemesis, "defect": defect, "runs": len(some),
-            "pass": told.count("pass"), "fail": told.count("fail"), "unknown": told.count("unknown"),
-            "unjudged": told.count(None), "pass_share": told.count("pass") / len(told),
-            "fail_share": told.count("fail") / len(told), "unknown_share": told.count("unknown") / len(told),
+            "pass": recorded.count("pass"), "fail": recorded.count("fail"), "unknown": recorded.count("unknown"),
+            "unjudged": recorded.count(None), "pass_share": recorded.count("pass") / len(recorded),
+            "fail_share": recorded.count("fail") / len(recorded),
+            "unknown_share": recorded.count("unknown") / len(recorded),
             "operations": sum(run.operations or 0 for _, run in some), "faults_meant": len(faults),
             "faults_injected": sum(fault.injected is not None for fault in faults),
             "faults_took_effect": sum(fault.took_effect for fault in faults),
@@ -160,9 +161,9 @@ def changes(runs: Sequence[Night], newest: str, before: str | None) -> Rows:
 
 
 def worst(runs: Sequence[Run]) -> str:
-    told = {run.verdict or "unjudged" for run in runs}
+    recorded = {run.verdict or "unjudged" for run in runs}
     return next(
-        (one for one in ("fail", "unjudged", "unknown", "pass") if one in told),
+        (one for one in ("fail", "unjudged", "unknown", "pass") if one in recorded),
         "not run",
     )
 
@@ -269,10 +270,10 @@ def test_the_command_tells_writes_and_requires(
     place, out = stored(tmp_path / "nights", SOME[:3]), tmp_path / "out"
     given = ["nights", "show", str(place), "--spark-master=local[1]"]
     assert main([*given, "--json", f"--out={out}"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == json.loads(as_json(computed))
-    assert "never-run" in told["missed"]
-    for name, rows in told["tables"].items():
+    recorded = json.loads(capsys.readouterr().out)
+    assert recorded == json.loads(as_json(computed))
+    assert "never-run" in recorded["missed"]
+    for name, rows in recorded["tables"].items():
         assert pq.ParquetFile(out / f"{name}.parquet").read().to_pylist() == rows
         with (out / f"{name}.csv").open() as file:
             assert len(list(csv.DictReader(file))) == len(rows)
@@ -280,9 +281,9 @@ def test_the_command_tells_writes_and_requires(
 
     assert main([*given, "--require-detection"]) == 1
     shown = capsys.readouterr()
-    assert f"{told['night']} did not catch" in shown.err
+    assert f"{recorded['night']} did not catch" in shown.err
     assert "never-run" in shown.err
-    assert f"verdicts of {told['night']}" in shown.out
+    assert f"verdicts of {recorded['night']}" in shown.out
     assert "acks-early" in shown.out
     assert "…" not in shown.out
     assert asked == [place, place]
@@ -306,14 +307,14 @@ def test_a_standalone_cluster_computes_the_same_tables_on_all_its_workers(
     application: Any, tmp_path: Path, cluster: Cluster
 ) -> None:
     place = stored(tmp_path / "nights", some_runs(7, 60))
-    code, told, done = cluster.asked("nights", "show", str(place))
+    code, recorded, done = cluster.asked("nights", "show", str(place))
     here = compute_on(
         application,
         place,
         {defect.name: defect.anomalies for defect in DEFECTS.values()},
     )
     assert code == 0
-    assert json.loads(told) == json.loads(as_json(here))
+    assert json.loads(recorded) == json.loads(as_json(here))
     assert len(done) == WORKERS, done
 
 

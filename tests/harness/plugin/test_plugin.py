@@ -57,11 +57,11 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "recorded"),
     [
         ("--nemesis=kil", "no fault 'kil'; did you mean kill?"),
         ("--nemesis=none,kill", "none stands alone"),
-        ("--nemesis-target=nobody", "unknown target 'nobody'"),
+        ("--nemesis-target=no one", "unknown target 'no one'"),
         ("--time-limit=x", "--time-limit='x' is not a number of seconds"),
         ("--cluster=moon", "--cluster='moon' is not one of docker, sim"),
         ("--concurrency=lots", "--concurrency='lots'"),
@@ -71,10 +71,12 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
         ("--set=a=b", "--set=a=b: toy has no settings to be set here"),
     ],
 )
-def test_a_wrong_option_is_a_usage_error_that_names_it(toy_project: pytest.Pytester, option: str, told: str) -> None:
+def test_a_wrong_option_is_a_usage_error_that_names_it(
+    toy_project: pytest.Pytester, option: str, recorded: str
+) -> None:
     result = toy_project.runpytest_inprocess(*SIM, option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert told in "\n".join([*result.outlines, *result.errlines])
+    assert recorded in "\n".join([*result.outlines, *result.errlines])
 
 
 def test_a_fault_for_which_the_system_lacks_the_role_is_skipped_unless_no_test_remains(

@@ -35,7 +35,7 @@ did: list[str] = []
 
 
 class Recording:
-    """Does what it is told, and notes it."""
+    """Does what it is asked, and notes it."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         did.append(f"open {endpoint.node} {endpoint.home} {runtime.random.random() < 1}")
@@ -170,7 +170,7 @@ def test_a_client_that_keeps_is_kept_as_long_as_it_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("f", "told"),
+    ("f", "recorded"),
     [
         ("raise", "ZeroDivisionError: a bug in the client"),
         ("cancelled", "CancelledError"),
@@ -178,7 +178,9 @@ def test_a_client_that_keeps_is_kept_as_long_as_it_answers() -> None:
         ("unspeakable", "TypeError"),
     ],
 )
-def test_what_escapes_from_the_client_arrives_with_its_traceback_and_no_verdict_can_be_pass(f: str, told: str) -> None:
+def test_what_escapes_from_the_client_arrives_with_its_traceback_and_no_verdict_can_be_pass(
+    f: str, recorded: str
+) -> None:
     async def main() -> RunReport:
         async with node() as made:
             completed: list[Completed] = []
@@ -199,9 +201,9 @@ def test_what_escapes_from_the_client_arrives_with_its_traceback_and_no_verdict_
             return report
 
     report = simulated(main)
-    assert told in report.unknown[0]
+    assert recorded in report.unknown[0]
     assert "on its node:\nTraceback" in report.unknown[0]
-    assert "Recording" not in told
+    assert "Recording" not in recorded
     assert "test_remote.py" in report.unknown[0] or f in ("nonsense", "unspeakable")
 
 
@@ -233,18 +235,18 @@ def test_an_operation_whose_process_is_killed_is_indeterminate_and_the_next_proc
             await asyncio.sleep(1)
             await made.kill()
             assert (await waiting).outcome is Outcome.INFO
-            assert (await client.invoke(Operation("echo"))).outcome is Outcome.INFO, "nobody is there any more"
+            assert (await client.invoke(Operation("echo"))).outcome is Outcome.INFO, "no one is there any more"
             await made.start()
             await until(lambda: server.ready(made.address))
             again = await opened(made)
             assert (await again.invoke(Operation("echo"))).outcome is Outcome.OK
 
     simulated(main)
-    # What a dead process is unwound with reaches nobody.
+    # What a dead process is unwound with reaches no one.
     assert [what for what in did if what != "close"] == ["open n1 None True", "open n1 None True", "echo"]
 
 
-def test_a_process_that_was_stopped_does_when_it_wakes_what_nobody_waits_for_any_more() -> None:
+def test_a_process_that_was_stopped_does_when_it_wakes_what_no_one_waits_for_any_more() -> None:
     async def main() -> None:
         async with node() as made:
             client = await opened(made)

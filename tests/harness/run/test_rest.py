@@ -15,7 +15,7 @@ from assay.checkers.rest.looks import STALL
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.stamps import Stamps
-from assay.harness.run.rest import COLUMNS, Watch
+from assay.harness.run.rest import Watch
 
 SECOND = 1_000_000_000
 RUNTIME = SimpleNamespace(wall_clock=lambda: 1_700_000_000.0)
@@ -36,7 +36,7 @@ class Looked:
             self.failing -= 1
             raise OSError("no answer from n2")
         seen = {"what": "answer", "node": "n1", "epoch": min(self.times, self.epochs)}
-        return [SimpleNamespace(**(dict.fromkeys(COLUMNS) | seen))]
+        return [seen]
 
     def unsettled(self, seen: Any, wall_ms: int) -> int:
         self.left -= 1

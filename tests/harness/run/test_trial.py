@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +27,6 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.nemesis.power_loss import PowerLoss
-from assay.system_under_test.at_rest import Seen
 from assay.workloads.log_drain import drain
 from assay.workloads.log_operations import traffic
 
@@ -92,13 +91,13 @@ def test_a_system_that_does_not_come_back_ends_the_drain_and_is_no_pass(
     assert "gone for good" in reason
 
 
-def test_a_client_is_told_all_addresses_and_what_is_switched_on(
+def test_a_client_gets_all_addresses_and_what_is_switched_on(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Endpoint] = []
+    recorded: list[Endpoint] = []
 
     async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
-        told.append(endpoint)
+        recorded.append(endpoint)
         await open_client(self, endpoint, runtime)
 
     open_client = toy.ToyClient.open
@@ -106,9 +105,9 @@ def test_a_client_is_told_all_addresses_and_what_is_switched_on(
     run = attempt(toy, tmp_path, defect="forgetful", zookeepers=3)
     run.experiment = replace(run.experiment, system=toy.ToySystem(roles=("zookeeper", "broker")))
     done(run)
-    assert {len(endpoint.zookeeper) for endpoint in told} == {3}
-    assert all(address.endswith(":2181") for endpoint in told for address in endpoint.zookeeper)
-    assert {endpoint.defects for endpoint in told} == {("forgetful",)}
+    assert {len(endpoint.zookeeper) for endpoint in recorded} == {3}
+    assert all(address.endswith(":2181") for endpoint in recorded for address in endpoint.zookeeper)
+    assert {endpoint.defects for endpoint in recorded} == {("forgetful",)}
 
 
 def test_every_fault_is_healed_and_recovered_before_the_drain(toy: ModuleType, tmp_path: Path) -> None:
@@ -316,12 +315,13 @@ def test_a_server_that_a_fault_ends_or_asks_to_end_has_not_ended_by_itself(toy: 
 
 def test_a_system_that_can_be_seen_into_is_looked_at_with_each_acknowledgement(toy: ModuleType, tmp_path: Path) -> None:
     class Inspector:
-        def acknowledged(self, key: str, position: int) -> Sequence[Seen]:
+        def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
             acknowledged.append((key, position))
-            return [Seen("lacking", key, "n1", position=position, log_end=0)] if len(acknowledged) == 3 else []
+            row = {"what": "lacking", "key": key, "node": "n1", "position": position, "log_end": 0}
+            return [row] if len(acknowledged) == 3 else []
 
-        def looked_at(self) -> Sequence[Seen]:
-            return [Seen("inspected", acknowledgements=len(acknowledged))]
+        def looked_at(self) -> Sequence[Mapping[str, Any]]:
+            return [{"what": "inspected", "acknowledgements": len(acknowledged)}]
 
     class Open(toy.ToySystem):  # type: ignore[misc, name-defined]
         def inspector(self, cluster: Any) -> Inspector:

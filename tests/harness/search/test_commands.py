@@ -37,11 +37,11 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     monkeypatch.setattr(exploration, "search", lambda make, workers, note: one(make, note=note))
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=4", "--defect=forgetful", "--nemesis=kill")
     done.assert_outcomes(failed=1)
-    told = done.stdout.str()
-    assert "lost-write" in told
-    assert "to 0; with other seeds it fails 2 of 2, 95 % 34-100 %" in told
-    assert "the same again in other plays and another process" in told
-    assert "replay: pytest " in told
+    recorded = done.stdout.str()
+    assert "lost-write" in recorded
+    assert "to 0; with other seeds it fails 2 of 2, 95 % 34-100 %" in recorded
+    assert "the same again in other plays and another process" in recorded
+    assert "replay: pytest " in recorded
     kept = list((toy_project.path / "runs" / "found").glob("*.json"))
     assert len(kept) == 1
     assert decode(kept[0].read_bytes()) == Schedule(0)
@@ -148,16 +148,16 @@ def test_a_failing_run_is_made_small(
     capfd.readouterr()
     in_this_process(toy_project, monkeypatch)
     assert main(["shrink", "runs/latest", "--replays=1"]) == Exit.PASS
-    told = capfd.readouterr().out
-    assert "from 1 steps to 0" in told
-    assert "it failed 1 of 1" in told
-    assert "not minimal" not in told
-    assert "replay: pytest " in told
+    recorded = capfd.readouterr().out
+    assert "from 1 steps to 0" in recorded
+    assert "it failed 1 of 1" in recorded
+    assert "not minimal" not in recorded
+    assert "replay: pytest " in recorded
     found = list(Path("runs/found").glob("*.json"))
     kept = [decode(path.read_bytes()) for path in found]
     assert [one.steps for one in kept if isinstance(one, Schedule)] == [()]
     (page,) = Path("runs").glob("*/2*/report.html")
-    assert f"report: {page.absolute()}" in told
+    assert f"report: {page.absolute()}" in recorded
     assert len(list(Path("runs").glob("*/2*/verdict.json"))) > 2
 
 

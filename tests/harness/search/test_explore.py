@@ -136,7 +136,7 @@ def test_several_workers_share_a_search_and_the_first_failure_ends_it() -> None:
     assert kinds(result.found.example) == {"kill"}
 
 
-def test_a_worker_that_breaks_is_told_and_ends_the_search() -> None:
+def test_a_worker_that_breaks_is_reported_and_ends_the_search() -> None:
     def broken(example: Example) -> bool:
         raise RuntimeError("the harness broke")
 

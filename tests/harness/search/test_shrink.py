@@ -1,4 +1,4 @@
-"""Delta debugging leaves what is needed and nothing else; probabilities are told with the interval they have."""
+"""Delta debugging leaves what is needed and nothing else; probabilities are reported with the interval they have."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_interval_of_a_rate(failed: int, of: int, low: float, high: float) -
     assert found == (pytest.approx(low, abs=0.001), pytest.approx(high, abs=0.001))
 
 
-def test_a_rate_is_told_with_its_interval() -> None:
+def test_a_rate_is_reported_with_its_interval() -> None:
     assert str(Rate(7, 20)) == "7 of 20, 95 % 18-57 %"
 
 

@@ -67,7 +67,7 @@ def part(history: Path, data: str) -> Path:
 
 
 def rewrite(history: Path, data: str, change: Callable[[list[Row]], Iterable[Row] | None]) -> None:
-    """Changes the rows of a data set as somebody else's program might have written them: all columns nullable."""
+    """Changes the rows of a data set as some process else's program might have written them: all columns nullable."""
     path = part(history, data)
     rows = pq.read_table(path).to_pylist()
     changed = change(rows)
@@ -142,7 +142,7 @@ ROWS = {
         "faults", lambda rows: [row for row in rows if (row["id"], row["phase"]) != (2, "injected")], 6,
         "fault 2 is healed, but was never injected",
     ),
-    "an injection that nobody meant yet": Case(
+    "an injection that no one meant yet": Case(
         "faults", put(0, time=99 * STEP), 2, "fault 1 was injected at 11000000 ns, before it was intended"
     ),
     "a fault without a time": Case("faults", put(1, time=None), 2, "time has no value"),
@@ -154,10 +154,10 @@ ROWS = {
 def refused(history: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that ``assay check --json`` writes to standard error, and nothing to standard output."""
     code = main(["check", str(history), "--json"])
-    told = capsys.readouterr()
-    assert code == Exit.USAGE, told
-    assert told.out == ""
-    (line,) = told.err.splitlines()
+    recorded = capsys.readouterr()
+    assert code == Exit.USAGE, recorded
+    assert recorded.out == ""
+    (line,) = recorded.err.splitlines()
     assert line.startswith("assay: ")
     return line
 
@@ -308,7 +308,7 @@ def test_two_engines_or_a_master_for_duckdb_is_wrong_usage(history: Path, capsys
     assert caught.value.code == Exit.USAGE
 
 
-def test_spark_without_java_is_told_with_the_remedy(
+def test_spark_without_java_is_reported_with_the_remedy(
     history: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")

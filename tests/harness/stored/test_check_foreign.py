@@ -114,7 +114,7 @@ def test_a_refused_cas_contradicts_the_value_it_expected(
     assert verdict(code, capsys.readouterr().out) == ends
 
 
-def test_what_is_wrong_is_told_with_the_operations_of_the_file(
+def test_what_is_wrong_is_reported_with_the_operations_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "h.edn").write_text(register({7: 5}))
@@ -144,9 +144,9 @@ def test_next_to_no_history_is_unknown(tmp_path: Path, capsys: pytest.CaptureFix
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line on standard error."""
     code = main(["check", *arguments])
-    told = capsys.readouterr()
-    assert (code, told.out) == (Exit.USAGE, "")
-    (line,) = told.err.splitlines()
+    recorded = capsys.readouterr()
+    assert (code, recorded.out) == (Exit.USAGE, "")
+    (line,) = recorded.err.splitlines()
     assert line.startswith("assay: ")
     return line
 
@@ -283,7 +283,7 @@ def rejudged(ops: pa.Table, watch: Watch = lambda what, done, total: None) -> Ju
         return rejudge(ops, MODELS["kv"], engines, watch, Limits())
 
 
-def test_progress_is_told_in_operations() -> None:
+def test_progress_is_reported_in_operations() -> None:
     steps: list[tuple[str, int, int]] = []
     assert rejudged(many(5), lambda *step: steps.append(step)).verdict is Verdict.PASS
     assert steps == [("searching 5 keys", done, 30) for done in range(0, 31, 6)]
@@ -316,10 +316,10 @@ def test_ctrl_c_prints_the_checks_that_were_done_and_exits_130(
     )
     (tmp_path / "h.edn").write_text(register(reads))
     assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.INTERRUPTED
-    told = capsys.readouterr()
-    assert told.out.startswith(word)
-    assert "interrupted; of the checks, only these were done: missing-writer" in told.out
-    assert told.err.splitlines() == ["assay: interrupted"]
+    recorded = capsys.readouterr()
+    assert recorded.out.startswith(word)
+    assert "interrupted; of the checks, only these were done: missing-writer" in recorded.out
+    assert recorded.err.splitlines() == ["assay: interrupted"]
 
 
 def test_ctrl_c_during_a_query_is_no_engine_error() -> None:
@@ -438,13 +438,15 @@ def test_columns_of_other_types_are_read_or_refused(
         changed = whole.set_column(at, column, values)
     pq.write_table(changed, part)
     code = main(["check", str(folder), "--model=kv"])
-    told = capsys.readouterr()
-    assert "Traceback" not in told.err
-    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).table("ops").equals(many(2, each=8)), told
+    recorded = capsys.readouterr()
+    assert "Traceback" not in recorded.err
+    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).table("ops").equals(many(2, each=8)), (
+        recorded
+    )
 
 
 def replaced(folder: Path, column: str, values: pa.Array) -> Path:
-    """A part that somebody else wrote."""
+    """A part that some process else wrote."""
     part = folder / "ops" / "part-000001.parquet"
     whole = pq.read_table(part)
     pq.write_table(whole.set_column(whole.schema.get_field_index(column), column, values), part, row_group_size=5)

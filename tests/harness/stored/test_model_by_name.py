@@ -73,9 +73,9 @@ def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def history(path: Path, step: int) -> Path:
     lines = []
     for at in range(8):
-        for f, given, told in (("deposit", "{:amount 3}", "nil"), ("balance", "nil", str((at + 1) * step))):
+        for f, given, recorded in (("deposit", "{:amount 3}", "nil"), ("balance", "nil", str((at + 1) * step))):
             lines.append(f"{{:process 0, :type :invoke, :f :{f}, :value {given}}}")
-            lines.append(f"{{:process 0, :type :ok, :f :{f}, :value {told}}}")
+            lines.append(f"{{:process 0, :type :ok, :f :{f}, :value {recorded}}}")
     path.write_text("\n".join(lines))
     return path
 
@@ -91,9 +91,9 @@ def test_a_model_of_the_current_folder_judges(
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "recorded"),
     [
-        ("nobody:Account", "there is no module nobody, neither installed nor in "),
+        ("nowhere:Account", "there is no module nowhere, neither installed nor in "),
         ("bank.nothing:Account", "there is no module bank.nothing, neither installed nor in "),
         ("bank.broken:A", "bank.broken cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'"),
         ("bank.wrong:A", "bank.wrong cannot be imported: SyntaxError: "),
@@ -110,12 +110,12 @@ def test_a_model_of_the_current_folder_judges(
     ],
 )
 def test_what_is_no_model_is_one_line_and_64(
-    bank: Path, capsys: pytest.CaptureFixture[str], model: str, told: str
+    bank: Path, capsys: pytest.CaptureFixture[str], model: str, recorded: str
 ) -> None:
     assert main(["check", str(bank), f"--model={model}"]) == Exit.USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("assay: ")
-    assert told in line
+    assert recorded in line
 
 
 def test_an_operation_that_it_cannot_take_is_named(bank: Path, capsys: pytest.CaptureFixture[str]) -> None:

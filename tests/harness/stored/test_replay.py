@@ -31,11 +31,11 @@ def test_a_simulated_run_is_done_again_exactly_and_another_history_is_reported(
     before = store.read_run(first)
     assert before is not None
     assert main(["replay", "runs/latest"]) == Exit.PASS
-    told = capfd.readouterr().out
-    assert f"history {before.digest} is the same" in told
+    recorded = capfd.readouterr().out
+    assert f"history {before.digest} is the same" in recorded
     again = (toy_project.path / "runs" / "latest").resolve()
     assert again != first
-    assert f"replayed as {again}" in told
+    assert f"replayed as {again}" in recorded
     # and where the history that is stored is another one:
     (first / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(before, digest="0" * 32)))
     assert main(["replay", str(first), "--store=elsewhere"]) == Exit.FAIL

@@ -39,8 +39,15 @@ ALWAYS: Final = (
 """Of the oldest format that has them, and the synthetic ones of the first; the others are the nightly run's."""
 IN_EACH: Final = "log-lost-write"
 """What is judged by day in each format."""
-REWORDED: Final = {"nothing shows that it bit": "nothing shows that it took effect"}
-"""Reasons not to pass whose words have changed on purpose."""
+REWORDED: Final = {
+    "nothing shows that it bit": "nothing shows that it took effect",
+    "no one ever saw it": "no one ever saw it",
+    "no one sent it": "no one sent it",
+    "no one wrote it": "no one wrote it",
+    "had to begin": "had to begin",
+    "No one of": "No one of",
+}
+"""Findings, and reasons not to pass, whose words have changed on purpose."""
 
 
 def case(path: Path) -> Any:
@@ -74,22 +81,22 @@ def claims(judgement: dict[str, Any]) -> list[str]:
     return [f"{finding['anomaly']}: {finding['claim']}" for finding in judgement["findings"]]
 
 
-def reworded(reason: str) -> str:
+def reworded(text: str) -> str:
     for former, present in REWORDED.items():
-        reason = reason.replace(former, present)
-    return reason
+        text = text.replace(former, present)
+    return text
 
 
 @pytest.mark.parametrize("path", [case(path) for path in EXPECTED])
 def test_a_stored_run_is_judged_as_it_was(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = json.loads(path.read_text())
+    expected = json.loads(reworded(path.read_text()))
     then = expected["judgement"]
     code = main(["check", str(path.parent), *expected["options"], "--json"])
     said = capsys.readouterr()
     now = without_newer(json.loads(said.out), then)
     assert claims(now) == claims(then)
     assert {name: now[name] for name in SAME} == {name: then[name] for name in SAME}
-    assert now["unknown"] == [reworded(reason) for reason in then["unknown"]]
+    assert now["unknown"] == then["unknown"]
     examined = {one["check"]: one for one in now["examined"]}
     for one in then["examined"]:
         assert {name: examined[one["check"]].get(name) for name in one} == one

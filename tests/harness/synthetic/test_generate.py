@@ -78,12 +78,12 @@ def plans(draw: st.DrawFn, plant: tuple[str, ...] = ()) -> Plan:
     )
 
 
-Told = tuple[str, str | None, Any]
+Recorded = tuple[str, str | None, Any]
 """Anomaly, key, and the finding, or the value."""
 
 
-def found(model: str, folder: Path) -> list[Told]:
-    """What the checks find; those of the tests, where the project's own need to be told the kind of object."""
+def found(model: str, folder: Path) -> list[Recorded]:
+    """What the checks find; those of the tests, where the project's own need to be reported the kind of object."""
     if model in PLAIN:
         return [*PLAIN[model](HistoryReader(folder / HISTORY).table("effects").to_pylist())]
     judged = judge(folder / HISTORY, Contract())
@@ -98,7 +98,7 @@ def made(model: str, plan: Plan) -> Iterator[tuple[Path, Made]]:
         yield folder, generate(model, plan, folder)
 
 
-def told_right(planted: Planted, instance: Told) -> None:
+def said_right(planted: Planted, instance: Recorded) -> None:
     """The finding is where the plan says it is."""
     anomaly, key, finding = instance
     assert (anomaly, key) == (planted.anomaly, planted.key)
@@ -120,16 +120,16 @@ ECHOES = {
 """What is found as well where one of these is planted, of the same key: the same rows contradict each other twice."""
 
 
-def found_as_told(told: Sequence[Planted], instances: list[Told]) -> None:
+def found_as_said(recorded: Sequence[Planted], instances: list[Recorded]) -> None:
     """Each planted anomaly is one instance, and there is no other but for its echo."""
-    planted_at = {(planted.anomaly, planted.key) for planted in told}
+    planted_at = {(planted.anomaly, planted.key) for planted in recorded}
     instances = [one for one in instances if not planted_at & {(cause, one[1]) for cause in ECHOES.get(one[0], ())}]
-    assert Counter(anomaly for anomaly, _, _ in instances) == Counter(planted.anomaly for planted in told)
-    for planted in told:
+    assert Counter(anomaly for anomaly, _, _ in instances) == Counter(planted.anomaly for planted in recorded)
+    for planted in recorded:
         # Those of no object are told apart by when they were.
         mine = [one for one in instances if one[:2] == (planted.anomaly, planted.key)]
         (instance,) = mine if planted.key is not None else [one for one in mine if within(planted, one[2])]
-        told_right(planted, instance)
+        said_right(planted, instance)
 
 
 def within(planted: Planted, finding: Any) -> bool:
@@ -174,9 +174,9 @@ def nothing_is_found(model: str, examples: int) -> None:
     @given(plans())
     @example(Plan(operations=1_500, clients=20, keys=5, seed=1, info_share=0.3, bursts=2))
     def nothing(plan: Plan) -> None:
-        with made(model, plan) as (folder, told):
+        with made(model, plan) as (folder, recorded):
             assert found(model, folder) == []
-            assert told.planted == ()
+            assert recorded.planted == ()
 
     nothing()
 
@@ -206,8 +206,8 @@ def test_an_offset_does_not_go_back_to_one_that_may_have_been_committed_late() -
         operations=1728, clients=4, keys=9, seed=25000, info_share=0.1,
         plant=("missing-writer", "offset-regression", "missing-writer"),
     )  # fmt: skip
-    with made("offsets", plan) as (folder, told):
-        found_as_told(told.planted, found("offsets", folder))
+    with made("offsets", plan) as (folder, recorded):
+        found_as_said(recorded.planted, found("offsets", folder))
 
 
 def only_what_was_planted(model: str, examples: int) -> None:
@@ -217,8 +217,8 @@ def only_what_was_planted(model: str, examples: int) -> None:
     @settings(max_examples=examples)
     @given(plants.flatmap(plans))
     def only_these(plan: Plan) -> None:
-        with made(model, plan) as (folder, told):
-            found_as_told(told.planted, found(model, folder))
+        with made(model, plan) as (folder, recorded):
+            found_as_said(recorded.planted, found(model, folder))
 
     only_these()
 
@@ -239,8 +239,8 @@ def test_all_anomalies_in_one_history_are_found_each_in_its_place(model: str) ->
     names = CATALOGUE[model].anomalies
     plant = (*names, names[0])
     plan = Plan(operations=LEAST_TO_PLANT * len(plant), clients=8, keys=len(plant), seed=5, plant=plant)
-    with made(model, plan) as (folder, told):
-        found_as_told(told.planted, found(model, folder))
+    with made(model, plan) as (folder, recorded):
+        found_as_said(recorded.planted, found(model, folder))
 
 
 @pytest.mark.parametrize("model", CATALOGUE)
@@ -248,13 +248,13 @@ def test_the_same_plan_makes_the_same_history(tmp_path: Path, model: str) -> Non
     plan = Plan(operations=2_000, clients=20, keys=5, plant=CATALOGUE[model].anomalies[:1])
     digests = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        told = generate(model, replace(plan, seed=seed), tmp_path / name)
+        recorded = generate(model, replace(plan, seed=seed), tmp_path / name)
         reader = HistoryReader(tmp_path / name / HISTORY)
         assert reader.closed is not None
         assert reader.closed.digest == reader.digest()
         digests.append(reader.digest())
         record = msgspec.json.decode((tmp_path / name / PLANTED).read_bytes(), type=Record)
-        assert (record.model, record.seed, record.planted) == (model, seed, told.planted)
+        assert (record.model, record.seed, record.planted) == (model, seed, recorded.planted)
     assert digests[0] == digests[1] != digests[2]
 
 
@@ -295,9 +295,9 @@ def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(log_drain, "POLLS", 3)
     monkeypatch.setattr(log_drain, "PER_POLL", 50)
     plant = CATALOGUE[model].anomalies[-1:]
-    with made(model, Plan(operations=1_500, clients=10, keys=3, seed=5, plant=plant)) as (folder, told):
+    with made(model, Plan(operations=1_500, clients=10, keys=3, seed=5, plant=plant)) as (folder, recorded):
         (instance,) = found(model, folder)
-        told_right(told.planted[0], instance)
+        said_right(recorded.planted[0], instance)
 
 
 @pytest.mark.parametrize("model", ["log", "set", "queue", "group", "txn"])
@@ -369,12 +369,12 @@ def test_registers_have_chains_and_failed_cas_that_tell_and_that_do_not() -> Non
     for row in effects:
         op = ops[row["op"]]
         if row["sub"] == 0:
-            told = {
+            recorded = {
                 "register-read": None,
                 "register-write": row["value"],
                 "register-cas": [row["expected"], row["value"]],
             }[row["kind"]]
-            assert msgspec.json.decode(op["argument"]) == told
+            assert msgspec.json.decode(op["argument"]) == recorded
         if row["kind"] == "register-read" and row["outcome"] == "ok":
             assert msgspec.json.decode(op["result"]) == row["value"]
 
@@ -382,11 +382,14 @@ def test_registers_have_chains_and_failed_cas_that_tell_and_that_do_not() -> Non
 def test_leases_refuse_what_is_stale_and_accept_what_is_not() -> None:
     with made("lease", Plan(operations=4_000, clients=9, keys=4, info_share=0.05)) as (folder, _):
         effects = HistoryReader(folder / HISTORY).table("effects").to_pylist()
-    told = Counter((row["kind"], row["outcome"], row["error"]) for row in effects)
-    assert min(told["guarded", "ok", None], told["guarded", "fail", "stale-epoch"], told["renew", "ok", None]) > 20
+    recorded = Counter((row["kind"], row["outcome"], row["error"]) for row in effects)
+    assert (
+        min(recorded["guarded", "ok", None], recorded["guarded", "fail", "stale-epoch"], recorded["renew", "ok", None])
+        > 20
+    )
     given = {(row["process"], row["key"], row["token"]) for row in effects if row["kind"] == "acquire"}
     used = {(row["process"], row["key"], row["token"]) for row in effects if row["kind"] != "acquire"}
-    assert used <= given  # nobody uses a token that its own process was not given
+    assert used <= given  # no one uses a token that its own process was not given
     assert len({key for _, key, _ in used}) == 4
 
 
@@ -407,7 +410,7 @@ def test_leases_that_were_lost_are_not_used_again() -> None:
 
 @pytest.mark.parametrize(("clients", "keys"), [(9, 20), (3, 40), (20, 1)])
 def test_members_of_a_group_share_its_partitions(clients: int, keys: int) -> None:
-    """Each has what it was told, and works on that alone; together they have all, each partition once."""
+    """Each has what it was reported, and works on that alone; together they have all, each partition once."""
     plan = Plan(operations=6_000, clients=clients, keys=keys, info_share=0.05, bursts=4, seed=3)
     with made("group", plan) as (folder, _):
         reader = HistoryReader(folder / HISTORY)
@@ -421,7 +424,7 @@ def test_members_of_a_group_share_its_partitions(clients: int, keys: int) -> Non
         if row["kind"] == "acquire":
             assert row["key"] not in mine
             mine[row["key"]] = row["generation"]
-            assert len(set(mine.values())) == 1  # what it had before it has told off
+            assert len(set(mine.values())) == 1  # what it had before it has reported off
             owners.setdefault((row["group"], row["generation"]), {}).setdefault(row["key"], row["owner"])
             assert owners[row["group"], row["generation"]][row["key"]] == row["owner"] or row["key"] == row["group"]
         elif row["kind"] in ("lost", "release"):
@@ -434,7 +437,7 @@ def test_members_of_a_group_share_its_partitions(clients: int, keys: int) -> Non
         elif row["kind"] == "idle":
             assert list(mine) == [row["group"]]
         kinds[row["kind"]] += 1
-    # Where all seats were told.
+    # Where all seats were reported.
     assert max(len([key for key in shares if key.startswith("orders-")]) for shares in owners.values()) == min(keys, 8)
     assert all(kinds[kind] > 5 for kind in ("acquire", "lost", "release", "observe", "commit"))
     assert (kinds["idle"] > 50) == (keys == 1)
@@ -448,9 +451,11 @@ def test_transactions_say_in_their_effects_what_they_did(model: str) -> None:
     plan = Plan(operations=3_000, clients=9, keys=4, info_share=0.1, seed=2, plant=CATALOGUE[model].anomalies[:2])
     with made(model, plan) as (folder, _):
         reader = HistoryReader(folder / HISTORY)
-        told: dict[int, list[Any]] = {}
+        recorded: dict[int, list[Any]] = {}
         for row in sorted(reader.table("effects").to_pylist(), key=lambda row: (row["op"], row["sub"])):
-            told.setdefault(row["op"], []).append((row["kind"], row["key"], row["position"], row["value"], row["sub"]))
+            recorded.setdefault(row["op"], []).append(
+                (row["kind"], row["key"], row["position"], row["value"], row["sub"])
+            )
         ops = reader.table("ops").to_pylist()
     for row in ops:
         argument, result = (msgspec.json.decode(row[name] or "null") for name in ("argument", "result"))
@@ -462,8 +467,8 @@ def test_transactions_say_in_their_effects_what_they_did(model: str) -> None:
             (effect.kind, effect.key, effect.position, effect.value, sub)
             for sub, effect in enumerate(effects_of_transaction(completed))
         ]
-        assert told.get(row["index"], []) == expected
-    assert len({key for rows in told.values() for _, key, _, _, _ in rows}) >= 4
+        assert recorded.get(row["index"], []) == expected
+    assert len({key for rows in recorded.values() for _, key, _, _, _ in rows}) >= 4
 
 
 def test_queues_hand_out_elements_in_order_and_all_of_them_in_the_end() -> None:
@@ -545,9 +550,9 @@ def test_the_command_tells_what_it_planted_and_check_finds_it(
     folder = str(tmp_path / "made")
     options = ["--operations=2000", "--clients=5", "--keys=3", "--seed=7", "--out", folder]
     assert main(["generate", "log", *options, "--plant=lost-write", "--plant=poll-skip"]) == Exit.PASS
-    told = capsys.readouterr().out
-    assert "planted: lost-write in log-" in told
-    assert "planted: poll-skip in log-" in told
+    recorded = capsys.readouterr().out
+    assert "planted: lost-write in log-" in recorded
+    assert "planted: poll-skip in log-" in recorded
     assert main(["check", folder]) == Exit.FAIL
     assert "lost-write" in capsys.readouterr().out
     assert main(["generate", "log", *options]) == Exit.USAGE
@@ -557,11 +562,11 @@ def test_the_command_tells_what_it_planted_and_check_finds_it(
 def test_the_help_tells_every_model_and_anomaly(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["generate", "--help"])
-    told = capsys.readouterr().out
+    recorded = capsys.readouterr().out
     assert left.value.code == 0
     for model, anomaly in EVERY:
-        assert model in told
-        assert anomaly in told
+        assert model in recorded
+        assert anomaly in recorded
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
@@ -596,7 +601,7 @@ def test_an_interrupted_one_leaves_nothing(
 
 
 @pytest.mark.parametrize("good", [0, 3, 7])
-def test_a_disk_that_is_full_is_told_and_nothing_is_left(
+def test_a_disk_that_is_full_is_reported_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int
 ) -> None:
     """At the first batch, one in between, and the last, which the making does not wait for."""

@@ -28,7 +28,7 @@ def test_each_partition_has_one_owner_that_wants_it(
 
 
 @given(st.integers(1, 6), st.integers(0, 20))
-def test_nobody_has_two_more_than_another(members: int, partitions: int) -> None:
+def test_no_one_has_two_more_than_another(members: int, partitions: int) -> None:
     subscriptions = {f"m{number}": ["t0"] for number in range(members)}
     for assign in (assign_range, assign_round_robin):
         sizes = [len(owned) for owned in assign(subscriptions, {"t0": partitions}).values()]

@@ -399,7 +399,7 @@ PUT_BACK: list[tuple[str, int, object]] = [
 @example([("work", 1, {2}), ("stop", 1, 0), ("kill", 2, 0), ("start", 2, 0), ("stop", 2, 0), ("start", 2, 0)])
 @example(PUT_BACK)
 @example([*PUT_BACK, ("stop", 1, 0), ("start", 1, 0)])
-def test_whoever_is_elected_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
+def test_the_elected_one_has_every_acknowledged_record(history: list[tuple[str, int, object]]) -> None:
     model = Model()
     for member in EVERYBODY:
         model.start(member)

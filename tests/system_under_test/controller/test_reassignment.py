@@ -137,7 +137,7 @@ async def _mishap(test: Moving, rng: random.Random) -> None:
         await asyncio.sleep(rng.choice([0.5, 5.0]))
         await node.resume()
     elif how == "cut":
-        await test.cluster.cut(node, [other for other in test.cluster.cluster.sim_nodes if other is not node])
+        await test.cluster.cut(node, [other for other in test.cluster.cluster.nodes if other is not node])
         await asyncio.sleep(rng.choice([0.5, 5.0]))
         await test.cluster.heal()
 

@@ -263,7 +263,7 @@ def test_the_limit_for_messages_of_users_is_no_limit_for_a_group() -> None:
     simulate(check)
 
 
-def test_nobody_but_brokers_writes_the_offsets_topic() -> None:
+def test_no_one_but_brokers_writes_the_offsets_topic() -> None:
     async def check() -> None:
         async with brokers() as cluster:
             await coordinator(cluster)

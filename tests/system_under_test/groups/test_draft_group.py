@@ -161,7 +161,7 @@ steps = st.lists(
 
 @settings(max_examples=some_of(60), deadline=None)
 @given(steps)
-def test_whoever_comes_goes_and_sleeps_the_group_comes_to_rest(plan: list[tuple[str, int, float]]) -> None:
+def test_with_members_that_come_go_and_sleep_the_group_comes_to_rest(plan: list[tuple[str, int, float]]) -> None:
     async def check() -> None:
         scene = Scene()
         actors = [Actor(scene, f"c{n}-", ("a", "b") if n % 2 else ("a",)) for n in range(4)]

@@ -132,7 +132,7 @@ def test_a_write_that_is_said_to_be_done_was_done_once(fates: list[str]) -> None
 
 @settings(max_examples=some_of(200), deadline=None)
 @given(st.lists(st.sampled_from((DONE, LOST, UNHEARD, LATE)), max_size=8))
-def test_whoever_was_there_before_is_displaced_by_a_claim(fates: list[str]) -> None:
+def test_one_that_was_there_before_is_displaced_by_a_claim(fates: list[str]) -> None:
     async def check() -> None:
         znode = Znode()
         former, later = store(znode, 5), store(znode, 6)

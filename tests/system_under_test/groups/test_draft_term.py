@@ -61,7 +61,7 @@ async def with_zookeeper(test: Any) -> None:
     cluster = SimCluster(Broker(), {"zookeeper": 1, "broker": 1}, 1)
     await cluster.start()
     try:
-        server = next(node for node in cluster.sim_nodes if node.role == "zookeeper")
+        server = next(node for node in cluster.nodes if node.role == "zookeeper")
         await server.start()
         zookeeper = cluster.harness_runtime().zookeeper(f"{server.address}:2181", 3.0)
         await zookeeper.connect(10)

@@ -350,7 +350,7 @@ def test_a_leader_that_does_not_assign_has_all_join_again() -> None:
     simulate(check())
 
 
-def test_somebody_who_goes_away_while_joining_is_forgotten_after_a_session() -> None:
+def test_one_that_goes_away_while_joining_is_forgotten_after_a_session() -> None:
     async def check() -> None:
         stage = scene()
         answer = await stage.group.join(joining(), "slow", "/h", "slow")

@@ -205,7 +205,7 @@ def test_a_tombstone_stays_for_its_time_after_it_was_first_cleaned_over() -> Non
     run(scenario)
 
 
-def test_a_compressed_set_is_made_anew_with_what_is_left_of_it() -> None:
+def test_a_compressed_set_is_made_again_with_what_is_left_of_it() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=200)
         packed = message_set.build([(b"a", b"1", 5), (b"b", b"2" * 50, 9), (b"a", b"3", 7), (b"c", b"4", 6)])

@@ -72,7 +72,7 @@ def test_a_topics_incarnation_comes_back_and_damage_is_named() -> None:
         directory.read_incarnation(view(disk), "t-0")
 
 
-def test_a_log_set_aside_keeps_its_bytes_under_a_name_that_nobody_serves() -> None:
+def test_a_log_set_aside_keeps_its_bytes_under_a_name_that_no_one_serves() -> None:
     async def scenario() -> None:
         disk = SimDisk(Random(0))
         for content in (b"first", b"second"):

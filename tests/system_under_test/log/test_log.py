@@ -210,7 +210,7 @@ def test_nothing_is_noted_for_the_cut_of_a_log_that_was_closed(gone: bool) -> No
 
 
 @pytest.mark.parametrize("recent", [2, 256], ids=["by index", "by recent appends"])
-def test_every_offset_is_found_however_often_a_segment_was_cut_and_written_anew(recent: int) -> None:
+def test_every_offset_is_found_however_often_a_segment_was_cut_and_written_again(recent: int) -> None:
     async def scenario(bench: Bench) -> None:
         random = Random(11)
         log = await bench.open(index_interval_bytes=90)
@@ -265,7 +265,7 @@ def test_a_flush_does_not_count_what_came_after_it_began() -> None:
     run(scenario)
 
 
-def test_a_flush_does_not_count_what_was_cut_and_written_anew_meanwhile() -> None:
+def test_a_flush_does_not_count_what_was_cut_and_written_again_meanwhile() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=3 * ENTRY)
         bench.delay = 0.01

@@ -46,7 +46,7 @@ async def twelve_messages() -> SimDisk:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_missing_and_mangled_indexes_are_made_anew(clean: bool) -> None:
+def test_missing_and_mangled_indexes_are_made_again(clean: bool) -> None:
     async def scenario() -> None:
         disk = await twelve_messages()
         disk.remove(FIRST + ".index")

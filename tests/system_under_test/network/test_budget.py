@@ -15,7 +15,7 @@ from helpers.examples import some_of
 
 @settings(max_examples=some_of(25), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10), st.booleans()), max_size=15))
-def test_whoever_cancels_or_finishes_the_whole_budget_is_free_again(plan: list[tuple[int, bool]]) -> None:
+def test_for_one_that_cancels_or_finishes_the_whole_budget_is_free_again(plan: list[tuple[int, bool]]) -> None:
     async def main() -> None:
         budget = ByteBudget(10)
         held = 0

@@ -182,7 +182,7 @@ def test_a_message_that_expands_too_far_is_too_large() -> None:
         message_set.validate(bomb, 1_000_000)
 
 
-def test_nobody_but_a_log_says_when_it_appended() -> None:
+def test_no_one_but_a_log_says_when_it_appended() -> None:
     with pytest.raises(InvalidTimestamp):
         message_set.validate(encode(Message(0, 1, TIMESTAMP_TYPE_BIT, 5, None, b"v")), 1000)
 

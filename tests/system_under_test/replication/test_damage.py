@@ -1,4 +1,4 @@
-"""A replica that has lost something of its log: whoever finds it and wherever, others go on and it is made whole."""
+"""A replica that has lost something of its log: anyone who finds it and wherever, others go on and it is made whole."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from assay.system_under_test.tasks import Background
 
 @dataclass
 class SlowZooKeeper:
-    """Answers a write when it is told to; its connection stands once it is ``back``."""
+    """Answers a write when it is asked to; its connection stands once it is ``back``."""
 
     answer: asyncio.Future[Any]
     back: bool = False

@@ -116,7 +116,7 @@ def test_a_compacted_topic_is_read_copied_and_led_over_its_gaps(codec: int) -> N
             before = cleaned_to(cluster, others[1])
             await until(lambda: cleaned_to(cluster, others[1]) > before or before > 90, "cleaned again")
             await others[0].start()
-            replicas = await cluster.system.replicas(cluster.cluster)
+            replicas = [disks.StoredRecord(**row) for row in await cluster.system.replicas(cluster.cluster)]
             by_position: dict[int, dict[str, tuple[int | None, int]]] = defaultdict(dict)
             for one in replicas:
                 if one.high_watermark is not None:
@@ -277,9 +277,8 @@ def test_what_retention_takes_goes_out_of_the_history_of_epochs_and_nothing_else
 async def disks_of(cluster: Brokers) -> dict[str, list[tuple[int, int]]]:
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for one in await cluster.system.replicas(cluster.cluster):
-        assert isinstance(one, disks.StoredRecord)
-        if one.crc is not None:
-            found[one.node].append((one.position, one.crc))
+        if one["crc"] is not None:
+            found[one["node"]].append((one["position"], one["crc"]))
     return found
 
 

@@ -256,7 +256,7 @@ def test_a_consumer_reads_up_to_the_high_watermark_and_not_beyond() -> None:
     simulate(check)
 
 
-def test_a_fetch_waits_for_records_and_no_longer_than_it_was_told() -> None:
+def test_a_fetch_waits_for_records_and_no_longer_than_it_was_asked_to() -> None:
     async def check() -> None:
         async with brokers() as cluster:
             loop = asyncio.get_running_loop()
@@ -275,7 +275,7 @@ def test_a_fetch_waits_for_records_and_no_longer_than_it_was_told() -> None:
     simulate(check)
 
 
-def test_offsets_are_told_by_leaders_only_and_the_end_by_proof() -> None:
+def test_offsets_are_reported_by_leaders_only_and_the_end_by_proof() -> None:
     async def check() -> None:
         async with brokers() as cluster:
             for value in (b"a", b"b", b"c"):
@@ -302,7 +302,7 @@ def test_offsets_are_told_by_leaders_only_and_the_end_by_proof() -> None:
     simulate(check)
 
 
-def test_that_an_offset_is_out_of_range_is_told_by_proof() -> None:
+def test_that_an_offset_is_out_of_range_is_reported_by_proof() -> None:
     async def check() -> None:
         async with brokers() as cluster:
             for value in (b"a", b"b", b"c"):
@@ -376,7 +376,7 @@ def test_metadata_names_leaders_replicas_and_the_controller() -> None:
     simulate(check)
 
 
-def test_exactly_the_announced_table_is_told() -> None:
+def test_exactly_the_announced_table_is_reported() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1)) as cluster:
             connection = await leader_connection(cluster)

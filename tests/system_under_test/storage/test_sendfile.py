@@ -128,7 +128,7 @@ def test_a_reader_that_takes_nothing_holds_little_memory_and_gets_all_in_the_end
 
 
 @pytest.mark.parametrize("cut", [SIZE // 2 + 1, 100, 0])
-def test_what_is_cut_and_written_anew_while_a_slice_is_sent_changes_nothing_of_it(
+def test_what_is_cut_and_written_again_while_a_slice_is_sent_changes_nothing_of_it(
     cut: int, storage: LocalStorage, file: File, content: bytes
 ) -> None:
     """Also not what was sent already, and lies in the queues of sockets."""

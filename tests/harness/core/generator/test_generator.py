@@ -116,7 +116,7 @@ def test_a_value_answers_the_same_question_the_same_way(generator: Generator, wo
         def update(self, context: Context, event: OperationEvent) -> Generator:
             return Twice(self.inner.update(context, event))
 
-    bounded = time_limit(3.0, generator)  # processes that always end info begin their copies anew for ever
+    bounded = time_limit(3.0, generator)  # processes that always end info begin their copies again for ever
     events = simulate(bounded, workers=workers, respond=slow, seed=seed)
     assert simulate(Twice(bounded), workers=workers, respond=slow, seed=seed) == events
 
@@ -288,7 +288,7 @@ def test_each_process_runs_a_copy_for_every_process(workers: int, count: int) ->
         assert [e.operation.argument for e in invoked(events) if e.process == process] == list(range(count))
 
 
-def test_each_process_begins_anew_for_a_process_that_takes_over() -> None:
+def test_each_process_begins_again_for_a_process_that_takes_over() -> None:
     def respond(operation: Operation, process: int) -> tuple[int, Outcome]:
         return MS, Outcome.INFO if (process, operation.argument) == (1, 1) else Outcome.OK
 
@@ -320,7 +320,7 @@ def test_reserve_gives_each_its_workers_alone() -> None:
     assert workers == {"a": {0, 1}, "b": {2}, "c": {3, 4, 5}}
 
 
-def test_reserve_starves_nobody() -> None:
+def test_reserve_starves_no_one() -> None:
     generator = limit(60, reserve((1, numbers("a")), (1, numbers("b")), default=numbers("c")))
     counted = verbs(simulate(generator, workers=3))
     assert all(counted.count(f) == 20 for f in "abc")
@@ -372,7 +372,7 @@ def test_workers_get_equal_shares(workers: int, rounds: int) -> None:
     assert [sum(event.worker == w for event in events) for w in range(workers)] == [rounds] * workers
 
 
-def test_unique_values_stay_unique_whoever_takes_them() -> None:
+def test_unique_values_stay_unique_by_any_taker() -> None:
     taken = arguments(simulate(limit(500, mix(numbers(), limit(100, numbers("b", 10_000)))), workers=7, respond=slow))
     assert len(set(taken)) == 500
 

@@ -118,7 +118,7 @@ def test_rows_of_format_1_go_through_both_steps(tmp_path: Path) -> None:
 def test_a_data_set_without_other_columns_is_read_as_it_is(tmp_path: Path) -> None:
     reader = HistoryReader(write(tmp_path / "history", [row(kind="end", epoch=3)], format=3))
     assert {name: bool(reader.translation(name)) for name in SCHEMAS} == {
-        "ops": False, "effects": True, "faults": False, "events": False, "replicas": False, "looks": True,
+        "ops": False, "effects": True, "faults": True, "events": False, "replicas": False, "looks": True,
     }  # fmt: skip
     assert not any(translation.texts(name, FORMAT) for name in SCHEMAS)
 

@@ -220,7 +220,7 @@ def test_the_schemas_are_those_of_the_format() -> None:
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",
         "took_effect bool?", "stage string?", "not_before int64?", "on_clients bool?", "ends_process bool?",
         "pauses_process bool?", "gradual bool?", "cuts_links bool?", "loses_unsynced bool?", "damages_files bool?",
-        "wrong_clock bool?",
+        "wrong_clock bool?", "moves_replicas bool?",
     ]  # fmt: skip
 
 
@@ -248,6 +248,18 @@ def test_faults_events_and_replicas_come_back(tmp_path: Path) -> None:
     assert (event["high_watermark"], event["log_start"], event["log_end"]) == (5, 1, 7)
     (replica,) = reader.dataset("replicas").to_table().to_pylist()
     assert (replica["crc"], replica["epoch"], replica["below_hw"]) == (2**32 - 1, None, True)
+
+
+def test_a_row_with_a_column_that_there_is_not_or_without_one_that_must_be_there_is_rejected(tmp_path: Path) -> None:
+    look = {"look": 1, "time": 2, "ended": 3, "what": "shard"}
+    with HistoryWriter(tmp_path) as writer:
+        writer.look(**look, node="n1")
+        with pytest.raises(HistoryError, match=r"looks has no column nodes; it has look, .* unsettled"):
+            writer.look(**look, nodes="n1")
+        with pytest.raises(HistoryError, match="replicas must have a value for in_isr, position in every row"):
+            writer.replica(node="n1", key="k", below_hw=True)
+    (row,) = HistoryReader(tmp_path).table("looks").to_pylist()
+    assert {name: value for name, value in row.items() if value is not None} == {**look, "node": "n1"}
 
 
 def test_duckdb_reads_the_parts(tmp_path: Path) -> None:
