@@ -3,9 +3,9 @@
 ``family`` says how a workload records itself, and lists the checks. ``views`` is what they share; then ``integrity``
 (what an offset and a value may hold), ``loss`` (what must stay), ``order`` (of sends), ``polls`` (of reads) and
 ``ends``. Statements held against each other: ``positions`` (of readers), ``altered`` (records), ``retention`` (log
-starts), ``times`` (look-ups), ``bounds`` (starts and look-ups against ends), ``stuck`` (readers); ``incarnations`` takes keys apart.
-``refusals`` (readers that were sent away), ``waits`` (fetches that wait), ``reports`` (of producers on one message) and
-``strays`` (records in another partition than theirs) look at what clients were answered.
+starts), ``times`` (look-ups), ``bounds`` (starts and look-ups against ends), ``stuck`` (readers); ``incarnations``
+takes keys apart. ``refusals`` (readers that were sent away), ``waits`` (fetches that wait), ``reports`` (of producers
+on one message) and ``strays`` (records in another partition than theirs) look at what clients were answered.
 
 Families of their own: ``unflushed`` (what a power loss may take), ``replicas`` and ``holes`` (what the disks hold),
 ``compaction`` (the last value of each key stays), ``damage`` (logs that no fault has damaged), ``epochs`` (where each
