@@ -150,6 +150,9 @@ class ReplicaManager:
     async def _change_role(
         self, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
     ) -> ErrorCode:
+        here = self.replicas.find(update.topic, update.partition)
+        if here is not None and here.incarnation > update.topic_czxid:
+            return ErrorCode.STALE_CONTROLLER_EPOCH  # it means a former topic of that name: nothing here is touched
         partition = await self.replicas.of(update)
         if not self._traits.newer(update.leader_epoch, partition.leader_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH

@@ -101,6 +101,59 @@ def test_the_deletion_of_a_topic_that_comes_late_spares_the_next_one_of_that_nam
     simulate(check)
 
 
+async def role_of_another_topic(cluster: Brokers, node: SimNode, life: int) -> LeaderAndIsrRequest:
+    """What the present controller would send for a topic of that name that was made ``life`` transactions later."""
+    zookeeper = await zookeeper_of(cluster)
+    czxid = (await zookeeper.get(paths.topic("orders")))[1].czxid
+    broker_epoch = (await zookeeper.get(paths.broker(node.index)))[1].czxid
+    await zookeeper.close()
+    role = PartitionStateUpdate(
+        topic="orders", topic_czxid=czxid + life, partition=0, controller_epoch=1, leader=node.index, leader_epoch=0,
+        isr=[1, 2, 3], member_epochs=[], elr=[], zk_version=0, replicas=[1, 2, 3],
+    )  # fmt: skip
+    return LeaderAndIsrRequest(
+        controller_id=(await cluster.controller()).index,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        partitions=[role],
+        topics=[],
+        live_brokers=[],
+        serial=1 if life <= 0 else 1_000,
+    )
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["at the leader", "at a follower"])
+@pytest.mark.parametrize(
+    ("life", "answered", "left"),
+    [(-1, ErrorCode.STALE_CONTROLLER_EPOCH, 2), (1, ErrorCode.NONE, 0)],
+    ids=["of a former topic", "of a later topic"],
+)
+def test_a_role_that_comes_late_spares_the_log_of_the_next_topic_of_that_name(
+    life: int, answered: ErrorCode, left: int, leads: bool
+) -> None:
+    """It was obeyed once: the log was set aside, and the replica, still in the in-sync set, elected with an empty one.
+
+    That of a later topic has the former one's log set aside.
+    """
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            for value in (b"a", b"b"):
+                await cluster.producer.send("orders", 0, [(None, value)])
+            leader = await cluster.leader()
+            node = leader if leads else next(node for node in cluster.nodes if node is not leader)
+            answer = await call(node, await role_of_another_topic(cluster, node, life))
+            assert [one.error_code for one in answer.partitions] == [answered]
+            assert len(cluster.stored(node, "orders-0")) == left
+            assert any(".stray" in path for path in node.disk.files()) is not bool(left)
+            if left:
+                assert await cluster.leader() is leader
+                await cluster.producer.send("orders", 0, [(None, b"c")])
+                await until(lambda: len(cluster.stored(node, "orders-0")) == 3, "it has its role still")
+
+    simulate(check)
+
+
 async def back_to_a_former_role(cluster: Brokers, controller_epoch: int) -> tuple[int, list[int], bool]:
     """A controller sends a leader the role that it had before. The answer, those of partitions, and was it obeyed?"""
     await cluster.producer.send("orders", 0, [(None, b"a")])
