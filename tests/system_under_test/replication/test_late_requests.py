@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from assay.cluster.sim.node import SimNode
+from assay.system_under_test.client.admin import Admin
 from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.control import LeaderAndIsrResponse
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
@@ -17,6 +20,7 @@ from assay.system_under_test.protocol.internal import (
     StopReplicaPartition,
     StopReplicaRequest,
 )
+from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.zookeeper import paths
 
 from helpers.sim_brokers import Brokers, brokers, call, simulate, until, zookeeper_of
@@ -101,8 +105,8 @@ def test_the_deletion_of_a_topic_that_comes_late_spares_the_next_one_of_that_nam
     simulate(check)
 
 
-async def role_of_another_topic(cluster: Brokers, node: SimNode, life: int) -> LeaderAndIsrRequest:
-    """What the present controller would send for a topic of that name that was made ``life`` transactions later."""
+async def role_in_another_topic(cluster: Brokers, node: SimNode, life: int) -> LeaderAndIsrRequest:
+    """As the present controller would send it for a topic of that name that was made ``life`` transactions later."""
     zookeeper = await zookeeper_of(cluster)
     czxid = (await zookeeper.get(paths.topic("orders")))[1].czxid
     broker_epoch = (await zookeeper.get(paths.broker(node.index)))[1].czxid
@@ -118,7 +122,7 @@ async def role_of_another_topic(cluster: Brokers, node: SimNode, life: int) -> L
         partitions=[role],
         topics=[],
         live_brokers=[],
-        serial=1 if life <= 0 else 1_000,
+        serial=1_000,
     )
 
 
@@ -142,7 +146,7 @@ def test_a_role_that_comes_late_spares_the_log_of_the_next_topic_of_that_name(
                 await cluster.producer.send("orders", 0, [(None, value)])
             leader = await cluster.leader()
             node = leader if leads else next(node for node in cluster.nodes if node is not leader)
-            answer = await call(node, await role_of_another_topic(cluster, node, life))
+            answer = await call(node, await role_in_another_topic(cluster, node, life))
             assert [one.error_code for one in answer.partitions] == [answered]
             assert len(cluster.stored(node, "orders-0")) == left
             assert any(".stray" in path for path in node.disk.files()) is not bool(left)
@@ -150,6 +154,44 @@ def test_a_role_that_comes_late_spares_the_log_of_the_next_topic_of_that_name(
                 assert await cluster.leader() is leader
                 await cluster.producer.send("orders", 0, [(None, b"c")])
                 await until(lambda: len(cluster.stored(node, "orders-0")) == 3, "it has its role still")
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    ("late", "answered"),
+    [(True, ErrorCode.STALE_CONTROLLER_EPOCH), (False, ErrorCode.NONE)],
+    ids=["late copy", "no copy"],
+)
+def test_a_role_that_comes_late_does_not_bring_a_deleted_topic_back(
+    late: bool, answered: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is of the last request that gave this broker a role; only the deletion came after it. Obeyed, it left a
+    folder and a leader that no one would ever delete.
+    """
+    sent: list[LeaderAndIsrRequest] = []
+    real = ReplicaManager.leader_and_isr
+
+    async def obeyed(self: ReplicaManager, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        sent.append(request)
+        return await real(self, request)
+
+    monkeypatch.setattr(ReplicaManager, "leader_and_isr", obeyed)
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = await cluster.leader()
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            assert (await admin.delete_topics(["orders"]))["orders"].error is ErrorCode.NONE
+            await admin.close()
+            assert not any("orders-0" in path for path in node.disk.files())
+            zookeeper = await zookeeper_of(cluster)
+            life = (await zookeeper.get(paths.broker(node.index)))[1].czxid
+            await zookeeper.close()
+            last = next(one for one in reversed(sent) if one.broker_epoch == life)
+            answer = await call(node, last if late else replace(last, serial=1_000))
+            assert {one.error_code for one in answer.partitions} == {answered}
+            assert any("orders-0" in path for path in node.disk.files()) is not late
 
     simulate(check)
 
