@@ -12,7 +12,7 @@ from assay.cluster.sim.node import SimNode
 from assay.system_under_test import disks
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS
+from assay.system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS, parse_lines
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -57,7 +57,7 @@ def now_ms(cluster: Brokers) -> int:
 
 def checkpoint(node: SimNode, name: str) -> int:
     """Of orders-0."""
-    rows = [line.split() for line in node.disk.read(f"{DATA}/{name}").decode().splitlines()[2:]]
+    rows = parse_lines(name, node.disk.read(f"{DATA}/{name}"))
     return next((int(offset) for topic, partition, offset in rows if (topic, partition) == ("orders", "0")), 0)
 
 
@@ -260,8 +260,8 @@ def test_what_retention_takes_goes_out_of_the_history_of_epochs_and_nothing_else
             await asyncio.sleep(65)
             for node in cluster.nodes:
                 start = cluster.events(node, "log-start")[-1]["position"]
-                rows = node.disk.read(f"{DATA}/orders-0/{EPOCHS}").decode().splitlines()[2:]
-                entries = [tuple(int(word) for word in row.split()) for row in rows]
+                rows = parse_lines(EPOCHS, node.disk.read(f"{DATA}/orders-0/{EPOCHS}"))
+                entries = [(int(epoch), int(offset)) for epoch, offset in rows]
                 assert start > 6
                 assert entries[0][1] == start
                 assert entries[0][0] == max(epoch for epoch, at in [(0, 0), *entries] if at <= start)
