@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,17 @@ import pytest
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.admin import Admin
+from assay.system_under_test.client.coordinated import Position
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.deployment import Broker
+from assay.system_under_test.config import OFFSETS_TOPIC
+from assay.system_under_test.deployment import OFFSETS_TOPIC_PARTITIONS, Broker
+from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, format_lines
 from assay.system_under_test.log.damage import DAMAGED
 from assay.system_under_test.log.directory import INCARNATION
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.tombstones import TOMBSTONES
+from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.partition import Partition
 
@@ -70,14 +74,24 @@ class Setting:
             self.victim.disk.write(path, data if isinstance(data, bytes) else data(self.victim.disk.read(path)))
         await self.victim.start()
 
-    async def damaged(self, *, leads: bool = False) -> str:
-        """Flips a bit of the victim's second segment, which no one knows; the segment's path."""
+    async def damaged(self, *, leads: bool = False, without_times: bool = False) -> str:
+        """Flips a bit of the victim's second segment, which no one knows; the segment's path. ``without_times``: times
+        are looked for in the messages.
+        """
         path = segments(self.victim)[1]
+        if without_times:
+            await self.restarted_with(segments(self.victim, ".timeindex")[1], b"")
+            await until(self.in_sync, "all are in sync")
         await self.restarted_with(path, flipped(self.victim, path, 60))
         await until(self.in_sync, "all are in sync, and no one knows")
         if leads:
             await self.made_leader()
         return path
+
+    async def configure(self, name: str, value: str) -> None:
+        admin = Admin(self.cluster.bootstrap, runtime=self.cluster.cluster.harness_runtime())
+        await admin.alter_config("orders", {name: value})
+        await admin.close()
 
     async def made_leader(self) -> None:
         admin = Admin(self.cluster.bootstrap, runtime=self.cluster.cluster.harness_runtime())
@@ -195,9 +209,7 @@ def test_a_follower_whose_damage_the_cleaner_meets_deletes_nothing_before_it_has
             cluster, victim = setting.cluster, setting.victim
             await setting.damaged()
             assert await cluster.leader() is not victim
-            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
-            await admin.alter_config("orders", {"min.compaction.lag.ms": "0"})
-            await admin.close()
+            await setting.configure("min.compaction.lag.ms", "0")
             real, heard = Handover._report, False
 
             async def report(self: Handover, partition: Partition) -> bool:
@@ -221,6 +233,81 @@ def test_a_follower_whose_damage_the_cleaner_meets_deletes_nothing_before_it_has
             written = [e for n in cluster.nodes for e in cluster.events(n, "partition-state-written")]
             assert any(e["epoch"] == cut["epoch"] and victim.index not in e["isr"] for e in written)
             assert {value for _, value in cluster.stored(victim, "orders-0")} >= set(numbers(24, COUNT + 1))
+
+    simulate(check)
+
+
+async def cleaning(setting: Setting) -> None:
+    await setting.configure("min.compaction.lag.ms", "0")
+
+
+async def look_up_by_time(setting: Setting) -> None:
+    stored = message_set.decode(setting.others[0].disk.read(segments(setting.others[0])[1]))
+    assert stored[-1].timestamp is not None
+    with pytest.raises(ReadFailed):
+        await setting.cluster.consumer.offsets("orders", 0, stored[-1].timestamp)
+
+
+async def retention(setting: Setting) -> None:
+    await setting.configure("cleanup.policy", "delete")
+    await setting.configure("retention.ms", "1")
+
+
+@pytest.mark.parametrize("meet", [cleaning, look_up_by_time, retention])
+def test_a_leader_hands_over_whatever_part_of_it_meets_the_damage(meet: Callable[[Setting], Awaitable[None]]) -> None:
+    async def check() -> None:
+        async with cluster_with_records(cleanup_policy="compact", min_compaction_lag_ms=3_600_000) as setting:
+            cluster, victim = setting.cluster, setting.victim
+            await setting.damaged(leads=True, without_times=True)
+            assert setting.since("log-damaged") == []
+            await meet(setting)
+            await until(lambda: setting.since("log-damaged") != [], "it is met", 70)
+            if meet is retention:
+                await setting.configure("retention.ms", "-1")
+            await until(lambda: setting.since("truncated") != [], "it starts over", 30)
+            await until(setting.in_sync, "all are in sync", 30)
+            (offline,) = setting.since("replica-offline")
+            (cut,) = setting.since("truncated")
+            assert cut["epoch"] > offline["epoch"], "nothing was deleted before it had left the in-sync set"
+            assert await cluster.leader() is not victim
+            assert f"{FOLDER}/{DAMAGED}" not in victim.disk.files()
+            await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])
+            assert await read(cluster, COUNT, COUNT + 1) == numbers(COUNT, COUNT + 1)
+
+    simulate(check)
+
+
+def test_a_coordinator_that_meets_damage_as_it_loads_its_groups_hands_over() -> None:
+    """The next one has all that was committed."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1).with_setting("index.interval.bytes", "64")) as cluster:
+            for offset in range(COUNT):
+                await cluster.consumer.commit("g", {("orders", 0): Position(offset)})
+            await asyncio.sleep(2.5)
+            key = f"{OFFSETS_TOPIC}-{partition_of('g', OFFSETS_TOPIC_PARTITIONS)}"
+            victim = await cluster.leader(key)
+            loads = len(cluster.events(victim, "groups-loaded"))
+            await victim.terminate()
+            path = f"{DATA}/{key}/{0:020d}.log"
+            victim.disk.write(path, flipped(victim, path, 60))
+            await victim.start()
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            topic, _, index = key.rpartition("-")
+
+            async def elected() -> bool:
+                met = cluster.events(victim, "log-damaged") != []
+                if not met:
+                    await admin.elect_preferred([(topic, int(index))])
+                return met
+
+            await until(elected, "it leads and loads")
+            await admin.close()
+            committed = await cluster.consumer.committed("g", [("orders", 0)])
+            assert committed["orders", 0].offset == COUNT - 1
+            assert await cluster.leader(key) is not victim
+            assert not [e for e in cluster.events(victim, "groups-loaded")[loads:] if e["key"] == key]
+            await until(lambda: len(cluster.stored(victim, key)) >= COUNT, "it is made whole", 30)
 
     simulate(check)
 
