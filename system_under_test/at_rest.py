@@ -243,7 +243,7 @@ async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[S
         if named is None:
             continue
         try:
-            made_for = int(await node.read_file(path))
+            made_for = directory.parse_incarnation(path, await node.read_file(path))
             segments = await _segments(node, f"{data}/{key}", key) if named[0] in aged else []
         except FileNotFoundError:
             continue  # gone in between

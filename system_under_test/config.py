@@ -6,6 +6,8 @@ cluster (faults of seconds must show), not of a production one. docs/running_the
 
 from __future__ import annotations
 
+import contextlib
+import re
 import zlib
 from collections.abc import Mapping
 from enum import StrEnum
@@ -30,8 +32,8 @@ class ConfigError(Exception):
 
 
 DELETE, COMPACT = "delete", "compact"
-POLICIES = (DELETE, COMPACT, f"{COMPACT},{DELETE}", f"{DELETE},{COMPACT}")
-"""What ``cleanup.policy`` may be."""
+POLICIES = (DELETE, COMPACT)
+"""Of which ``cleanup.policy`` is a list."""
 
 PRODUCER = "producer"
 CODECS: Final[Mapping[str, int | None]] = {PRODUCER: None, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3}
@@ -79,7 +81,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
     message_timestamp_difference_max_ms: int = MAXIMUM
     """How far the time that a producer gives may lie from the leader's."""
     cleanup_policy: str = DELETE
-    """``delete`` what is too old or too much, ``compact`` to the last value of each key, or both, with a comma."""
+    """``delete`` what is too old or too much, ``compact`` to the last value of each key, both, with a comma, or none.
+    """
     min_cleanable_dirty_ratio: float = 0.5
     """Compaction waits until more than this part of the bytes that it may touch are new since the last one."""
     min_compaction_lag_ms: int = 0
@@ -113,11 +116,11 @@ class TopicConfig(msgspec.Struct, frozen=True):
     @property
     def deletes(self) -> bool:
         """Does retention apply?"""
-        return DELETE in self.cleanup_policy.split(",")
+        return DELETE in _words(self.cleanup_policy)
 
     @property
     def compacts(self) -> bool:
-        return COMPACT in self.cleanup_policy.split(",")
+        return COMPACT in _words(self.cleanup_policy)
 
     @property
     def fingerprint(self) -> int:
@@ -127,17 +130,17 @@ class TopicConfig(msgspec.Struct, frozen=True):
     def override(self, settings: Mapping[str, str]) -> TopicConfig:
         """These settings on top of mine. Raises ``ConfigError`` for an unknown name or a wrong value."""
         known = {name.replace("_", "."): name for name in self.__struct_fields__}
-        changes: dict[str, str] = {}
+        changes: dict[str, object] = {}
         for name, value in settings.items():
             if name not in known:
                 raise ConfigError(f"unknown topic setting {name!r}; known are {', '.join(sorted(known))}")
-            changes[known[name]] = value
+            changes[known[name]] = _parsed(value, getattr(self, known[name]))
         try:
-            config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig, strict=False)
+            config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig)
         except msgspec.ValidationError as error:
             raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
-        if config.cleanup_policy not in POLICIES:
-            raise ConfigError(f"topic settings {dict(settings)}: cleanup.policy is one of {' '.join(POLICIES)}")
+        if not {*_words(config.cleanup_policy)} <= {*POLICIES}:
+            raise ConfigError(f"topic settings {dict(settings)}: cleanup.policy is a list of {' '.join(POLICIES)}")
         if config.compression_type not in CODECS:
             raise ConfigError(f"topic settings {dict(settings)}: compression.type is one of {' '.join(CODECS)}")
         if config._format not in _MAGICS:
@@ -154,6 +157,25 @@ class TopicConfig(msgspec.Struct, frozen=True):
         return config
 
 
+def _parsed(text: str, present: object) -> object:
+    """A value of the type of the ``present`` one, as Kafka's ``ConfigDef`` reads it; the text where that is none."""
+    text = text.strip()
+    match present:
+        case bool() if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        case int() if not isinstance(present, bool) and re.fullmatch("[+-]?[0-9]+", text):
+            return int(text)
+        case float():
+            with contextlib.suppress(ValueError):
+                return float(text)
+    return text
+
+
+def _words(text: str) -> list[str]:
+    """Of a list; none of an empty one."""
+    return re.split(r"\s*,\s*", text) if text else []
+
+
 def is_replicas(text: str) -> bool:
     """Is it the text of a setting that names throttled replicas?"""
     words = [word.strip().split(":") for word in text.split(",")]
@@ -164,15 +186,15 @@ _INT, _LONG = 2**31 - 1, MAXIMUM
 _LIMITS = {
     "min_insync_replicas": (1, _INT),
     "segment_bytes": (14, _INT),
-    "segment_ms": (1, _LONG),
+    "segment_ms": (0, _LONG),
     "segment_jitter_ms": (0, _LONG),
     "segment_index_bytes": (8, _INT),
-    "index_interval_bytes": (1, _INT),
+    "index_interval_bytes": (0, _INT),
     "retention_ms": (-1, _LONG),
     "retention_bytes": (-1, _LONG),
     "file_delete_delay_ms": (0, _LONG),
-    "max_message_bytes": (1, _INT),
-    "flush_messages": (1, _LONG),
+    "max_message_bytes": (0, _INT),
+    "flush_messages": (0, _LONG),
     "flush_ms": (0, _LONG),
     "message_timestamp_difference_max_ms": (0, _LONG),
     "min_compaction_lag_ms": (0, _LONG),

@@ -295,7 +295,7 @@ class Broker:
         if cluster.kind != "sim":
             return None
         brokers = {node.index: node for node in cluster.nodes if node.role == BROKER}
-        flushes = self.topic_config.flush_messages == 1
+        flushes = self.topic_config.flush_messages <= 1
         return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
 
     def unsettled(self, seen: Sequence[Mapping[str, Any]], wall_ms: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from assay.system_under_test import questions
-from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, parse_lines
 from assay.system_under_test.log.directory import directory_name
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.index import MAXIMUM
@@ -23,7 +23,6 @@ DATA = "/var/lib/assay/data"
 LOG_SUFFIX = ".log"
 ENTRY_HEADER = struct.Struct(">qi")
 """Offset and size of an entry of a log file."""
-CHECKPOINT_HEADER_LINES = 2
 REJOIN_TIMEOUT = 10.0
 """Seconds for replicas to be in sync again once a run is over."""
 
@@ -130,7 +129,7 @@ async def replica(node: Any, key: str, partition: Led, noted: int) -> list[Store
     in_isr = node.index in partition.in_sync
     mark = partition.high_watermark if in_isr else noted
     folder = f"{DATA}/{key}"
-    epochs = [(int(words[1]), int(words[0])) for words in await _lines(node, f"{folder}/{EPOCHS}")]
+    epochs = [(int(words[1]), int(words[0])) for words in await _rows(node, f"{folder}/{EPOCHS}")]
     compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))
     segments = await _segments(node, folder)
     records: list[StoredRecord] = []
@@ -179,12 +178,12 @@ def _number(value: bytes | None) -> int | None:
 
 async def _checkpoint(node: Any, name: str) -> Mapping[str, int]:
     """``topic-partition`` to offset; empty when the broker has written none yet."""
-    return {f"{words[0]}-{words[1]}": int(words[2]) for words in await _lines(node, f"{DATA}/{name}") if len(words) > 2}
+    return {f"{topic}-{index}": int(offset) for topic, index, offset in await _rows(node, f"{DATA}/{name}")}
 
 
-async def _lines(node: Any, path: str) -> list[list[str]]:
+async def _rows(node: Any, path: str) -> list[list[str]]:
     try:
-        text = (await node.read_file(path)).decode()
+        data = await node.read_file(path)
     except FileNotFoundError:
         return []
-    return [line.split() for line in text.splitlines()[CHECKPOINT_HEADER_LINES:]]
+    return parse_lines(path, data)

@@ -40,7 +40,7 @@ INVALID: Final = (
     ("retention.bytes", "-2"),
     ("segment.bytes", "0"),
     ("max.message.bytes", "-1"),
-    ("flush.messages", "0"),
+    ("flush.messages", "-1"),
     ("segment.bytes", "many"),
     ("cleanup.policy", "burn"),
 )

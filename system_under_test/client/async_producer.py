@@ -9,7 +9,7 @@ partition without a leader holds up no other, unless its topic is yet unknown an
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -77,6 +77,23 @@ class AsyncProducer:
         self._ledger.call(self._callbacks.after_enqueue, accepted, True)
         assert accepted.ticket is not None
         return accepted.ticket.result
+
+    async def send_list(
+        self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
+    ) -> list[asyncio.Future[SendResult]]:
+        """As :meth:`send` of each (topic, key, value) in turn. One that found no room in time has ``SendFailed`` for
+        its outcome, and those after it are tried all the same; nothing is raised. Cancelled, some may be in the queue.
+        """
+        outcomes = []
+        for topic, key, value in messages:
+            try:
+                outcome = await self.send(topic, value, key, on_done=on_done)
+            except SendFailed as error:
+                outcome = asyncio.get_running_loop().create_future()
+                outcome.set_exception(error)
+                outcome.exception()  # the caller need not look at it
+            outcomes.append(outcome)
+        return outcomes
 
     async def flush(self) -> Account:
         """Waits for the outcomes of all messages accepted so far, and returns them. Nothing lingers until then."""

@@ -21,6 +21,8 @@ class ProducerConfig:
     """From ``send`` to its outcome."""
     retries: int = 10
     """How often a definite failure is tried again within that time."""
+    retry_back_off: float = 0.05
+    """Before each further try."""
     repeat_unknown: bool = False
     """A try whose outcome is unknown is repeated as well, ``request_timeout`` after it was sent."""
     request_timeout: float = math.inf

@@ -15,7 +15,7 @@ from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer,
 from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
 from assay.system_under_test.client.multi_fetch import MultiFetch
-from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.pool import Bootstrap, Pool
 from assay.system_under_test.protocol import fetch
 from assay.system_under_test.protocol import offsets as listing
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -47,7 +47,7 @@ class SimpleConsumer:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str],
+        bootstrap: Bootstrap,
         *,
         runtime: Runtime,
         timeout: float = 5.0,

@@ -15,7 +15,7 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
 from assay.system_under_test.client.metadata import BACK_OFF
-from assay.system_under_test.client.pool import Address, Pool, parse_addresses
+from assay.system_under_test.client.pool import Address, Bootstrap, KnownBrokers, Pool
 from assay.system_under_test.protocol import draft_groups, group_offsets, groups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime
@@ -84,7 +84,7 @@ class Coordinated:
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str],
+        bootstrap: Bootstrap,
         group: str,
         *,
         runtime: Runtime,
@@ -102,7 +102,7 @@ class Coordinated:
         """
         self._timeout = timeout
         self._retention_ms = -1 if retention is None else int(retention * 1000)
-        self._bootstrap = parse_addresses(bootstrap)
+        self._bootstrap = KnownBrokers.of(bootstrap)
         self._random = runtime.random
         self._pool = Pool(client_id)
         # Heartbeats have a connection of their own: a broker answers one request after the other, and a join may wait.
@@ -237,7 +237,7 @@ class Coordinated:
         """Raises ``NotSent``."""
         if self._coordinator is not None:
             return self._coordinator
-        addresses = list(self._bootstrap)
+        addresses = list(self._bootstrap.addresses)
         self._random.shuffle(addresses)
         for address in addresses:
             left = min(ATTEMPT, left_until(deadline))

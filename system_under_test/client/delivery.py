@@ -8,7 +8,7 @@ from typing import TypeVar
 from assay.system_under_test.client import errors
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.connection import NotSent, Unknown
-from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -56,7 +56,7 @@ class Delivery:
         doubt: errors.SendUnknown | None = None
         for number in range(self._config.retries + 1):
             if number:
-                await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
+                await asyncio.sleep(min(self._config.retry_back_off, max(0.0, deadline - loop.time())))
             if loop.time() >= deadline:
                 break
             try:

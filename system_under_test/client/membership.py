@@ -27,6 +27,7 @@ from assay.system_under_test.client.coordinated import (
 )
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
+from assay.system_under_test.client.pool import Bootstrap
 from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.compiler import decode, encode_bytes
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -50,7 +51,7 @@ class Membership(Coordinated):
 
     def __init__(
         self,
-        bootstrap: str | Sequence[str],
+        bootstrap: Bootstrap,
         group: str,
         topics: Sequence[str] = (),
         config: MemberConfig | None = None,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.pool import Address, Pool, parse_addresses
+from assay.system_under_test.client.pool import Address, Bootstrap, KnownBrokers, Pool
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 
@@ -105,8 +105,8 @@ _UNKNOWN_TOPIC = TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
 class Metadata:
     """The cache of one client; the caller closes ``pool``."""
 
-    def __init__(self, bootstrap: str | Sequence[str], pool: Pool, random: Random) -> None:
-        self._bootstrap = parse_addresses(bootstrap)
+    def __init__(self, bootstrap: Bootstrap, pool: Pool, random: Random) -> None:
+        self._bootstrap = KnownBrokers.of(bootstrap)
         self._pool = pool
         self._random = random
         self._leaders: dict[tuple[str, int], Node] = {}
@@ -162,7 +162,7 @@ class Metadata:
             for address in self._candidates():
                 left = deadline - loop.time()
                 if left <= 0:
-                    raise ReadFailed(f"no broker answered with its metadata in time; the last error: {last}")
+                    break
                 timeout = min(left, ATTEMPT_TIMEOUT)
                 self._silent[address] = loop.time()  # until it answers; the caller may lose patience first
                 try:
@@ -175,7 +175,9 @@ class Metadata:
                 if view.nodes:
                     self._nodes = dict(view.nodes)
                     return view
-            await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
+            if loop.time() >= deadline:
+                raise ReadFailed(f"no broker answered with its metadata in time; the last error: {last}")
+            await asyncio.sleep(min(BACK_OFF, deadline - loop.time()))
 
     async def _look(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
         """The topic as a new request finds it. When no answer comes in time, the error is ``problem``, found before."""
@@ -214,7 +216,7 @@ class Metadata:
                 self._leaders[topic, index] = partition.leader
 
     def _candidates(self) -> list[Address]:
-        known = list(dict.fromkeys([*(node.address for node in self._nodes.values()), *self._bootstrap]))
+        known = list(dict.fromkeys([*(node.address for node in self._nodes.values()), *self._bootstrap.addresses]))
         self._random.shuffle(known)
         lately = asyncio.get_running_loop().time() - SILENCE
         return sorted(known, key=lambda address: self._silent.get(address, lately) > lately)

@@ -1,7 +1,9 @@
 """Addresses of brokers, as people write them, and at most one connection to each, shared by all who call it."""
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from assay.system_under_test.client.connection import Connection, NotSent
@@ -15,6 +17,22 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+class KnownBrokers:
+    """Where brokers are reached to begin with. Who finds out more replaces ``addresses``."""
+
+    def __init__(self, addresses: Iterable[Address] = ()) -> None:
+        self.addresses = list(addresses)
+
+    @classmethod
+    def of(cls, bootstrap: Bootstrap) -> KnownBrokers:
+        """Raises ``ValueError`` as :func:`parse_addresses`."""
+        return bootstrap if isinstance(bootstrap, KnownBrokers) else cls(parse_addresses(bootstrap))
+
+
+Bootstrap = str | Sequence[str] | KnownBrokers
+"""``"host:port,host:port"`` of any brokers, a list of ``"host:port"``, or those that someone keeps."""
 
 
 def parse_addresses(bootstrap: str | Sequence[str]) -> list[Address]:

@@ -10,12 +10,14 @@ could append it twice; that decision belongs to the caller, who gets ``SendUnkno
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.delivery import Delivery, SendResult
-from assay.system_under_test.client.errors import SendFailed
+from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.client.produce_queue import ProduceQueue
@@ -24,6 +26,9 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.runtime import Runtime
 
 KeyValue = tuple[bytes | None, bytes | None]
+_Numbered = tuple[int, KeyValue]
+_Known = tuple[int, SendResult | ClientError]
+"""With the message's place in a list."""
 
 ENTRY_OVERHEAD = 34
 """Bytes of a message of format 1 besides its key and value."""
@@ -35,7 +40,9 @@ __all__ = ["KeyValue", "Producer", "SendResult", "pack"]
 
 
 class Producer:
-    """``bootstrap`` is ``host:port,...`` of any brokers. Serializers and partitioner are for :meth:`send_keyed`."""
+    """``bootstrap`` is ``host:port,...`` of any brokers. Serializers and partitioner are for :meth:`send_keyed` and
+    :meth:`send_list`.
+    """
 
     def __init__(
         self,
@@ -75,8 +82,7 @@ class Producer:
             raise SendFailed("the producer was closed")
         if not values:
             raise ValueError("a message set needs at least one message")
-        if not all(part is None or isinstance(part, bytes) for pair in values for part in pair):
-            raise TypeError("keys and values are bytes, or None")  # else what is sent with it would fail, too
+        _check(values)
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._traits.queue(
@@ -99,6 +105,46 @@ class Producer:
         message = self.serialized(topic, key, value)
         return await self.send(topic, await self.partition_for(topic, message[0]), [message])
 
+    async def send_list(self, messages: Iterable[tuple[str, object, object]]) -> list[SendResult | ClientError]:
+        """Appends (topic, key, value), each serialized, to the partitions that the partitioner chooses: what goes to
+        one of them as neighbours, all or none, in its order. The outcome of each: a result with its own offset,
+        ``SendFailed`` or ``SendUnknown``. These are not raised, since another partition may have another outcome.
+
+        Raises what a serializer raises, before anything is sent. Cancelled, it leaves open what was appended.
+        """
+        deadline = asyncio.get_running_loop().time() + self._config.timeout
+        by_topic: dict[str, list[_Numbered]] = {}
+        for number, (topic, key, value) in enumerate(messages):
+            by_topic.setdefault(topic, []).append((number, self.serialized(topic, key, value)))
+            _check([by_topic[topic][-1][1]])
+        found = await asyncio.gather(*(self._to_topic(topic, each, deadline) for topic, each in by_topic.items()))
+        return [outcome for _, outcome in sorted((one for some in found for one in some), key=itemgetter(0))]
+
+    async def _to_topic(self, topic: str, messages: Sequence[_Numbered], deadline: float) -> list[_Known]:
+        """Without the topic's partitions, or with a partitioner that fails, nothing of it is sent."""
+        sets: dict[int, list[_Numbered]] = {}
+        try:
+            for number, message in messages:
+                partition = await self.partition_for(topic, message[0], deadline)
+                sets.setdefault(partition, []).append((number, message))
+        except Exception as error:  # noqa: BLE001 - the partitioner's
+            failed = error if isinstance(error, SendFailed) else SendFailed(f"not sent: {error!r}")
+            return [(number, failed) for number, _ in messages]
+        found = await asyncio.gather(*(self._to_partition(topic, *one, deadline) for one in sets.items()))
+        return [one for some in found for one in some]
+
+    async def _to_partition(
+        self, topic: str, partition: int, messages: Sequence[_Numbered], deadline: float
+    ) -> list[_Known]:
+        try:
+            result = await self.enqueue(topic, partition, [message for _, message in messages], deadline)
+        except (SendFailed, SendUnknown) as error:
+            return [(number, error) for number, _ in messages]
+        return [
+            (number, replace(result, base_offset=result.base_offset + place) if result.base_offset >= 0 else result)
+            for place, (number, _) in enumerate(messages)
+        ]
+
     def serialized(self, topic: str, key: object, value: object) -> KeyValue:
         """Raises what a serializer raises."""
         return self._config.key_serializer(topic, key), self._config.value_serializer(topic, value)
@@ -116,3 +162,9 @@ class Producer:
         for queue in self._queues.values():
             await queue.close()
         await self._pool.close()
+
+
+def _check(values: Sequence[KeyValue]) -> None:
+    """Raises ``TypeError``. What is sent together with it would fail, too."""
+    if not all(part is None or isinstance(part, bytes) for pair in values for part in pair):
+        raise TypeError("keys and values are bytes, or None")

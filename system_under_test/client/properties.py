@@ -105,9 +105,8 @@ def producer(properties: Mapping[str, str], source: str = "properties") -> Produ
 def connector(properties: Mapping[str, str], source: str = "properties") -> ConnectorConfig:
     """For a consumer of the old design. Raises :class:`PropertiesError`."""
     values = _converted(properties, _CONSUMER, source)
-    for field, name in (("zookeeper", "zookeeper.connect"), ("bootstrap", "metadata.broker.list")):
-        if field not in values:
-            raise PropertiesError(f"{source}: {name} is missing: host:port,host:port")
+    if "zookeeper" not in values:
+        raise PropertiesError(f"{source}: zookeeper.connect is missing: host:port,host:port")
     return _made(ConnectorConfig, values, source)
 
 
@@ -201,6 +200,7 @@ _PRODUCER: Final[dict[str, _Setting]] = {
     **dict.fromkeys(("request.required.acks", "acks"), ("acks", _ACKS)),
     "request.timeout.ms": ("timeout", _seconds),
     **dict.fromkeys(("message.send.max.retries", "retries"), ("retries", _count)),
+    "retry.backoff.ms": ("retry_back_off", _seconds),
     **dict.fromkeys(("compression.codec", "compression.type"), ("codec", _CODEC)),
     "serializer.class": ("value_serializer", _SERIALIZER),
     "key.serializer.class": ("key_serializer", _SERIALIZER),
@@ -222,6 +222,7 @@ _CONSUMER: Final[Mapping[str, _Setting]] = {
     **dict.fromkeys(("consumer.id", "consumerid"), ("consumer_id", _text)),
     **dict.fromkeys(("zookeeper.session.timeout.ms", "zk.sessiontimeout.ms"), ("session_timeout", _seconds)),
     **dict.fromkeys(("zookeeper.connection.timeout.ms", "zk.connectiontimeout.ms"), ("connection_timeout", _seconds)),
+    **dict.fromkeys(("zookeeper.sync.time.ms", "zk.synctime.ms"), ("back_off", _seconds)),
     "offsets.storage": ("offsets_storage", _text),
     "dual.commit.enabled": ("dual_commit", _SWITCH),
     **dict.fromkeys(("auto.commit.enable", "autocommit.enable"), ("auto_commit", _SWITCH)),

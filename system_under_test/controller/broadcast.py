@@ -159,15 +159,14 @@ class Broadcast:
 
     def _send_to(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
         updates = self._cluster.updates(partitions)
-        live = self._cluster.live()
-        self._serial += 1
+        live, serial = self._cluster.live(), self._next_serial()
         mine = [update for update in updates if broker_id in update.replicas]
         if mine or full:
             settings = self._cluster.settings({update.topic for update in mine})
             roles = partial(internal.LeaderAndIsrRequest, partitions=mine, topics=settings)
-            self._send(broker_id, partial(roles, live_brokers=live, serial=self._serial))
+            self._send(broker_id, partial(roles, live_brokers=live, serial=serial))
         news = partial(internal.UpdateMetadataRequest, full=full, partitions=updates, deleted=deleted)
-        self._send(broker_id, partial(news, live_brokers=live, serial=self._serial))
+        self._send(broker_id, partial(news, live_brokers=live, serial=serial))
 
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
         """A replica's (last epoch, log end); None when it is not available now.
@@ -195,7 +194,7 @@ class Broadcast:
         """Has a broker stop these replicas of its own for the rest of their leader epoch."""
         stopped = [self._stopped(partition) for partition in partitions]
         if stopped:
-            self._send(broker_id, partial(internal.StopReplicaRequest, delete=False, partitions=stopped))
+            self._send(broker_id, self._stopping(stopped, delete=False))
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
         """Has these brokers delete their replicas of the topic. False when a line was closed before the answer."""
@@ -204,7 +203,7 @@ class Broadcast:
             for partition in self._cluster.all_partitions()
             if partition[0] == topic and partition in self._cluster.states
         ]
-        deletion = partial(internal.StopReplicaRequest, delete=True, partitions=partitions)
+        deletion = self._stopping(partitions, delete=True)
         answers = [self._send(replica, deletion) for replica in replicas]
         for answer in answers:
             if answer is None:
@@ -216,7 +215,7 @@ class Broadcast:
 
     async def delete_replica(self, partition: PartitionId, brokers: Iterable[int]) -> list[int]:
         """Which of these brokers have deleted theirs; the others' lines were closed before they answered."""
-        deletion = partial(internal.StopReplicaRequest, delete=True, partitions=[self._stopped(partition)])
+        deletion = self._stopping([self._stopped(partition)], delete=True)
         answers = {broker: self._send(broker, deletion) for broker in brokers}
         deleted = []
         for broker, answer in answers.items():
@@ -226,6 +225,16 @@ class Broadcast:
             if not answer.cancelled() and answer.result().partitions[0].error_code == ErrorCode.NONE:
                 deleted.append(broker)
         return deleted
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _stopping(
+        self, partitions: list[internal.StopReplicaPartition], *, delete: bool
+    ) -> Callable[..., internal.StopReplicaRequest]:
+        serial = self._next_serial()
+        return partial(internal.StopReplicaRequest, delete=delete, partitions=partitions, serial=serial)
 
     def _stopped(self, partition: PartitionId, later: int = 0) -> internal.StopReplicaPartition:
         """In the present leader epoch, or so many later."""

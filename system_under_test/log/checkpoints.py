@@ -1,9 +1,12 @@
-"""Offsets per partition in one small text file, in Kafka's format::
+"""Offsets per partition in one small text file, in Kafka's format with a checksum::
 
-    0                     version
-    2                     number of lines that follow
+    1                     version
+    2                     number of rows that follow
     orders 0 1042         topic, partition, offset
     orders 1 77
+    crc 2a0cdaee          CRC-32 of all bytes before
+
+Version 0, which is Kafka's, has no checksum, and is still read: one wrong digit in it is not noticed.
 
 ``replication-offset-checkpoint`` holds high watermarks, ``recovery-point-offset-checkpoint`` what is fsynced,
 ``cleaner-offset-checkpoint`` up to where logs are compacted. A write names some partitions and keeps the entries of all
@@ -13,6 +16,7 @@ others: a broker that rewrites the file with only what it leads right now forget
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from zlib import crc32
 
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import write_atomic
@@ -20,7 +24,9 @@ from assay.system_under_test.storage.atomic import write_atomic
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
-VERSION = 0
+VERSION = 1
+UNCHECKED = 0
+"""Kafka's version."""
 
 PartitionId = tuple[str, int]
 """Topic and partition."""
@@ -48,14 +54,16 @@ class OffsetCheckpoint:
                 self._entries = {}
         return dict(self._entries)
 
-    def recover(self) -> str | None:
-        """The problem of a file that makes no sense, which counts as empty until the next write replaces it."""
+    def recover(self, *, expected: bool = False) -> str | None:
+        """The problem of a file that makes no sense, or is ``expected`` and not there. It counts as empty until the
+        next write replaces it.
+        """
         try:
             self.load()
         except CheckpointError as error:
             self._entries = {}
             return str(error)
-        return None
+        return f"{self._path} is not there" if expected and not self._storage.exists(self._path) else None
 
     async def write(self, entries: Mapping[PartitionId, int], remove: Iterable[PartitionId] = ()) -> None:
         """Durably sets these entries, removes those, and keeps all others. Concurrent calls are taken in turn."""
@@ -69,17 +77,30 @@ class OffsetCheckpoint:
 
 
 def format_lines(rows: Iterable[str]) -> bytes:
-    """A file of Kafka's checkpoint format around rows of one line each."""
+    """A file of the checkpoint format around rows of one line each."""
     lines = list(rows)
-    return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
+    body = "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
+    return body + crc_line(body)
+
+
+def crc_line(data: bytes) -> bytes:
+    """The line that vouches for ``data``."""
+    return b"crc %08x\n" % crc32(data)
 
 
 def parse_lines(path: str, data: bytes) -> list[list[str]]:
-    """The rows of such a file, split into words. Raises :class:`CheckpointError` when version or count are wrong."""
+    """The rows of such a file, split into words. Raises :class:`CheckpointError` when version, count or checksum are
+    wrong.
+    """
     lines = data.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or lines[0] != str(VERSION):
+    if len(lines) < 2 or lines[0] not in (str(VERSION), str(UNCHECKED)):
         raise CheckpointError(f"{path}: line 1 should be version {VERSION} and line 2 a count; {_REMEDY}")
     rows = lines[2:]
+    if lines[0] == str(VERSION):
+        body = data[: -len(crc_line(b""))]
+        if data != body + crc_line(body):
+            raise CheckpointError(f"{path}: the last line is not the checksum of those before; {_REMEDY}")
+        rows.pop()
     if lines[1] != str(len(rows)):
         raise CheckpointError(f"{path}: line 2 announces {lines[1]!r} entries, there are {len(rows)}; {_REMEDY}")
     return [row.split() for row in rows]

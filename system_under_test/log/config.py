@@ -53,8 +53,13 @@ class LogConfig:
         return self.traits.check(data, next_offset, gaps=self.compacted, highest=base_offset + MAXIMUM)
 
     def __post_init__(self) -> None:
-        for name in ("segment_bytes", "segment_ms", "index_interval_bytes", "index_max_bytes"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        for name, least in (
+            ("segment_bytes", 1),
+            ("segment_ms", 0),
+            ("index_interval_bytes", 0),
+            ("index_max_bytes", 1),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be {least} at least, not {getattr(self, name)}")
         if self.segment_bytes > 2**31 - 1:
             raise ValueError(f"segment_bytes must be below 2 GiB, not {self.segment_bytes}")

@@ -8,6 +8,7 @@ belongs to (the czxid of the topic's znode), so that a topic created again under
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.system_under_test.log.checkpoints import crc_line
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import write_atomic
 
@@ -125,16 +126,25 @@ def read_incarnation(storage: Storage, directory: str) -> int | None:
     path = f"{directory}/{INCARNATION}"
     if not storage.exists(path):
         return None
-    text = storage.read_bytes(path).decode("ascii", "replace").strip()
+    return parse_incarnation(path, storage.read_bytes(path))
+
+
+def parse_incarnation(path: str, data: bytes) -> int:
+    """The czxid in the file's content; :class:`DirectoryError`. Without a checksum, as it was once, it is believed."""
+    body = data[len(crc_line(b"")) :] if data.startswith(b"crc") else data
     try:
-        return int(text)
-    except ValueError as error:
-        raise DirectoryError(f"{path}: {text!r} is no czxid; set the folder aside and let it be refetched") from error
+        if data in (body, crc_line(body) + body):
+            return int(body)
+        problem = "the checksum is wrong"
+    except ValueError:
+        problem = "that is no czxid"
+    raise DirectoryError(f"{path}: {data!r}: {problem}; set the folder aside and let it be refetched")
 
 
 async def write_incarnation(storage: Storage, directory: str, czxid: int) -> None:
-    """Durably; the folder must exist."""
-    await write_atomic(storage, f"{directory}/{INCARNATION}", f"{czxid}\n".encode())
+    """Durably; the folder must exist. A checksum comes first, since a wrong digit would make it another topic's log."""
+    body = b"%d\n" % czxid
+    await write_atomic(storage, f"{directory}/{INCARNATION}", crc_line(body) + body)
 
 
 async def set_aside(storage: Storage, directory: str) -> str:

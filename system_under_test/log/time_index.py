@@ -2,7 +2,8 @@
 
 On disk as Kafka has it: 12 bytes an entry, a timestamp in milliseconds (int64) and an offset relative to the segment's
 base (uint32). An entry says: this message has this timestamp, and no message before it is younger. Both rise strictly.
-Like the other index it is a cache: after anything but a clean stop it is rebuilt from the segment.
+Like the other index it is a cache: after anything but a clean stop it is rebuilt from the segment, and what a clean
+stop has left is compared with the messages before it is used.
 """
 
 import struct
@@ -17,13 +18,14 @@ ENTRY = struct.Struct(">qI")
 class TimeIndex:
     """An index in memory and, entry by entry, in its file."""
 
-    __slots__ = ("_file", "_offsets", "_timestamps", "base_offset")
+    __slots__ = ("_file", "_loaded", "_offsets", "_timestamps", "base_offset")
 
     def __init__(self, file: File, base_offset: int) -> None:
         self._file = file
         self.base_offset = base_offset
         self._timestamps: list[int] = []
         self._offsets: list[int] = []
+        self._loaded = 0
 
     @property
     def newest(self) -> int:
@@ -44,6 +46,7 @@ class TimeIndex:
             timestamps.append(timestamp)
             offsets.append(self.base_offset + offset)
         self._timestamps, self._offsets = timestamps, offsets
+        self._loaded = len(offsets)
         return True
 
     def append(self, timestamp: int, offset: int) -> None:
@@ -57,10 +60,19 @@ class TimeIndex:
         index = bisect_right(self._timestamps, timestamp) - 1
         return self._offsets[index] if index >= 0 else self.base_offset
 
+    def loaded(self, timestamp: int) -> tuple[tuple[int, int], int] | None:
+        """The entry behind ``floor``, and the offset of the one before it or the base; None unless it was loaded."""
+        index = bisect_right(self._timestamps, timestamp) - 1
+        if not 0 <= index < self._loaded:
+            return None
+        before = self._offsets[index - 1] if index else self.base_offset
+        return (self._timestamps[index], self._offsets[index]), before
+
     def clear(self) -> None:
         if self._file.size:
             self._file.truncate(0)
         self._timestamps, self._offsets = [], []
+        self._loaded = 0
 
     async def fsync(self) -> None:
         await self._file.fsync()

@@ -1,6 +1,7 @@
 """How young the messages of one segment are, and finding one by its time.
 
-The index by time follows the appends. It is a cache: what it lacks is scanned.
+The index by time follows the appends. It is a cache: what it lacks is scanned. An entry that was found on the disk is
+compared with the messages before it is used: the one with its offset is the first that is as young as it says.
 """
 
 import contextlib
@@ -72,6 +73,8 @@ class SegmentTimes:
 
     def first_since(self, timestamp: int) -> tuple[int, int] | None:
         """``(timestamp, offset)`` of the first message stamped at or after ``timestamp``; None when none is."""
+        if not self._holds(timestamp - 1):
+            self.forget()
         position = self._segment.locate(self._index.floor(timestamp - 1))
         for newest, _, end in self._timestamps(position):
             if newest >= timestamp:
@@ -107,8 +110,10 @@ class SegmentTimes:
         self._read_to = self._noted_at = 0
 
     def load(self, next_offset: int, size: int) -> None:
-        """Believes the index of a segment that was closed cleanly and ends at this offset and this byte."""
-        if not self._index.load(next_offset):
+        """Believes the index of a segment that was closed cleanly and ends at this offset and this byte, if its last
+        entry is right.
+        """
+        if not self._index.load(next_offset) or not self._last_holds():
             self.forget()
         elif self._index.newest != NO_TIMESTAMP:
             self._newest = self._index.newest, self._index.floor(self._index.newest)
@@ -128,6 +133,24 @@ class SegmentTimes:
 
     def close(self) -> None:
         self._index.close()
+
+    def _holds(self, timestamp: int) -> bool:
+        """Is the entry with which a search for this time begins right? Raises :class:`CorruptLog`."""
+        found = self._index.loaded(timestamp)
+        return found is None or self._first_as_young(found[0][0], since=found[1]) == found[0]
+
+    def _last_holds(self) -> bool:
+        """Is there a message like the last entry? Which of several is no matter, and a scan would hold up a start."""
+        found = self._index.loaded(self._index.newest)
+        with contextlib.suppress(CorruptLog):  # the next reader gets this error
+            return found is None or self._first_as_young(found[0][0], since=found[0][1]) == found[0]
+        return False
+
+    def _first_as_young(self, timestamp: int, *, since: int) -> tuple[int, int] | None:
+        for newest, offset, _ in self._timestamps(self._segment.locate(since)):
+            if newest >= timestamp:
+                return newest, offset
+        return None
 
     def _timestamps(self, position: int) -> Iterator[tuple[int, int, int]]:
         """``(newest timestamp, last offset, end position)`` of each entry from ``position``, a boundary, on."""

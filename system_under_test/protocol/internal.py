@@ -63,7 +63,7 @@ class TopicSettingsUpdate:
 
 @request(key=1000, versions=(0, 0))
 class LeaderAndIsrRequest(Request[control.LeaderAndIsrResponse]):
-    """``serial`` rises with each one, and each UpdateMetadata, of one controller's term; 0: it has none."""
+    """``serial`` rises with each one, and each StopReplica and UpdateMetadata, of one controller's term; 0: none."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -86,11 +86,14 @@ class StopReplicaPartition:
 
 @request(key=1001, versions=(0, 0))
 class StopReplicaRequest(Request[control.StopReplicaResponse]):
+    """``serial`` as above."""
+
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Int64
     delete: bool
     partitions: list[StopReplicaPartition]
+    serial: Int64 = 0
 
 
 @request(key=1002, versions=(0, 0))

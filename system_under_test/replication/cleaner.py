@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log import cleaner
-from assay.system_under_test.log.checkpoints import CLEANED, CheckpointError, OffsetCheckpoint
+from assay.system_under_test.log.checkpoints import CLEANED, OffsetCheckpoint
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.records.message import RecordError
 from assay.system_under_test.replication.replica import Replica
@@ -32,17 +32,11 @@ class LogCleaner:
         self._config = config
         self._replicas = replicas
         self._cutting = cutting
-        self._storage = storage
-        self._path = f"{config.data_dir}/{CLEANED}"
-        self._checkpoint = OffsetCheckpoint(storage, self._path)
+        self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}")
 
-    def open(self) -> None:
-        """A checkpoint that makes no sense is none: then everything is looked at again."""
-        try:
-            self._checkpoint.load()
-        except CheckpointError as error:
-            _log.error("%s; it is removed", error)
-            self._storage.remove(self._path)
+    def open(self) -> str | None:
+        """The problem of a checkpoint that makes no sense, if it does. Then everything is looked at again."""
+        return self._checkpoint.recover()
 
     async def run(self) -> None:
         """Ends only by cancellation."""

@@ -20,6 +20,7 @@ from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.news import News
 from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.replication.replica import UNKNOWN
 from assay.system_under_test.replication.replicas import Replicas, Upkeep
 from assay.system_under_test.replication.throttle import Throttles
 from assay.system_under_test.replication.traits import ReplicationTraits
@@ -133,11 +134,13 @@ class ReplicaManager:
                 settings = {setting.name: setting.value for setting in topic.settings}
                 await self.replicas.configure(topic.topic, settings, topic.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
-            if self._news.admit(request):  # roles and settings are safe by their leader epochs and zxids
+            if is_news := self._news.admit(request):  # settings are safe by their zxids
                 self._refresh_leaders(live)
             results = []
             for update in request.partitions:
-                error = await self._change_role(update, live)
+                error = ErrorCode.STALE_CONTROLLER_EPOCH
+                if self._is_meant(update, is_news=is_news):
+                    error = await self._change_role(update, live)
                 results.append(
                     control.PartitionResult(topic=update.topic, partition=update.partition, error_code=error)
                 )
@@ -146,6 +149,15 @@ class ReplicaManager:
             for fetcher, _ in self._fetchers.values():
                 fetcher.look_again()
             return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
+
+    def _is_meant(self, update: internal.PartitionStateUpdate, *, is_news: bool) -> bool:
+        """Not by a role in a former topic of that name. Nor does a late copy make a replica: it has been deleted since.
+
+        What else is late has a leader epoch that shows it.
+        """
+        here = self.replicas.find(update.topic, update.partition)
+        made_for = UNKNOWN if here is None else here.incarnation
+        return made_for == update.topic_czxid or (is_news and made_for < update.topic_czxid)
 
     async def _change_role(
         self, update: internal.PartitionStateUpdate, live: Mapping[int, internal.LiveBroker]
@@ -183,6 +195,7 @@ class ReplicaManager:
         async with self._controller_lock:
             if not self.obey("stop-replica", request.controller_id, request.controller_epoch, request.broker_epoch):
                 return control.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
+            self._news.admit(request)  # a copy does no harm: incarnation and leader epoch show it
             results = []
             for stopped in request.partitions:
                 partition = self.replicas.find(stopped.topic, stopped.partition)

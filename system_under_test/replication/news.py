@@ -6,6 +6,8 @@ came later: a late copy. What it says of the cluster was true before them.
 
 from assay.system_under_test.protocol import internal
 
+Numbered = internal.LeaderAndIsrRequest | internal.StopReplicaRequest | internal.UpdateMetadataRequest
+
 
 class News:
     """Remembers the newest request that was admitted: its controller's epoch, and its serial in that term."""
@@ -13,7 +15,7 @@ class News:
     def __init__(self) -> None:
         self._newest = (-1, 0)
 
-    def admit(self, request: internal.LeaderAndIsrRequest | internal.UpdateMetadataRequest) -> bool:
+    def admit(self, request: Numbered) -> bool:
         """False for a late copy. Requests without a serial are always admitted, and leave no trace."""
         if not request.serial:
             return True

@@ -75,6 +75,8 @@ async def _list_partition(
             answer.offset, answer.offsets = start, [start]
         elif version == 0:
             answer.offsets = _segments(partition, wanted, partition.high_watermark)
+        elif not partition.config.magic:
+            answer.error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT  # no message has a time
         elif not _by_time(partition, wanted.timestamp, answer):
             # That there is none is a statement about the log's end.
             await proven_end(manager, zookeeper, topic, wanted.partition)

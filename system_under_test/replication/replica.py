@@ -120,8 +120,8 @@ class Replica:
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def counted_end(self) -> int:
-        """This replica's log end as far as it counts: at most ``flush_messages`` - 1 records are not on disk."""
-        return min(self.log.end_offset, self.log.flushed_offset + self.config.flush_messages - 1)
+        """This replica's log end as far as it counts: all but at most ``flush_messages`` - 1 records are on disk."""
+        return min(self.log.end_offset, self.log.flushed_offset + max(0, self.config.flush_messages - 1))
 
     async def flush_counted(self) -> None:
         """Puts on disk what must be there for all of the log to count."""

@@ -9,7 +9,7 @@ from assay.system_under_test.events import EventLog
 from assay.system_under_test.log import directory
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.epochs import EpochHistory
+from assay.system_under_test.log.epochs import EPOCHS, EpochHistory
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.traits import LogTraits
@@ -103,18 +103,21 @@ class Replicas:
         """Opens every log on disk, recovering it first after an unclean stop.
 
         A checkpoint that makes no sense counts as none. Without recovery points no one knows what a log may have lost,
-        so that all are checked in full, and nothing is cut.
+        so that all are checked in full, and nothing is cut. They are there before the first log is.
         """
         await directory.remove_deleted(self._storage, self._config.data_dir)
-        self.cleaner.open()
-        problems = [checkpoint.recover() for checkpoint in (self._high_watermarks, self._recovery_points)]
+        found = directory.partition_directories(self._storage, self._config.data_dir)
+        problems = [self._high_watermarks.recover(), self._recovery_points.recover(expected=bool(found))]
+        problems.append(self.cleaner.open())
         for problem in problems:
             if problem is not None:
                 _log.error("%s; it is made again", problem)
                 self._events.emit("checkpoint-damaged", detail={"problem": problem})
         points = self._recovery_points.load() if problems[1] is None else None
         self._lost = points is None
-        for topic, index in directory.partition_directories(self._storage, self._config.data_dir):
+        if not found:
+            await self._recovery_points.write({})
+        for topic, index in found:
             point = None if points is None else points.get((topic, index), 0)
             await self._open_partition(topic, index, clean=clean and points is not None, recovery_point=point)
 
@@ -165,8 +168,9 @@ class Replicas:
         try:
             found = directory.read_incarnation(self._storage, path)
             epochs = await EpochHistory.load(self._storage, path)
-            if not epochs.entries() and log.end_offset > log.start_offset:
-                problem = f"{path}: the history of epochs is not there"
+            if log.end_offset > log.start_offset and (found is None or not epochs.entries()):
+                lacks = directory.INCARNATION if found is None else EPOCHS
+                problem = f"{path}: {lacks} is not there"
         except (directory.DirectoryError, CheckpointError) as error:
             problem = str(error)
         if problem is not None:

@@ -34,7 +34,8 @@ class Consumer:
         address = f"198.18.{ord(name[0])}.{ord(name[-1])}"
         self._host = loop.network.add_host(name, address)
         self.process = Process(loop, self._host, name, f"{name}.1")
-        self.settings = {"consumer_id": name, "group": "g", "session_timeout": 2.0, "reset": "smallest"} | settings
+        own = {"consumer_id": name, "group": "g", "session_timeout": 2.0, "reset": "smallest"}
+        self.settings = own | {"bootstrap": cluster.bootstrap} | settings
         self.changes: list[tuple[float, OwnershipChange]] = []
         self.received: list[tuple[float, str, int, int, bytes | None]] = []
         self.connector: ConsumerConnector
@@ -58,7 +59,6 @@ class Consumer:
             self.connector = ConsumerConnector(
                 ConnectorConfig(
                     zookeeper=",".join(f"{node.address}:2181" for node in self._cluster.zookeepers),
-                    bootstrap=self._cluster.bootstrap,
                     **self.settings,
                 ),
                 runtime=self._cluster.cluster.harness_runtime(),

@@ -9,6 +9,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from assay.system_under_test import registrar
+from assay.system_under_test.controller.topic_settings import ConfigChanges
 from assay.system_under_test.network.server import Server
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
@@ -101,16 +102,23 @@ def test_zookeeper_may_go_away_while_a_start_waits_for_its_former_life_to_end() 
     simulate(check)
 
 
-@pytest.mark.parametrize("step", ["prepare_zookeeper", "claim_directory", "register"])
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [
+        *((registrar.Registrar, step) for step in ("prepare_zookeeper", "claim_directory", "set_strays_aside")),
+        (ConfigChanges, "read_all"),
+        (registrar.Registrar, "register"),
+    ],
+)
 def test_zookeeper_may_fail_half_way_through_a_start_for_longer_than_a_start_waits_for_it_to_begin(
-    monkeypatch: pytest.MonkeyPatch, step: str
+    monkeypatch: pytest.MonkeyPatch, part: type, step: str
 ) -> None:
     async def check() -> None:
         async with brokers() as cluster:
             node, once = cluster.nodes[0], []
             before = len(cluster.events(node, "registered"))
             await node.terminate()
-            real = getattr(registrar.Registrar, step)
+            real = getattr(part, step)
 
             async def failing(self: Any) -> Any:
                 if not once:
@@ -119,7 +127,7 @@ def test_zookeeper_may_fail_half_way_through_a_start_for_longer_than_a_start_wai
                         await server.kill()
                 return await real(self)
 
-            monkeypatch.setattr(registrar.Registrar, step, failing)
+            monkeypatch.setattr(part, step, failing)
             await node.start()
             await asyncio.sleep(40)
             assert once == [step]

@@ -15,13 +15,16 @@ class ConnectorConfig:
 
     zookeeper: str
     """``host:port,host:port``."""
-    bootstrap: Sequence[str]
+    bootstrap: Sequence[str] = ()
+    """None: the brokers that are registered in ZooKeeper."""
     group: str = DEFAULT_GROUP
     consumer_id: str | None = None
     """None: made of ``host``, the time and chance."""
     host: str = "localhost"
     session_timeout: float = 6.0
     connection_timeout: float = 6.0
+    back_off: float = 0.1
+    """Before the second try to claim; doubled for each further one, up to a second."""
     offsets_storage: str = "zookeeper"
     """Or ``kafka``: the offsets topic."""
     dual_commit: bool = False

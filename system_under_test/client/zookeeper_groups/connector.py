@@ -19,6 +19,7 @@ from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import ClientError, Outcome
 from assay.system_under_test.client.membership import CommitFailed, Membership
+from assay.system_under_test.client.pool import KnownBrokers
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.client.zookeeper_groups import offsets
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
@@ -26,12 +27,12 @@ from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, StreamSubscription
-from assay.system_under_test.client.zookeeper_groups.view import read_view, thread_id
+from assay.system_under_test.client.zookeeper_groups.view import read_view, registered_brokers, thread_id
 from assay.system_under_test.runtime import Runtime
 from assay.system_under_test.tasks import Background
 
-FIRST_BACK_OFF, LAST_BACK_OFF = 0.1, 1.0
-"""Seconds between two tries to claim, doubled each time, with a random factor from 0.5 to 1.5."""
+LAST_BACK_OFF = 1.0
+"""Seconds between two tries to claim, at most; with a random factor from 0.5 to 1.5."""
 
 _log = logging.getLogger("assay.client")
 
@@ -90,8 +91,9 @@ class ConsumerConnector:
         self._ownership = Ownership(self._zookeeper, config.group, self._registration)
         self._session = traits.session(self._zookeeper, self._registration, self._lose, self._ownership.forget)
         self._zookeeper.add_listener(lambda state: self._wake.set())
+        self._brokers = KnownBrokers.of(config.bootstrap) if config.bootstrap else KnownBrokers()
         self._membership = Membership(
-            config.bootstrap, config.group, config=MemberConfig(timeout=config.timeout), runtime=runtime
+            self._brokers, config.group, config=MemberConfig(timeout=config.timeout), runtime=runtime
         )
         self._offsets = self._store()
         self._subscription: StreamSubscription | None = None
@@ -161,7 +163,7 @@ class ConsumerConnector:
         if self._subscription is not None or self._closed:
             raise RuntimeError(f"{self.consumer_id}: streams are created once, and not after a shutdown")
         thread = thread_id(self.consumer_id, index)
-        consumer = SimpleConsumer(self._config.bootstrap, runtime=self._runtime, timeout=self._config.timeout)
+        consumer = SimpleConsumer(self._brokers, runtime=self._runtime, timeout=self._config.timeout)
 
         def holds() -> list[Hold]:
             current = self._current().values()
@@ -209,7 +211,7 @@ class ConsumerConnector:
         self._wake.set()
 
     async def _keep_balanced(self, subscription: StreamSubscription) -> None:
-        back_off = FIRST_BACK_OFF
+        back_off = self._config.back_off
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -219,16 +221,18 @@ class ConsumerConnector:
                 _log.info("%s: rebalance: %s: %s", self.consumer_id, type(error).__name__, error)
                 settled = False
             if settled:
-                back_off = FIRST_BACK_OFF
+                back_off = self._config.back_off
                 continue
             await asyncio.sleep(back_off * (0.5 + self._runtime.random.random()))
-            back_off = min(2 * back_off, LAST_BACK_OFF)
+            back_off = max(back_off, min(2 * back_off, LAST_BACK_OFF))
             self._wake.set()
 
     async def _rebalance(self, subscription: StreamSubscription) -> bool:
         """Does this member own what it should? Raises kazoo's errors and ``ClientError``."""
         await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
         view = await read_view(self._zookeeper, self._config.group, subscription, self._changed)
+        if not self._config.bootstrap:
+            self._brokers.addresses = await registered_brokers(self._zookeeper)
         wanted = view.allotted_to(self.consumer_id)
         owned = {partition: hold.thread for partition, hold in self._current().items()}
         if owned == wanted and self._ownership.claimed <= wanted.keys():  # else a claim came to nothing half-way

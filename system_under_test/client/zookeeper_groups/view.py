@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from kazoo.exceptions import NoNodeError
 
 from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.pool import Address
 from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription, subscription_of
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths
-from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, TopicAssignment, ZnodeError, decode
+from assay.system_under_test.zookeeper.znodes import (
+    BrokerRegistration,
+    ConsumerRegistration,
+    TopicAssignment,
+    ZnodeError,
+    decode,
+)
 
 
 def thread_id(consumer_id: str, index: int) -> str:
@@ -90,3 +97,19 @@ async def read_view(zookeeper: ZooKeeper, group: str, mine: StreamSubscription, 
         except ZnodeError as error:
             _log.warning("group %s: %s", group, error)
     return GroupView(members, partitions)
+
+
+async def registered_brokers(zookeeper: ZooKeeper) -> list[Address]:
+    """Where the brokers that are registered now are reached. Raises kazoo's errors."""
+    found = []
+    for name in await zookeeper.get_children(paths.BROKER_IDS):
+        path = f"{paths.BROKER_IDS}/{name}"
+        try:
+            data, _ = await zookeeper.get(path)
+            registration = decode(BrokerRegistration, path, data)
+            found.append(Address(registration.host, registration.port))
+        except NoNodeError:
+            continue  # it has gone; the watch on all brokers fires
+        except ZnodeError as error:
+            _log.warning("%s", error)
+    return found

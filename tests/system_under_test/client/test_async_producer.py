@@ -406,3 +406,22 @@ def test_while_a_leader_is_killed_order_holds_and_no_failure_is_found_in_the_log
             assert in_order == sorted(in_order)
 
     simulate(main)
+
+
+def test_a_list_goes_the_way_of_its_messages_and_what_finds_no_room_has_failed() -> None:
+    async def main() -> None:
+        async with producing(queue_size=2, enqueue_timeout=0, batch_count=10, linger=0.1) as (cluster, producer):
+            done: list[Any] = []
+            outcomes = await producer.send_list(
+                [("t", "k", "a"), ("t", "k", "b"), ("t", "k", "c")], on_done=lambda envelope, known: done.append(known)
+            )
+            assert [await outcome for outcome in outcomes[:2]] == [SendResult(0, 1), SendResult(1, 1)]
+            with pytest.raises(SendFailed, match="full"):
+                await outcomes[2]
+            assert [type(known) for known in done] == [SendFailed, SendResult, SendResult]
+            assert cluster.log == [b"a", b"b"]
+            await producer.close()
+            (outcome,) = await producer.send_list([("t", None, "d")])
+            assert type(outcome.exception()) is SendFailed
+
+    simulate(main)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from assay.system_under_test.client.coordinated import Position
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter
@@ -268,6 +270,43 @@ def test_after_a_shutdown_nothing_is_left_but_the_offsets_and_streams_end() -> N
             await zookeeper.close()
 
     simulate(check)
+
+
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
+def test_brokers_are_found_in_zookeeper_also_those_that_come_later(storage: str) -> None:
+    """When it starts one broker lives, and in the end only the others do."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=2, min_insync=1)) as cluster:
+            first, *others = cluster.nodes
+            sent = await fill(cluster, "x", 2)
+            await cluster.consumer.commit("other", {("orders", 0): Position(1)})  # so that there is the offsets topic
+            for node in others:
+                await node.terminate()
+            one = Consumer(cluster, "c1", bootstrap=(), offsets_storage=storage, auto_commit=False)
+            await one.start()
+            await until(lambda: set(one.values) == sent, "all is read", 30)
+            for node in others:
+                await node.start()
+            await until(lambda: all(len(cluster.events(node, "registered")) == 2 for node in others), "they are back")
+            await until(lambda: in_sync_again(cluster), "all are in sync", 30)
+            await first.kill()
+            await asyncio.sleep(5)
+            producer = cluster.producer_with(repeat_unknown=True)
+            for partition in range(2):
+                await producer.send("orders", partition, [(None, b"later %d" % partition)])
+            await until(lambda: {b"later 0", b"later 1"} <= set(one.values), "what comes later is read, too", 30)
+            assert set(await one.call(one.connector.commit_offsets())) == {("orders", 0), ("orders", 1)}
+            await one.shutdown()
+
+    simulate(check)
+
+
+async def in_sync_again(cluster: Brokers) -> bool:
+    zookeeper = await zookeeper_of(cluster)
+    states = [json.loads((await zookeeper.get(f"/brokers/topics/orders/partitions/{p}/state"))[0]) for p in range(2)]
+    await zookeeper.close()
+    return all(sorted(state["isr"]) == [1, 2, 3] for state in states)
 
 
 def test_a_member_has_an_id_of_its_own_and_there_is_a_default_group() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,9 @@ import pytest
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer, SendResult
+from assay.system_under_test.client.serializer import as_bytes, as_json, as_text
 from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.records import message_set
 
 from helpers.fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
 from helpers.sim_brokers import simulate
@@ -302,5 +305,71 @@ def test_a_broker_that_keeps_silent_about_the_partition_leaves_the_outcome_unkno
             broker.script = [other_partition]
             with pytest.raises(SendUnknown, match="does not speak of it"):
                 await producer.send("t", 0, [(None, b"a")])
+
+    simulate(main)
+
+
+def test_a_list_is_serialized_and_goes_as_one_message_set_to_each_partition() -> None:
+    """Each has an offset of its own. What one topic waits for holds up no other."""
+
+    async def main() -> None:
+        serializers = {"key_serializer": as_text, "value_serializer": as_json}
+        async with producing(partitioner=lambda key, count, random: int(key or b"0") % count, **serializers) as made:
+            cluster, producer = made
+            cluster.topics.append("u")
+            sent = asyncio.get_running_loop().time()
+            places = [("t", "1"), ("nowhere", "1"), ("t", "2"), ("u", "1"), ("t", "5"), ("t", None)]
+            sending = asyncio.create_task(
+                producer.send_list([(topic, key, [number]) for number, (topic, key) in enumerate(places)])
+            )
+            await asyncio.sleep(1)
+            asked = [r.topics[0] for r in cluster.brokers[1].requests]
+            found = [(one.topic, one.partitions[0].partition, bodies(one.partitions[0].records)) for one in asked]
+            assert sorted(found) == [("t", 0, [5]), ("t", 1, [0, 4]), ("t", 2, [2]), ("u", 1, [3])]
+            outcomes = await sending
+            assert asyncio.get_running_loop().time() - sent == pytest.approx(2.0, abs=0.2)
+            assert type(outcomes.pop(1)) is SendFailed
+            offsets = [outcome.base_offset for outcome in outcomes if isinstance(outcome, SendResult)]
+            assert [cluster.log[offset] for offset in offsets] == [b"[0]", b"[2]", b"[3]", b"[4]", b"[5]"]
+            assert await producer.send_list([]) == []
+
+    simulate(main)
+
+
+def bodies(records: Any) -> list[int]:
+    return [json.loads(message.value or b"")[0] for message in message_set.decode(bytes(records))]
+
+
+def test_each_message_of_a_list_has_the_outcome_of_its_partition() -> None:
+    async def main() -> None:
+        async with producing(retries=0, partitioner=lambda key, count, random: int(key or b"0")) as (cluster, producer):
+            cluster.brokers[1].script = [E.NOT_ENOUGH_REPLICAS, E.NONE, E.REQUEST_TIMED_OUT]
+            outcomes = await producer.send_list([("t", key, b"x") for key in (b"0", b"1", b"2", b"1", b"0")])
+            kinds = [type(outcome) for outcome in outcomes]
+            assert kinds == [SendFailed, SendResult, SendUnknown, SendResult, SendFailed]
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("value", ["text", 5])
+def test_nothing_of_a_list_is_sent_when_a_message_cannot_be_serialized(value: object) -> None:
+    async def main() -> None:
+        for serializer in (as_bytes, lambda topic, data: data):
+            async with producing(value_serializer=serializer) as (cluster, producer):
+                with pytest.raises(TypeError):
+                    await producer.send_list([("t", b"k", b"v"), ("t", b"k", value)])
+                assert cluster.brokers[1].requests == []
+
+    simulate(main)
+
+
+def test_with_a_partitioner_that_fails_a_list_fails_definitely_and_so_does_one_after_the_end() -> None:
+    async def main() -> None:
+        async with producing(partitioner=lambda key, count, random: 1 // 0) as (cluster, producer):
+            for _ in range(2):
+                (outcome,) = await producer.send_list([("t", b"k", b"v")])
+                assert type(outcome) is SendFailed
+                await producer.close()
+            assert cluster.brokers[1].requests == []
 
     simulate(main)

@@ -92,6 +92,7 @@ def test_a_synchronous_producer() -> None:
             "request.timeout.ms": "1500",
             "compression.codec": "snappy",
             "message.send.max.retries": "3",
+            "retry.backoff.ms": "100",
             "client.id": "me",
             "serializer.class": "kafka.serializer.StringEncoder",
             "partitioner.class": "kafka.producer.DefaultPartitioner",
@@ -102,6 +103,7 @@ def test_a_synchronous_producer() -> None:
         timeout=1.5,
         codec=2,
         retries=3,
+        retry_back_off=0.1,
         client_id="me",
         key_serializer=as_text,
         value_serializer=as_text,
@@ -148,6 +150,7 @@ def test_a_consumer_of_the_old_design() -> None:
             "consumer.id": "c",
             "zookeeper.session.timeout.ms": "400",
             "zookeeper.connection.timeout.ms": "900",
+            "zookeeper.sync.time.ms": "200",
             "offsets.storage": "kafka",
             "dual.commit.enabled": "true",
             "auto.commit.enable": "false",
@@ -164,6 +167,7 @@ def test_a_consumer_of_the_old_design() -> None:
         consumer_id="c",
         session_timeout=0.4,
         connection_timeout=0.9,
+        back_off=0.2,
         offsets_storage="kafka",
         dual_commit=True,
         auto_commit=False,
@@ -172,6 +176,29 @@ def test_a_consumer_of_the_old_design() -> None:
         timeout=30.0,
         fetch_bytes=4096,
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+        # Zookeeper connection string
+        zookeeper.connect=zk1:2181,zk2:2181
+        # timeout in ms for connecting to zookeeper
+        zookeeper.connection.timeout.ms=6000
+        #consumer group id
+        group.id=g
+        #consumer timeout
+        #consumer.timeout.ms=5000
+        """,
+        "zk.connect=zk1:2181,zk2:2181\nzk.connectiontimeout.ms=6000\ngroupid=g\n",
+    ],
+    ids=["0.8", "0.7"],
+)
+def test_a_consumers_file_needs_no_brokers(text: str) -> None:
+    """As Kafka's own has none: they are those in ZooKeeper."""
+    made = connector(parse(text, "consumer.properties"))
+    assert made == ConnectorConfig(zookeeper="zk1:2181,zk2:2181", bootstrap=(), group="g")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +234,6 @@ def test_a_producers_mistake_is_one_clear_line(given: dict[str, str], said: str)
     ("given", "said"),
     [
         (BROKERS, "zookeeper.connect is missing"),
-        ({"zookeeper.connect": "zk:2181"}, "metadata.broker.list is missing"),
         (GROUP | {"offsets.storage": "disk"}, "zookeeper or kafka"),
         (GROUP | {"auto.offset.reset": "earliest"}, "smallest or largest"),
         (GROUP | {"dual.commit.enabled": "yes"}, "true false"),

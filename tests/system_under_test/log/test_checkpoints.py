@@ -1,4 +1,4 @@
-"""Offset checkpoints: Kafka's text, no partition forgotten, damage named."""
+"""Offset checkpoints: Kafka's text with a checksum, no partition forgotten, damage named."""
 
 from __future__ import annotations
 
@@ -33,14 +33,37 @@ def test_a_write_keeps_the_partitions_it_does_not_name(
     assert checkpoint(disk).load() == {**first, **second}
 
 
-def test_the_text_is_kafkas() -> None:
+def test_the_text_is_kafkas_and_a_checksum() -> None:
     disk = SimDisk(Random(0))
     points = checkpoint(disk)
     assert points.load() == {}
     asyncio.run(points.write({("b", 1): 77, ("b", 0): 5, ("a-x", 0): 1042}))
-    assert disk.read("points") == b"0\n3\na-x 0 1042\nb 0 5\nb 1 77\n"
+    assert disk.read("points") == b"1\n3\na-x 0 1042\nb 0 5\nb 1 77\ncrc a5f838a9\n"
     asyncio.run(points.write({("b", 0): 6}, remove=[("b", 1), ("never", 0)]))
-    assert disk.read("points") == b"0\n2\na-x 0 1042\nb 0 6\n"
+    assert disk.read("points") == b"1\n2\na-x 0 1042\nb 0 6\ncrc 43df6939\n"
+
+
+def test_what_kafka_wrote_is_read_and_gets_a_checksum_with_the_next_write() -> None:
+    disk = SimDisk(Random(0))
+    disk.write("points", b"0\n2\na-x 0 1042\nb 0 5\n")
+    points = checkpoint(disk)
+    assert points.load() == {("a-x", 0): 1042, ("b", 0): 5}
+    asyncio.run(points.write({("b", 0): 6}))
+    assert disk.read("points") == b"1\n2\na-x 0 1042\nb 0 6\ncrc 43df6939\n"
+
+
+@given(ENTRIES, st.data())
+def test_any_flipped_bit_and_any_lost_end_is_damage(entries: dict[tuple[str, int], int], data: st.DataObject) -> None:
+    disk = SimDisk(Random(0))
+    asyncio.run(checkpoint(disk).write(entries))
+    whole = disk.read("points")
+    bit = data.draw(st.integers(0, 8 * len(whole) - 1))
+    flipped = bytearray(whole)
+    flipped[bit // 8] ^= 1 << bit % 8
+    for damaged in (bytes(flipped), whole[: bit // 8]):
+        disk.write("points", damaged)
+        with pytest.raises(CheckpointError, match="points"):
+            checkpoint(disk).load()
 
 
 def test_concurrent_writes_are_all_there() -> None:
@@ -57,7 +80,9 @@ def test_concurrent_writes_are_all_there() -> None:
     ("text", "where"),
     [
         ("", "line 1"),
-        ("1\n0\n", "version 0"),
+        ("2\n0\n", "version 1"),
+        ("1\n0\n", "checksum"),
+        ("1\n1\nt 0 5\ncrc 00000000\n", "checksum"),
         ("0\n2\nt 0 5\n", "announces '2' entries, there are 1"),
         ("0\n1\nt 0\n", "line 3"),
         ("0\n2\nt 0 5\nt x 5\n", "line 4"),

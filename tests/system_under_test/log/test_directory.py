@@ -67,9 +67,20 @@ def test_a_topics_incarnation_comes_back_and_damage_is_named() -> None:
     assert directory.read_incarnation(view(disk), "t-0") is None
     asyncio.run(directory.write_incarnation(view(disk), "t-0", 8589934605))
     assert directory.read_incarnation(view(disk), "t-0") == 8589934605
-    disk.write("t-0/topic-incarnation", b"")
-    with pytest.raises(DirectoryError, match="t-0/topic-incarnation"):
-        directory.read_incarnation(view(disk), "t-0")
+    whole = disk.read("t-0/topic-incarnation")
+    flipped = [
+        whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at in range(len(whole)) for bit in range(8)
+    ]
+    for damaged in [*flipped, *(whole[:size] for size in range(len(whole)))]:
+        disk.write("t-0/topic-incarnation", damaged)
+        with pytest.raises(DirectoryError, match="t-0/topic-incarnation"):
+            directory.read_incarnation(view(disk), "t-0")
+
+
+def test_an_incarnation_without_a_checksum_is_read_as_it_was_written_once() -> None:
+    disk = SimDisk(Random(0))
+    disk.write("t-0/topic-incarnation", b"4711\n")
+    assert directory.read_incarnation(view(disk), "t-0") == 4711
 
 
 def test_a_log_set_aside_keeps_its_bytes_under_a_name_that_no_one_serves() -> None:

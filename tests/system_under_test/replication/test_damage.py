@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,17 @@ import pytest
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.admin import Admin
+from assay.system_under_test.client.coordinated import Position
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.deployment import Broker
-from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from assay.system_under_test.config import OFFSETS_TOPIC
+from assay.system_under_test.deployment import OFFSETS_TOPIC_PARTITIONS, Broker
+from assay.system_under_test.groups.terms import partition_of
+from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, format_lines
 from assay.system_under_test.log.damage import DAMAGED
 from assay.system_under_test.log.directory import INCARNATION
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.tombstones import TOMBSTONES
+from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.partition import Partition
 
@@ -28,6 +32,8 @@ from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until, zookeep
 FOLDER = f"{DATA}/orders-0"
 COUNT = 30
 STATE = "/brokers/topics/orders/partitions/0/state"
+Content = bytes | None | Callable[[bytes], bytes]
+"""What a file holds, or what becomes of what it holds; None: it is not there."""
 
 
 def system(min_insync: int = 2, **settings: object) -> Broker:
@@ -59,23 +65,33 @@ class Setting:
         state = await self.state()
         return sorted(state["isr"]) == [1, 2, 3] and state["elr"] == [] and state["leader"] > 0
 
-    async def restarted_with(self, path: str, data: bytes | None, *, clean: bool = True) -> None:
+    async def restarted_with(self, path: str, data: Content, *, clean: bool = True) -> None:
         """Stops the victim, changes one of its files (None: removes it), and starts it again."""
         await (self.victim.terminate() if clean else self.victim.kill())
         if data is None:
             self.victim.disk.remove(path)
         else:
-            self.victim.disk.write(path, data)
+            self.victim.disk.write(path, data if isinstance(data, bytes) else data(self.victim.disk.read(path)))
         await self.victim.start()
 
-    async def damaged(self, *, leads: bool = False) -> str:
-        """Flips a bit of the victim's second segment, which no one knows; the segment's path."""
+    async def damaged(self, *, leads: bool = False, without_times: bool = False) -> str:
+        """Flips a bit of the victim's second segment, which no one knows; the segment's path. ``without_times``: times
+        are looked for in the messages.
+        """
         path = segments(self.victim)[1]
+        if without_times:
+            await self.restarted_with(segments(self.victim, ".timeindex")[1], b"")
+            await until(self.in_sync, "all are in sync")
         await self.restarted_with(path, flipped(self.victim, path, 60))
         await until(self.in_sync, "all are in sync, and no one knows")
         if leads:
             await self.made_leader()
         return path
+
+    async def configure(self, name: str, value: str) -> None:
+        admin = Admin(self.cluster.bootstrap, runtime=self.cluster.cluster.harness_runtime())
+        await admin.alter_config("orders", {name: value})
+        await admin.close()
 
     async def made_leader(self) -> None:
         admin = Admin(self.cluster.bootstrap, runtime=self.cluster.cluster.harness_runtime())
@@ -126,6 +142,13 @@ def flipped(node: SimNode, path: str, position: int) -> bytes:
     data = bytearray(node.disk.read(path))
     data[position] ^= 0x10
     return bytes(data)
+
+
+def one_digit(data: bytes) -> bytes:
+    """Another digit at the end of the last row: what makes sense, and is wrong."""
+    end = data.rfind(b"\ncrc ")
+    at = (end if end > 0 else len(data) - 1) - 1
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def segments(node: SimNode, suffix: str = ".log") -> list[str]:
@@ -186,9 +209,7 @@ def test_a_follower_whose_damage_the_cleaner_meets_deletes_nothing_before_it_has
             cluster, victim = setting.cluster, setting.victim
             await setting.damaged()
             assert await cluster.leader() is not victim
-            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
-            await admin.alter_config("orders", {"min.compaction.lag.ms": "0"})
-            await admin.close()
+            await setting.configure("min.compaction.lag.ms", "0")
             real, heard = Handover._report, False
 
             async def report(self: Handover, partition: Partition) -> bool:
@@ -216,9 +237,88 @@ def test_a_follower_whose_damage_the_cleaner_meets_deletes_nothing_before_it_has
     simulate(check)
 
 
+async def cleaning(setting: Setting) -> None:
+    await setting.configure("min.compaction.lag.ms", "0")
+
+
+async def look_up_by_time(setting: Setting) -> None:
+    stored = message_set.decode(setting.others[0].disk.read(segments(setting.others[0])[1]))
+    assert stored[-1].timestamp is not None
+    with pytest.raises(ReadFailed):
+        await setting.cluster.consumer.offsets("orders", 0, stored[-1].timestamp)
+
+
+async def retention(setting: Setting) -> None:
+    await setting.configure("cleanup.policy", "delete")
+    await setting.configure("retention.ms", "1")
+
+
+@pytest.mark.parametrize("meet", [cleaning, look_up_by_time, retention])
+def test_a_leader_hands_over_whatever_part_of_it_meets_the_damage(meet: Callable[[Setting], Awaitable[None]]) -> None:
+    async def check() -> None:
+        async with cluster_with_records(cleanup_policy="compact", min_compaction_lag_ms=3_600_000) as setting:
+            cluster, victim = setting.cluster, setting.victim
+            await setting.damaged(leads=True, without_times=True)
+            assert setting.since("log-damaged") == []
+            await meet(setting)
+            await until(lambda: setting.since("log-damaged") != [], "it is met", 70)
+            if meet is retention:
+                await setting.configure("retention.ms", "-1")
+            await until(lambda: setting.since("truncated") != [], "it starts over", 30)
+            await until(setting.in_sync, "all are in sync", 30)
+            (offline,) = setting.since("replica-offline")
+            (cut,) = setting.since("truncated")
+            assert cut["epoch"] > offline["epoch"], "nothing was deleted before it had left the in-sync set"
+            assert await cluster.leader() is not victim
+            assert f"{FOLDER}/{DAMAGED}" not in victim.disk.files()
+            await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])
+            assert await read(cluster, COUNT, COUNT + 1) == numbers(COUNT, COUNT + 1)
+
+    simulate(check)
+
+
+def test_a_coordinator_that_meets_damage_as_it_loads_its_groups_hands_over() -> None:
+    """The next one has all that was committed."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1).with_setting("index.interval.bytes", "64")) as cluster:
+            for offset in range(COUNT):
+                await cluster.consumer.commit("g", {("orders", 0): Position(offset)})
+            await asyncio.sleep(2.5)
+            key = f"{OFFSETS_TOPIC}-{partition_of('g', OFFSETS_TOPIC_PARTITIONS)}"
+            victim = await cluster.leader(key)
+            loads = len(cluster.events(victim, "groups-loaded"))
+            await victim.terminate()
+            path = f"{DATA}/{key}/{0:020d}.log"
+            victim.disk.write(path, flipped(victim, path, 60))
+            await victim.start()
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            topic, _, index = key.rpartition("-")
+
+            async def elected() -> bool:
+                met = cluster.events(victim, "log-damaged") != []
+                if not met:
+                    await admin.elect_preferred([(topic, int(index))])
+                return met
+
+            await until(elected, "it leads and loads")
+            await admin.close()
+            committed = await cluster.consumer.committed("g", [("orders", 0)])
+            assert committed["orders", 0].offset == COUNT - 1
+            assert await cluster.leader(key) is not victim
+            assert not [e for e in cluster.events(victim, "groups-loaded")[loads:] if e["key"] == key]
+            await until(lambda: len(cluster.stored(victim, key)) >= COUNT, "it is made whole", 30)
+
+    simulate(check)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
+        (EPOCHS, one_digit),
+        (INCARNATION, one_digit),
+        (INCARNATION, None),
+        (TOMBSTONES, one_digit(format_lines(["gaps 5"]))),
         (EPOCHS, b"0\n1\n0 x\n"),
         (EPOCHS, b"0\n2\n1 0\n0 9\n"),
         (EPOCHS, b""),
@@ -226,9 +326,14 @@ def test_a_follower_whose_damage_the_cleaner_meets_deletes_nothing_before_it_has
         (INCARNATION, b"\x00\x01"),
         (TOMBSTONES, b"0\n1\nnonsense\n"),
     ],
-    ids=["epochs", "epochs-order", "epochs-empty", "epochs-gone", "incarnation", "compaction"],
+    ids=[
+        *("epochs-digit", "incarnation-digit", "incarnation-gone", "compaction-digit"),
+        *("epochs", "epochs-order", "epochs-empty", "epochs-gone", "incarnation", "compaction"),
+    ],
 )
-def test_a_start_that_meets_a_damaged_note_of_a_log_has_the_log_copied_again(name: str, data: bytes | None) -> None:
+def test_a_start_that_meets_a_damaged_note_of_a_log_has_the_log_copied_again(name: str, data: Content) -> None:
+    """A wrong digit made the log that of a topic that is no more once: set aside, at a start that counted as clean."""
+
     async def check() -> None:
         async with cluster_with_records() as setting:
             cluster, victim = setting.cluster, setting.victim
@@ -275,8 +380,12 @@ def test_an_index_that_is_damaged_is_made_again_and_nothing_is_handed_over(posit
     simulate(check)
 
 
-@pytest.mark.parametrize("nonsense", [b"", b"\xff\x00", b"0\n1\norders 0\n"])
-def test_without_recovery_points_a_broker_starts_and_is_not_trusted_and_its_whole_log_is(nonsense: bytes) -> None:
+@pytest.mark.parametrize(
+    "nonsense",
+    [b"", b"\xff\x00", b"0\n1\norders 0\n", one_digit, None],
+    ids=["empty", "bytes", "short", "digit", "gone"],
+)
+def test_without_recovery_points_a_broker_starts_and_is_not_trusted_and_its_whole_log_is(nonsense: Content) -> None:
     async def check() -> None:
         async with cluster_with_records() as setting:
             await setting.restarted_with(f"{DATA}/{RECOVERY_POINTS}", nonsense)
@@ -289,6 +398,22 @@ def test_without_recovery_points_a_broker_starts_and_is_not_trusted_and_its_whol
             await setting.made_whole()
             assert len(setting.since("checkpoint-damaged")) == 1, "it was made again"
             assert setting.since("registered")[-1]["detail"]["clean_since"] is not None
+
+    simulate(check)
+
+
+def test_a_torn_tail_before_the_first_checkpoint_is_no_damage() -> None:
+    """The file of the recovery points is there before the first log is, or its absence would make damage of this."""
+
+    async def check() -> None:
+        async with brokers(system(checkpoint_interval_ms=3_600_000)) as cluster:
+            for number in range(COUNT):
+                await cluster.producer.send("orders", 0, [(b"k", b"%d" % number)])
+            setting = Setting(cluster, await cluster.leader())
+            path = segments(setting.victim)[-1]
+            await setting.restarted_with(path, lambda data: data[:-10], clean=False)
+            await setting.made_whole()
+            assert setting.since("checkpoint-damaged") == setting.since("log-damaged") == []
 
     simulate(check)
 
@@ -308,14 +433,35 @@ def test_without_recovery_points_nothing_that_is_wrong_is_cut() -> None:
     simulate(check)
 
 
-def test_high_watermarks_that_make_no_sense_are_found_again() -> None:
+@pytest.mark.parametrize("nonsense", [b"nonsense", one_digit], ids=["bytes", "digit"])
+def test_high_watermarks_that_make_no_sense_are_found_again(nonsense: Content) -> None:
     async def check() -> None:
         async with cluster_with_records() as setting:
-            await setting.restarted_with(f"{DATA}/{HIGH_WATERMARKS}", b"nonsense")
+            await setting.restarted_with(f"{DATA}/{HIGH_WATERMARKS}", nonsense)
             await setting.made_whole()
+            assert len(setting.since("checkpoint-damaged")) == 1
             assert setting.since("log-damaged") == []
             await setting.made_leader()
             assert await read(setting.cluster, 0, COUNT) == numbers()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("nonsense", [b"nonsense", one_digit], ids=["bytes", "digit"])
+def test_a_cleaners_checkpoint_that_makes_no_sense_has_the_log_cleaned_again(nonsense: Content) -> None:
+    """Nothing is lost by it, and the start is trusted."""
+
+    async def check() -> None:
+        async with cluster_with_records(cleanup_policy="compact") as setting:
+            victim = setting.victim
+            path = f"{DATA}/{CLEANED}"
+            await until(lambda: path in victim.disk.files(), "it is cleaned", 60)
+            before = victim.disk.read(path)
+            await setting.restarted_with(path, nonsense)
+            await until(lambda: victim.disk.read(path) == before, "it is again", 60)
+            await until(setting.in_sync, "all are in sync")
+            assert len(setting.since("checkpoint-damaged")) == 1
+            assert setting.since("registered")[-1]["detail"]["clean_since"] is not None
 
     simulate(check)
 
@@ -404,8 +550,12 @@ def test_where_unclean_election_is_allowed_a_damaged_last_member_makes_room() ->
     simulate(check)
 
 
-@pytest.mark.parametrize("note", [b"1\n", None], ids=["another topic's", "no one knows whose"])
-def test_after_all_have_failed_a_log_of_another_topic_of_that_name_is_not_the_longest(note: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("note", "end"), [(b"1\n", 0), (None, -1)], ids=["another topic's is set aside", "no one knows whose: damaged"]
+)
+def test_after_all_have_failed_a_log_of_another_topic_of_that_name_is_not_the_longest(
+    note: bytes | None, end: int
+) -> None:
     """As it would be if its folder was to be deleted, and a loss of power brought it back."""
 
     async def check() -> None:
@@ -424,7 +574,7 @@ def test_after_all_have_failed_a_log_of_another_topic_of_that_name_is_not_the_lo
             await setting.made_whole()
             assert await read(setting.cluster, 0, COUNT) == numbers()
             (answered,) = setting.since("log-end-answered")
-            assert (answered["value"], answered["position"]) == (-1, 0)
+            assert (answered["value"], answered["position"]) == (-1, end)
             (others,) = setting.cluster.events(setting.others[0], "log-end-answered")
             assert (answered["topic_zxid"], others["position"]) == (others["topic_zxid"], COUNT)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from assay.cluster.sim.node import SimNode
+from assay.system_under_test.client.admin import Admin
 from assay.system_under_test.deployment import Broker
+from assay.system_under_test.protocol.control import LeaderAndIsrResponse
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
@@ -17,6 +20,7 @@ from assay.system_under_test.protocol.internal import (
     StopReplicaPartition,
     StopReplicaRequest,
 )
+from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.zookeeper import paths
 
 from helpers.sim_brokers import Brokers, brokers, call, simulate, until, zookeeper_of
@@ -97,6 +101,97 @@ def test_the_deletion_of_a_topic_that_comes_late_spares_the_next_one_of_that_nam
             answer = await call(leader, request)
             assert [one.error_code for one in answer.partitions] == [ErrorCode.NONE]
             assert any("/orders-0/" in path for path in leader.disk.files()) is bool(left)
+
+    simulate(check)
+
+
+async def role_in_another_topic(cluster: Brokers, node: SimNode, life: int) -> LeaderAndIsrRequest:
+    """As the present controller would send it for a topic of that name that was made ``life`` transactions later."""
+    zookeeper = await zookeeper_of(cluster)
+    czxid = (await zookeeper.get(paths.topic("orders")))[1].czxid
+    broker_epoch = (await zookeeper.get(paths.broker(node.index)))[1].czxid
+    await zookeeper.close()
+    role = PartitionStateUpdate(
+        topic="orders", topic_czxid=czxid + life, partition=0, controller_epoch=1, leader=node.index, leader_epoch=0,
+        isr=[1, 2, 3], member_epochs=[], elr=[], zk_version=0, replicas=[1, 2, 3],
+    )  # fmt: skip
+    return LeaderAndIsrRequest(
+        controller_id=(await cluster.controller()).index,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        partitions=[role],
+        topics=[],
+        live_brokers=[],
+        serial=1_000,
+    )
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["at the leader", "at a follower"])
+@pytest.mark.parametrize(
+    ("life", "answered", "left"),
+    [(-1, ErrorCode.STALE_CONTROLLER_EPOCH, 2), (1, ErrorCode.NONE, 0)],
+    ids=["of a former topic", "of a later topic"],
+)
+def test_a_role_that_comes_late_spares_the_log_of_the_next_topic_of_that_name(
+    life: int, answered: ErrorCode, left: int, leads: bool
+) -> None:
+    """It was obeyed once: the log was set aside, and the replica, still in the in-sync set, elected with an empty one.
+
+    That of a later topic has the former one's log set aside.
+    """
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            for value in (b"a", b"b"):
+                await cluster.producer.send("orders", 0, [(None, value)])
+            leader = await cluster.leader()
+            node = leader if leads else next(node for node in cluster.nodes if node is not leader)
+            answer = await call(node, await role_in_another_topic(cluster, node, life))
+            assert [one.error_code for one in answer.partitions] == [answered]
+            assert len(cluster.stored(node, "orders-0")) == left
+            assert any(".stray" in path for path in node.disk.files()) is not bool(left)
+            if left:
+                assert await cluster.leader() is leader
+                await cluster.producer.send("orders", 0, [(None, b"c")])
+                await until(lambda: len(cluster.stored(node, "orders-0")) == 3, "it has its role still")
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(
+    ("late", "answered"),
+    [(True, ErrorCode.STALE_CONTROLLER_EPOCH), (False, ErrorCode.NONE)],
+    ids=["late copy", "no copy"],
+)
+def test_a_role_that_comes_late_does_not_bring_a_deleted_topic_back(
+    late: bool, answered: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is of the last request that gave this broker a role; only the deletion came after it. Obeyed, it left a
+    folder and a leader that no one would ever delete.
+    """
+    sent: list[LeaderAndIsrRequest] = []
+    real = ReplicaManager.leader_and_isr
+
+    async def obeyed(self: ReplicaManager, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        sent.append(request)
+        return await real(self, request)
+
+    monkeypatch.setattr(ReplicaManager, "leader_and_isr", obeyed)
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = await cluster.leader()
+            admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
+            assert (await admin.delete_topics(["orders"]))["orders"].error is ErrorCode.NONE
+            await admin.close()
+            assert not any("orders-0" in path for path in node.disk.files())
+            zookeeper = await zookeeper_of(cluster)
+            life = (await zookeeper.get(paths.broker(node.index)))[1].czxid
+            await zookeeper.close()
+            last = next(one for one in reversed(sent) if one.broker_epoch == life)
+            answer = await call(node, last if late else replace(last, serial=1_000))
+            assert {one.error_code for one in answer.partitions} == {answered}
+            assert any("orders-0" in path for path in node.disk.files()) is not late
 
     simulate(check)
 

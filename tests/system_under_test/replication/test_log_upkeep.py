@@ -12,8 +12,9 @@ from assay.cluster.sim.node import SimNode
 from assay.system_under_test import disks
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS
+from assay.system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS, parse_lines
 from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.log.files import LOG_SUFFIX, RETIRED_SUFFIX
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -57,7 +58,7 @@ def now_ms(cluster: Brokers) -> int:
 
 def checkpoint(node: SimNode, name: str) -> int:
     """Of orders-0."""
-    rows = [line.split() for line in node.disk.read(f"{DATA}/{name}").decode().splitlines()[2:]]
+    rows = parse_lines(name, node.disk.read(f"{DATA}/{name}"))
     return next((int(offset) for topic, partition, offset in rows if (topic, partition) == ("orders", "0")), 0)
 
 
@@ -205,10 +206,12 @@ def test_a_time_too_far_from_the_leaders_is_refused_where_the_producer_gives_it(
     [
         ({"segment_bytes": 110}, [3, 6, 9]),
         ({"segment_ms": 25_000}, [3, 6, 9]),
+        ({"segment_ms": 0}, [*range(1, 10)]),
+        ({"segment_bytes": 110, "index_interval_bytes": 0, "flush_messages": 0}, [3, 6, 9]),
         ({"segment_index_bytes": 16, "index_interval_bytes": 1}, [3, 6, 9]),
         ({"segment_ms": 3_600_000}, []),
     ],
-    ids=["size", "age", "index", "none"],
+    ids=["size", "age", "each", "size and zeros", "index", "none"],
 )
 def test_every_replica_rolls_by_size_by_age_and_when_an_index_is_full(
     settings: dict[str, object], bases: list[int]
@@ -222,6 +225,25 @@ def test_every_replica_rolls_by_size_by_age_and_when_an_index_is_full(
                 assert [event["position"] for event in cluster.events(node, "log-rolled")] == bases
                 files = [path for path in node.disk.files() if "/orders-0/" in path and path.endswith(".log")]
                 assert [int(path.rpartition("/")[2][:20]) for path in files] == [0, *bases]
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(("delay", "kept"), [(0, []), (20_000, [3, 6]), (3_600_000, [0, 3, 6])])
+def test_the_files_of_what_retention_took_stay_for_as_long_as_the_topic_says(delay: int, kept: list[int]) -> None:
+    """Every ten seconds there is one segment too many."""
+
+    async def check() -> None:
+        made = system(segment_bytes=110, retention_bytes=110, retention_ms=-1, file_delete_delay_ms=delay)
+        async with brokers(made.with_setting("log.retention.check.interval.ms", "1000")) as cluster:
+            for number in range(13):
+                await send(cluster, (b"k", b"%d" % number, 5))
+                if number % 3 == 0:
+                    await asyncio.sleep(10)
+            for node in cluster.nodes:
+                assert sum(event["value"] for event in cluster.events(node, "segment-deleted")) == 3
+                retired = [path for path in node.disk.files() if path.endswith(f"{LOG_SUFFIX}{RETIRED_SUFFIX}")]
+                assert [int(path.rpartition("/")[2][:20]) for path in retired] == kept
 
     simulate(check)
 
@@ -260,8 +282,8 @@ def test_what_retention_takes_goes_out_of_the_history_of_epochs_and_nothing_else
             await asyncio.sleep(65)
             for node in cluster.nodes:
                 start = cluster.events(node, "log-start")[-1]["position"]
-                rows = node.disk.read(f"{DATA}/orders-0/{EPOCHS}").decode().splitlines()[2:]
-                entries = [tuple(int(word) for word in row.split()) for row in rows]
+                rows = parse_lines(EPOCHS, node.disk.read(f"{DATA}/orders-0/{EPOCHS}"))
+                entries = [(int(epoch), int(offset)) for epoch, offset in rows]
                 assert start > 6
                 assert entries[0][1] == start
                 assert entries[0][0] == max(epoch for epoch, at in [(0, 0), *entries] if at <= start)

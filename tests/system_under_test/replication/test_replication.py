@@ -11,7 +11,7 @@ from assay.system_under_test import disks
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, parse_lines
 from assay.system_under_test.protocol.errors import ErrorCode
 
 from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until
@@ -184,8 +184,8 @@ def test_only_the_defect_forgets_high_watermarks_of_what_it_does_not_lead(defect
             leader = await cluster.leader()
             await asyncio.sleep(2.5)  # all have written their checkpoints
             for node in cluster.nodes:
-                mark = (await lines(node, HIGH_WATERMARKS))[-1]
-                assert mark == ("orders 0 20" if defect is None or node is leader else "orders 0 0")
+                mark = parse_lines(HIGH_WATERMARKS, node.disk.read(f"{DATA}/{HIGH_WATERMARKS}"))[-1]
+                assert mark == ["orders", "0", "20" if defect is None or node is leader else "0"]
             follower = next(node for node in cluster.nodes if node is not leader)
             await follower.terminate()
             await until(lambda: follower.index not in in_sync(cluster, leader), "it is out")
@@ -196,10 +196,6 @@ def test_only_the_defect_forgets_high_watermarks_of_what_it_does_not_lead(defect
             assert identical(cluster)
 
     simulate(check)
-
-
-async def lines(node: SimNode, name: str) -> list[str]:
-    return (await node.read_file(f"/{DATA}/{name}")).decode().splitlines()
 
 
 def test_a_topics_own_segment_size_holds_after_a_restart() -> None:

@@ -407,3 +407,26 @@ def test_two_in_one_request_are_answered_one_by_one() -> None:
             await connection.close()
 
     simulate(check)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [("0.9.0", ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), ("0.10.0", ErrorCode.NONE)],
+)
+def test_an_offset_is_found_by_time_only_where_messages_have_one(version: str, error: ErrorCode) -> None:
+    """As in 0.10.2, by what the topic is set to. Start, end and the segments of version 0 need no message's time."""
+
+    async def check() -> None:
+        async with brokers(Broker().with_setting("message.format.version", version)) as cluster:
+            connection = await leader_connection(cluster)
+            assert await error_of(connection, produce(built(b"a"))) == ErrorCode.NONE
+            for listing, time, code in [(1, 1, error), (1, LATEST, 0), (1, EARLIEST, 0), (0, 1, 0)]:
+                wanted = ListOffsetsPartition(partition=0, timestamp=time, max_num_offsets=1)
+                request = ListOffsetsRequest(
+                    replica_id=-1, topics=[ListOffsetsTopic(topic="orders", partitions=[wanted])]
+                )
+                response = await connection.call(request, listing, 5.0)
+                assert response.topics[0].partitions[0].error_code == code
+            await connection.close()
+
+    simulate(check)
