@@ -149,6 +149,14 @@ def compacted_after_a_retry_with_the_same_key(book: Pages) -> None:
     book.poll(0, [(1, 1)], 2, (20, 30))
 
 
+@case()
+def acknowledged_by_the_leader_alone(book: Pages) -> None:
+    """Which promises nothing, so that a workload records it as of unknown outcome."""
+    book.send([1], 0, (0, 10), outcome="info")
+    book.send([2], 0, (20, 30), process=1)
+    book.poll(0, [(0, 2), (1, 1)], 2, (40, 50))
+
+
 # -- offset-hole -------------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +275,16 @@ def a_gap_of_compaction_lies_inside_a_poll(book: Pages) -> None:
     book.send([3], 5, (11, 15), message_key="b")
     book.poll(0, [(0, 1)], 1, (20, 30))
     book.poll(1, [(5, 3)], 6, (40, 50))
+
+
+@case()
+def records_without_the_place_where_their_poll_began_or_ended(book: Pages) -> None:
+    """Of a client that does not say, and whose polls may have passed more than they show."""
+    book.send([1, 2], 0, (0, 10))
+    book.send([3], 3, (11, 15))
+    book.poll(0, [(0, 1), (1, 2)], None, (20, 30))
+    book.poll(3, [(3, 3)], None, (40, 50))
+    book.rows = [row for row in book.rows if row["kind"] != "observe-begin"]
 
 
 # -- altered-record ----------------------------------------------------------------------------------------------------
@@ -529,6 +547,12 @@ def an_end_that_was_asked_for_before_the_answer(book: Pages) -> None:
     book.add("end", (5, 30), 1, leader_epoch=3, process=2)
 
 
+@case()
+def an_end_below_what_the_leader_alone_acknowledged(book: Pages) -> None:
+    book.send([1, 2], 0, (0, 10), leader_epoch=3, outcome="info")
+    book.add("end", (20, 30), 1, leader_epoch=3, process=2)
+
+
 # -- late-order: part of real-time-order -------------------------------------------------------------------------------
 
 
@@ -550,6 +574,13 @@ def sent_twice_and_the_other_one_may_be_what_was_read(book: Pages) -> None:
 @case()
 def acknowledged_without_an_offset_while_the_other_was_sent(book: Pages) -> None:
     book.send([1], None, (0, 25))
+    book.send([2], 0, (20, 30), process=1)
+    book.poll(0, [(0, 2), (1, 1)], 2, (40, 50))
+
+
+@case()
+def sent_without_asking_for_an_answer(book: Pages) -> None:
+    book.send([1], None, (0, 10), outcome="info")
     book.send([2], 0, (20, 30), process=1)
     book.poll(0, [(0, 2), (1, 1)], 2, (40, 50))
 
@@ -627,6 +658,13 @@ def records_whose_times_no_one_saw(book: Pages) -> None:
         book.dated([value], value, (100 * value, 100 * value + 10))
     book.poll(0, [(value, value) for value in range(4)], 4, (490, 500))
     _asked(book, 150, 3)
+
+
+@case()
+def segments_that_may_begin_before_that_time(book: Pages) -> None:
+    """What version 0 of the request lists is not the first record of a time, and is recorded without one."""
+    _filled(book)
+    book.add("look-up", (600, 610), 3, process=4)
 
 
 # -- look-up-order -----------------------------------------------------------------------------------------------------
@@ -939,6 +977,13 @@ def a_fault_long_ago(book: Pages) -> None:
 @case()
 def one_empty_poll(book: Pages) -> None:
     _waited(book, 1)
+
+
+@case()
+def a_reader_that_gets_on_one_record_at_a_time(book: Pages) -> None:
+    book.send(list(range(1, 32)), 0, (900, 1_000))
+    for turn in range(30):
+        book.poll(turn, [(turn, turn + 1)], turn + 1, (2_000 + turn * 1_000, 2_010 + turn * 1_000))
 
 
 @case()

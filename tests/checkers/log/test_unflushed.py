@@ -167,3 +167,15 @@ def test_a_contract_that_flushes_each_message_allows_nothing() -> None:
     assert CONTRACT.unflushed == M - 1
     with pytest.raises(ValueError, match="number of records"):
         Contract(unflushed=-1)
+
+
+@pytest.mark.parametrize("contract", [CONTRACT, ENDS], ids=["ends may be stale", "linearizable ends"])
+def test_an_end_below_what_rightly_went_is_not_too_low(tmp_path: Path, contract: Contract) -> None:
+    log = Log().run(20)
+    for row in log.book.rows:
+        row["leader_epoch"] = 1
+    log.power_loss([1, 2, 3, 4])
+    log.book.add("end", (log.now - 5, log.now - 4), 16, leader_epoch=2, process=6)
+    judged = log.run(10).judged(tmp_path, contract)
+    assert judged.anomalies == {UNFLUSHED_LOSS: 4}
+    assert "end-too-low" in {one.check for one in judged.examined}
