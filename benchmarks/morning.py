@@ -2,12 +2,11 @@
 
 The store is made: folders with the small files of a run, 14 nights of 12 workloads under 20 nemeses.
 
-    python benchmarks/morning.py [--runs 1000,10000] [--keep DIR] [--json]
+    PYTHONPATH=tests python benchmarks/morning.py [--runs 1000,10000] [--keep DIR] [--json]
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from datetime import date
@@ -16,8 +15,6 @@ from pathlib import Path
 from assay.harness.nights.morning import read
 from assay.reports.index.known import Known
 from assay.reports.index.page import page
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from figures import Output, arguments, numbers
 from helpers.morning_store import many

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from assay.cluster.sim.loop import SimLoop
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import SIM, Settings
+from assay.nemesis.catalogue import NONE
 from assay.workloads.test_log import test_log
 
-from figures import Output, arguments, numbers
+from figures import Output, arguments, names, numbers
 
 ECHO_PAIRS = 20_000
 MESSAGE = bytes(64)
@@ -30,13 +31,13 @@ WARM_UP = 12.0
 """Seconds of cluster time."""
 
 
-def run(rate: int, seconds: float, seed: int) -> tuple[float, float, int]:
+def run(rate: int, seconds: float, seed: int, faults: Sequence[str]) -> tuple[float, float, int]:
     """(cluster seconds, wall seconds, operations) of the main phase with its drain."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             seed=seed,
             cluster=SIM,
-            nemesis=("kill", "partition"),
+            nemesis=tuple(name for name in faults if name != NONE),
             time_limit=seconds,
             rate=rate,
             store=Path(folder),
@@ -94,15 +95,16 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of the main phase")
     parser.add_argument("--rates", type=numbers, default=[50, 200], help="operations a second, each a run of its own")
+    parser.add_argument("--faults", type=names, default=["kill", "partition"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     out = Output(options.json)
-    run(options.rates[0], min(WARM_UP, options.seconds), options.seed)
+    run(options.rates[0], min(WARM_UP, options.seconds), options.seed, options.faults)
     limit = echo()
     out.text(f"bare echo on the simulated network: {limit:,.0f} pairs/s")
     runs = []
     for rate in options.rates:
-        virtual, wall, operations = run(rate, options.seconds, options.seed)
+        virtual, wall, operations = run(rate, options.seconds, options.seed, options.faults)
         echoes = limit * wall / operations
         out.text(
             f"{rate:4} operations/s: {virtual:.1f} s of cluster time in {wall:.2f} s of wall time: "

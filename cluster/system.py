@@ -4,14 +4,11 @@ Your class inherits from :class:`System` and overrides what it needs. (The broke
 ``system_under_test/deployment.py``, only has the same attributes: the broker imports nothing of the tester.)
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.runtime import Runtime
-
-Entry = Callable[[Runtime, Sequence[str]], Coroutine[Any, Any, int]]
-"""``entry(runtime, argv)`` runs one process to its end and returns its exit code."""
 
 ZOOKEEPER_ROLE = "zookeeper"
 ZOOKEEPER_PORT = 2181

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from assay.harness.core.history import SCHEMAS
 from assay.harness.core.history.format_1 import KINDS
 from assay.harness.core.history.kinds import KINDS as EFFECTS
+from assay.system_under_test.groups import points
 from test_architecture import ALLOWED
 
 ROOT = Path(__file__).parent.parent
@@ -176,6 +178,44 @@ def test_the_pages_name_the_kinds_of_effects_that_there_are() -> None:
     families = guide[guide.index("| family | effects that it reads") : guide.index("All of these names")]
     assert {name for row in families.splitlines() if row for name in SPAN.findall(row.split("|")[2])} <= kinds
     assert not {kind for kinds_of in KINDS.values() for kind in kinds_of.values()} - kinds
+
+
+ONE_MEANING = ("key", "position", "value", "owner")
+"""Columns of events whose meaning the page says event by event."""
+BY_OTHERS = {
+    "partition-transition": {"key"},
+    "replica-transition": {"key"},
+    "assignment-written": {"key"},
+    "reassignment-ended": {"key"},
+    **{key: {"key", "owner"} for key in (points.PARTLY_CALLED, points.PARTLY_JOINED, points.PARTLY_ASSIGNED)},
+}
+"""Events that are emitted by way of a helper, which gives these columns."""
+
+
+def emitted() -> dict[str, set[str]]:
+    """Event -> those of the columns that the broker gives it, by its code."""
+    found: dict[str, set[str]] = {event: set(columns) for event, columns in BY_OTHERS.items()}
+    for path in (ROOT / "system_under_test").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] in ("emit", "_emit"):
+                name = call.args[0]
+                event = name.value if isinstance(name, ast.Constant) else getattr(points, ast.unparse(name), None)
+                if event is not None:
+                    given = {keyword.arg or "" for keyword in call.keywords}
+                    found.setdefault(event, set()).update(given & {*ONE_MEANING})
+    return found
+
+
+def test_the_page_of_the_history_says_what_the_columns_of_each_event_mean() -> None:
+    page = (ROOT / "docs" / "history.md").read_text()
+    table = page[page.index("| event | `key`") :].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    said = {
+        event: {column for column, meaning in zip(ONE_MEANING, meanings, strict=True) if meaning}
+        for events, *meanings in rows
+        for event in SPAN.findall(events)
+    }
+    assert said == emitted()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)

@@ -42,9 +42,8 @@ from assay.harness.core.generator import (
 )
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.system_under_test.client.config import MemberConfig
-from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
-from assay.workloads.log_names import described, split
+from assay.workloads.log_names import described, not_done, split
 
 KEEP: Final = "keep"
 LOOK: Final = "look"
@@ -126,8 +125,7 @@ class BriefGroups:
         try:
             await membership.commit(positions, under)
         except CommitFailed as error:
-            known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
-            return Completion(known, said, error=described(error))
+            return Completion(not_done(error.outcome), said, error=described(error))
         return Completion(Outcome.OK, said)
 
     async def _renew(self, argument: dict[str, Any]) -> Completion:

@@ -25,8 +25,7 @@ from typing import Any, Final
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES
-from assay.system_under_test.client.errors import Outcome as Certainty
-from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
@@ -37,7 +36,7 @@ from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS, SILENCE
 from assay.workloads.log_client import FETCH_BYTES, LogClient
 from assay.workloads.log_messages import seen
-from assay.workloads.log_names import described
+from assay.workloads.log_names import described, not_done
 from assay.workloads.log_operations import END, POLL, SEND
 from assay.workloads.members import KeepingMembers, topics_of
 from assay.workloads.sweeps import LARGEST
@@ -164,7 +163,7 @@ class Member:
             in_time = began_in is not None and began_in == self._operation_in_hand
             self._note_commit("ok" if in_time else "info", positions)
         except CommitFailed as error:
-            known = "fail" if error.outcome is Certainty.NOT_DONE else "info"
+            known = not_done(error.outcome).value
             for positions in (before, self.connector.positions):
                 self._note_commit(known, positions)
             raise
@@ -224,12 +223,6 @@ class ConnectorClient(KeepingMembers):
         self._numbers = itertools.count(1)
         self._log = LogClient(self._numbers)
         self._members: dict[str, Member] = {}
-
-    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        """A member takes part from its first poll on."""
-        self._endpoint = endpoint
-        self._runtime = runtime
-        await self._log.open(endpoint, runtime)
 
     async def close(self) -> None:
         """All that it owned is free then, or when its session is over."""

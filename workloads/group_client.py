@@ -15,7 +15,6 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ConsumerConfig
-from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener, Received
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
@@ -24,7 +23,7 @@ from assay.workloads import group_operations
 from assay.workloads.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
 from assay.workloads.log_client import FETCH_BYTES, LogClient
 from assay.workloads.log_messages import number, text
-from assay.workloads.log_names import described
+from assay.workloads.log_names import described, not_done
 from assay.workloads.log_operations import POLL
 from assay.workloads.members import KeepingMembers, topics_of
 from assay.workloads.sweeps import LARGEST
@@ -203,12 +202,6 @@ class GroupClient(KeepingMembers):
         self._dead: set[str] = set()
         """Groups in which this process has died for good."""
 
-    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        """A member joins with its first poll."""
-        self._endpoint = endpoint
-        self._runtime = runtime
-        await self._log.open(endpoint, runtime)
-
     async def close(self) -> None:
         """As one that dies: the groups are not notified."""
         for member in self._members.values():
@@ -254,8 +247,7 @@ class GroupClient(KeepingMembers):
         try:
             await member.commit(number, behind)
         except CommitFailed as error:
-            known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
-            return Completion(known, standing, error=described(error))
+            return Completion(not_done(error.outcome), standing, error=described(error))
         return Completion(Outcome.OK, standing)
 
     def _rewind(self, group: str, back: int) -> Completion:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ from assay.checkers.groups import expiry
 from assay.cluster.system import System
 from assay.harness.core.generator import Context, Generator, Source, mix, sequence, stagger, time_limit, unfold
 from assay.harness.core.operation import Operation
+from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.deployment import Broker
@@ -18,12 +20,25 @@ from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
 from assay.workloads.group_client import ASSIGNOR
 from assay.workloads.group_drain import bereaved, reached
-from assay.workloads.group_operations import COMMIT, DIE, REWIND, SILENCE, WORKERS, by_owners, commit, poll
+from assay.workloads.group_operations import (
+    COMMIT,
+    DIE,
+    OPERATION_SECONDS,
+    REWIND,
+    SILENCE,
+    WORKERS,
+    by_owners,
+    commit,
+    poll,
+)
 from assay.workloads.log_client import KEEPS
 from assay.workloads.mixed_traffic import FOREIGN, REWOUND
 from assay.workloads.mixes import BACKLOGS, LOADING, PURSUIT_SECONDS, loaded, progressing, small_segments
 from assay.workloads.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
 from assay.workloads.topic_mixes import CROWDED, GROWTH, SHARED_CROWD, growing_for, owned, subscribed
+
+member_experiment = partial(experiment, client_nodes=True, operation_timeout=OPERATION_SECONDS)
+"""Clients with members live on nodes of their own, where a join, or a leave, has its time."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 8

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from assay.system_under_test.client.errors import ClientError
+from assay.harness.core.operation import Outcome
+from assay.system_under_test.client.errors import Certainty, ClientError
 from assay.system_under_test.protocol.errors import ErrorCode
 
 LIFE: Final = "#"
@@ -34,6 +35,11 @@ def described(error: ClientError) -> str:
     """A short stable name, then what happened."""
     name = error_name(error.error) if error.error is not None else type(error).__name__
     return f"{name}: {error}"
+
+
+def not_done(known: Certainty) -> Outcome:
+    """Of what was not seen to be done: it failed, or may yet be done."""
+    return Outcome.FAIL if known is Certainty.NOT_DONE else Outcome.INFO
 
 
 def error_name(error: ErrorCode) -> str:

@@ -5,7 +5,7 @@ process. It reports what it holds once more, so that the checks know that a hold
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
@@ -38,6 +38,12 @@ class KeepingMembers:
     def keeps(self) -> bool:
         """As ``assay.harness.core.client`` has it."""
         return self._log.keeps
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        """A member takes part from its first poll on."""
+        self._endpoint = endpoint
+        self._runtime = runtime
+        await self._log.open(endpoint, runtime)
 
     async def invoke(self, operation: Operation) -> Completion:
         known = False

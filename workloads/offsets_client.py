@@ -29,14 +29,13 @@ from typing import Any, Final
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.config import MemberConfig
-from assay.system_under_test.client.errors import Outcome as Certainty
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
 from assay.workloads import brief_groups, topic_admin
 from assay.workloads.brief_groups import BriefGroups
 from assay.workloads.log_client import KEEPS, tried
 from assay.workloads.log_messages import NEWCOMER, client_of
-from assay.workloads.log_names import described, split
+from assay.workloads.log_names import described, not_done, split
 from assay.workloads.topic_admin import ADMIN, TopicAdmin
 
 ENTER: Final = "enter"
@@ -130,8 +129,9 @@ class OffsetsClient:
         except (JoinFailed, ReadFailed) as error:
             return Completion(Outcome.FAIL, error=described(error))
         except CommitFailed as error:
-            known = Outcome.FAIL if error.outcome is Certainty.NOT_DONE else Outcome.INFO
-            return Completion(known, {"generation": self._said, "entered": self._entered}, error=described(error))
+            return Completion(
+                not_done(error.outcome), {"generation": self._said, "entered": self._entered}, error=described(error)
+            )
         raise ValueError(
             f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
         )

@@ -11,10 +11,9 @@ import msgspec
 
 from assay.checkers.groups.generations import GENERATION_REUSE
 from assay.harness.core.generator import Generator
-from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.workloads.draft_client import DraftClient
-from assay.workloads.group_operations import OPERATION_SECONDS
+from assay.workloads.group_mixes import member_experiment
 from assay.workloads.test_group import CONTRACT as LATER_DESIGN
 from assay.workloads.test_group import MIXES, SYSTEM, at_work
 
@@ -24,14 +23,7 @@ CONTRACT = msgspec.structs.replace(
 )
 
 
-@experiment(
-    system=SYSTEM,
-    client=DraftClient,
-    contract=CONTRACT,
-    client_nodes=True,
-    operation_timeout=OPERATION_SECONDS,
-    mixes=MIXES,
-)
+@member_experiment(system=SYSTEM, client=DraftClient, contract=CONTRACT, mixes=MIXES)
 def test_draft_group(settings: Settings) -> Generator:
     """Members that are assigned to share what was acknowledged, and no one of an old generation commits."""
     return at_work(settings)

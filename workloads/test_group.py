@@ -12,14 +12,13 @@ from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES, SE
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.register.family import REGISTER
 from assay.harness.core.generator import Generator
-from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.group_client import GroupClient
 from assay.workloads.group_drain import catch_up, drain
-from assay.workloads.group_mixes import GROUP_MIXES, with_members
-from assay.workloads.group_operations import OPERATION_SECONDS, WORKERS, traffic
+from assay.workloads.group_mixes import GROUP_MIXES, member_experiment, with_members
+from assay.workloads.group_operations import WORKERS, traffic
 from assay.workloads.mixes import LOG_MIXES
 from assay.workloads.topic_mixes import owned, subscribed
 
@@ -43,14 +42,7 @@ def at_work(settings: Settings) -> Generator:
     return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds)
 
 
-@experiment(
-    system=SYSTEM,
-    client=GroupClient,
-    contract=CONTRACT,
-    client_nodes=True,
-    operation_timeout=OPERATION_SECONDS,
-    mixes=MIXES,
-)
+@member_experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, mixes=MIXES)
 def test_group(settings: Settings) -> Generator:
     """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
     return at_work(settings)

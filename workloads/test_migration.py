@@ -10,12 +10,10 @@ acknowledged is never followed by a lower one.
 from dataclasses import replace
 
 from assay.harness.core.generator import Generator, mix
-from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
-from assay.workloads.group_mixes import with_members
-from assay.workloads.group_operations import OPERATION_SECONDS
+from assay.workloads.group_mixes import member_experiment, with_members
 from assay.workloads.log_operations import end, send
 from assay.workloads.migration import GROUP, farewell, migration
 from assay.workloads.mixes import OLD_GROUP_MIXES
@@ -27,14 +25,7 @@ SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""
 
 
-@experiment(
-    system=SYSTEM,
-    client=ConnectorClient,
-    contract=CONTRACT,
-    client_nodes=True,
-    operation_timeout=OPERATION_SECONDS,
-    mixes=with_members(OLD_GROUP_MIXES),
-)
+@member_experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, mixes=with_members(OLD_GROUP_MIXES))
 def test_migration(settings: Settings) -> Generator:
     """No offset is lost, and none goes back, from one storage to the other and back again."""
     keys, shared = SYSTEM.keys(), subscribed(SYSTEM, settings)

@@ -13,12 +13,10 @@ from assay.checkers.groups.family import GROUP_ANOMALIES
 from assay.checkers.register.family import REGISTER
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Operation, Phase
-from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL, promised
-from assay.workloads.group_mixes import OFFSETS_MIXES
-from assay.workloads.group_operations import OPERATION_SECONDS
+from assay.workloads.group_mixes import OFFSETS_MIXES, member_experiment
 from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
@@ -41,14 +39,7 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     return Operation(f, key, argument), number + 1
 
 
-@experiment(
-    system=SYSTEM,
-    client=OffsetsClient,
-    contract=CONTRACT,
-    client_nodes=True,
-    operation_timeout=OPERATION_SECONDS,
-    mixes=OFFSETS_MIXES,
-)
+@member_experiment(system=SYSTEM, client=OffsetsClient, contract=CONTRACT, mixes=OFFSETS_MIXES)
 def test_offsets(settings: Settings) -> Generator:
     """A fetch returns the latest commit, and no commit of an old generation is accepted."""
     return unfold(step, 1) | [Operation(FETCH, key, phase=Phase.DRAIN) for key in KEYS]

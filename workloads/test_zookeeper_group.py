@@ -13,14 +13,13 @@ from assay.checkers.groups.parting import PARTINGS
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase
-from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.connector_client import ConnectorClient
 from assay.workloads.group_drain import drain
-from assay.workloads.group_mixes import ZOOKEEPER_MIXES, with_members
-from assay.workloads.group_operations import LEAVE, OPERATION_SECONDS, WORKERS, commit, poll
+from assay.workloads.group_mixes import ZOOKEEPER_MIXES, member_experiment, with_members
+from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
 from assay.workloads.log_operations import end, send
 from assay.workloads.mixes import OLD_GROUP_MIXES
 from assay.workloads.topic_mixes import subscribed
@@ -49,12 +48,10 @@ CONTRACT = promised(
 )
 
 
-@experiment(
+@member_experiment(
     system=SYSTEM,
     client=ConnectorClient,
     contract=CONTRACT,
-    client_nodes=True,
-    operation_timeout=OPERATION_SECONDS,
     mixes=(*with_members(OLD_GROUP_MIXES, WORKERS), *ZOOKEEPER_MIXES),
 )
 def test_zookeeper_group(settings: Settings) -> Generator:

@@ -25,11 +25,10 @@ from typing import Any, Final
 
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
-from assay.system_under_test.client.errors import Outcome as Certainty
-from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.metadata import Node
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.log_names import described, error_name, node_name, split, topic_name
+from assay.workloads.log_names import described, error_name, node_name, not_done, split, topic_name
 
 CREATE: Final = "create"
 DELETE: Final = "delete"
@@ -154,7 +153,7 @@ def changed(known: TopicOutcome) -> Completion:
         return Completion(Outcome.OK)
     named = "no-answer" if known.error is None else error_name(known.error)
     error = named if known.message is None else f"{named}: {known.message}"
-    return Completion(Outcome.FAIL if known.outcome is Certainty.NOT_DONE else Outcome.INFO, error=error)
+    return Completion(not_done(known.outcome), error=error)
 
 
 def _named(node: Node | None) -> str | None:

@@ -30,7 +30,7 @@ from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.header import encode_request
 from assay.workloads.log_messages import client_of, records, size, values
-from assay.workloads.log_names import described, error_name, node_name, split
+from assay.workloads.log_names import described, error_name, node_name, not_done, split
 from assay.workloads.send_habits import SHORT_SECONDS
 
 WIDE: Final = "wide"
@@ -153,10 +153,9 @@ _NOT_SENT: Final = {"outcome": Outcome.FAIL, "offset": None, "node": None, "erro
 def _judged(answer: messages.ProducePartitionResponse | None, node: str) -> dict[str, Any]:
     code = ErrorCode.UNKNOWN if answer is None else ErrorCode.of(answer.error_code)
     known = errors.outcome(code, errors.PRODUCE_NOT_DONE)
-    if answer is not None and known is errors.Outcome.DONE:
+    if answer is not None and known is errors.Certainty.DONE:
         return {"outcome": Outcome.OK, "offset": answer.base_offset, "node": node, "error": None}
-    outcome = Outcome.FAIL if known is errors.Outcome.NOT_DONE else Outcome.INFO
-    return {"outcome": outcome, "offset": None, "node": None, "error": error_name(code)}
+    return {"outcome": not_done(known), "offset": None, "node": None, "error": error_name(code)}
 
 
 def effects(completed: Completed) -> Sequence[Effect]:

@@ -36,7 +36,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Ended:
+class SessionEnd:
     """``code``: of its exit, negative for a signal; None: it was killed, as it took too long.
 
     ``cpu_seconds`` has those of the processes that it waited for; containers are in no one's.
@@ -58,7 +58,7 @@ def perform(
     sessions: Iterable[Session],
     jobs: int,
     limit: float,
-    ended: Callable[[Session, Ended], None],
+    ended: Callable[[Session, SessionEnd], None],
     stopping: Callable[[int], None],
 ) -> bool:
     """Runs them in their order, ``jobs`` at a time, each for ``limit`` seconds at most.
@@ -115,14 +115,14 @@ def _start(session: Session, running: dict[int, _Running]) -> None:
     running[os.pidfd_open(process.pid)] = _Running(session, process.pid, time.monotonic())
 
 
-def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = False) -> Ended:
+def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = False) -> SessionEnd:
     """Of one that has ended, or is to end now; its group goes while its number is still taken."""
     one = running.pop(descriptor)
     _signalled(one, signal.SIGKILL)
     _, status, used = os.wait4(one.pid, 0)
     os.close(descriptor)
     code = None if killed else os.waitstatus_to_exitcode(status)
-    return Ended(code, time.monotonic() - one.began, used.ru_utime + used.ru_stime)
+    return SessionEnd(code, time.monotonic() - one.began, used.ru_utime + used.ru_stime)
 
 
 def _stop(running: dict[int, _Running]) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from assay.cluster.system import Defect
 from assay.harness.cli.estimate import rounded
-from assay.harness.cli.sessions import Ended, Session, perform
+from assay.harness.cli.sessions import Session, SessionEnd, perform
 from assay.harness.run import store
 from assay.harness.run.settings import SIM
 from assay.harness.stored.replay import forbidden_found, judged
@@ -37,7 +37,7 @@ class Came(StrEnum):
     BROKEN = "broken"
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     """One session. ``reported``: the forbidden anomalies of its runs; ``problem``: why it is broken, or unknown."""
 
     seed: int
@@ -58,16 +58,16 @@ class Verified(msgspec.Struct, kw_only=True):
     name: str
     cluster: str
     expected: tuple[str, ...]
-    runs: list[Run]
-    without: list[Run]
+    runs: list[SessionResult]
+    without: list[SessionResult]
 
     @property
-    def hits(self) -> list[Run]:
+    def hits(self) -> list[SessionResult]:
         """The runs that caught it: that failed with one of the anomalies that its description names."""
         return [run for run in self.runs if run.came is Came.FAIL and not set(self.expected).isdisjoint(run.reported)]
 
     @property
-    def alarms(self) -> list[Run]:
+    def alarms(self) -> list[SessionResult]:
         """The runs without the defect that failed, or broke."""
         return [run for run in self.without if run.came in (Came.FAIL, Came.BROKEN)]
 
@@ -145,14 +145,14 @@ def verify(
     done, began = 0, time.monotonic()
     note(f"{len(sessions)} runs, {jobs} at a time, in {root}")
 
-    def ended(session: Session, end: Ended) -> None:
+    def ended(session: Session, end: SessionEnd) -> None:
         nonlocal done
         done += 1
         argv = sessions[session]
         came, reported, problem = _judged(session, end)
         first, seed, switched_on = wanted[argv][0]
         kept = keep or came is Came.BROKEN or (came is Came.FAIL and not switched_on)
-        run = Run(
+        run = SessionResult(
             seed=seed, came=came, reported=reported, seconds=end.seconds, cpu_seconds=end.cpu_seconds,
             command=shlex.join(("pytest", *argv)), problem=problem, kept=str(session.folder) if kept else None,
         )  # fmt: skip
@@ -180,11 +180,11 @@ def verify(
     return results, complete
 
 
-def _all(results: Sequence[Verified]) -> list[Run]:
+def _all(results: Sequence[Verified]) -> list[SessionResult]:
     return [run for result in results for run in (*result.runs, *result.without)]
 
 
-def _judged(session: Session, end: Ended) -> tuple[Came, tuple[str, ...], str | None]:
+def _judged(session: Session, end: SessionEnd) -> tuple[Came, tuple[str, ...], str | None]:
     """What its runs came to together, the forbidden anomalies that they reported, and why it is broken or unknown."""
 
     def broken(why: str) -> tuple[Came, tuple[str, ...], str]:

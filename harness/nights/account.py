@@ -10,12 +10,12 @@ from pathlib import Path
 from assay.checkers.verdict import Verdict
 from assay.harness.nights.morning import attempt_name, read
 from assay.harness.nights.night import (
+    AttemptOutcome,
     Cell,
     Kind,
     Night,
     NightError,
     NightFolder,
-    Outcome,
     Result,
     nights,
     settled,
@@ -27,7 +27,7 @@ from assay.reports.index.known import Known, Mark
 
 
 @dataclass(frozen=True)
-class Ended:
+class CellEnd:
     """A cell and how its attempts ended, in their order; ``marks``: of those that failed in known ways, by number."""
 
     cell: Cell
@@ -38,15 +38,15 @@ class Ended:
     logs: dict[int, Path]
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[AttemptOutcome]:
         """Without the failures that are marked."""
         return [one.outcome for one in self.results if one.attempt not in self.marks]
 
     @property
     def failed(self) -> bool:
         """In a way that no mark covers. Of a canary one attempt that detects its defect is enough."""
-        missed = Outcome.MISSED in self.outcomes and Outcome.DETECTED not in self.outcomes
-        return Outcome.FAIL in self.outcomes or missed
+        missed = AttemptOutcome.MISSED in self.outcomes and AttemptOutcome.DETECTED not in self.outcomes
+        return AttemptOutcome.FAIL in self.outcomes or missed
 
     @property
     def troubled(self) -> bool:
@@ -55,7 +55,7 @@ class Ended:
     @property
     def green(self) -> bool:
         """It has said something, and nothing that counts."""
-        said = (Outcome.PASS, Outcome.DETECTED)
+        said = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
         return bool(self.marks) or any(one in said for one in self.outcomes)
 
 
@@ -67,7 +67,7 @@ class Account:
     nights: tuple[Night, ...]
     missing: tuple[int, ...]
     """The parts that have left no record."""
-    cells: tuple[Ended, ...]
+    cells: tuple[CellEnd, ...]
     idle: tuple[Cell, ...]
     failures: tuple[Failure, ...]
     problems: tuple[str, ...]
@@ -83,7 +83,7 @@ class Account:
     @property
     def broken(self) -> bool:
         """A cell has a wrong option, or a module that cannot be imported."""
-        return any(Outcome.BROKEN in cell.outcomes for cell in self.cells)
+        return any(AttemptOutcome.BROKEN in cell.outcomes for cell in self.cells)
 
     @property
     def verdict(self) -> Verdict:
@@ -133,7 +133,7 @@ def _until(stored: Stored, name: str) -> Stored:
     )
 
 
-def _ended(folder: NightFolder, night: Night, stored: Stored, found: Sequence[Failure]) -> Iterable[Ended]:
+def _ended(folder: NightFolder, night: Night, stored: Stored, found: Sequence[Failure]) -> Iterable[CellEnd]:
     mine = {one.name: one for one in stored.entries if one.night == plain(night.name)}
     of_entry = {entry: failure for failure in found for entry in failure.entries}
     ended = settled(folder.results())
@@ -148,10 +148,15 @@ def _ended(folder: NightFolder, night: Night, stored: Stored, found: Sequence[Fa
             entries[one.attempt] = tuple(mine[each] for each in names if each in mine)
             failed = [of_entry[entry] for entry in entries[one.attempt] if entry in of_entry]
             marked = [failure.mark for failure in failed if failure.mark is not None and not failure.counts]
-            if cell.kind is not Kind.CANARY and one.outcome is Outcome.FAIL and failed and len(marked) == len(failed):
+            if (
+                cell.kind is not Kind.CANARY
+                and one.outcome is AttemptOutcome.FAIL
+                and failed
+                and len(marked) == len(failed)
+            ):
                 marks[one.attempt] = marked[0]
         logs = {one.attempt: folder.path / one.log for one in results if one.log}
-        yield Ended(cell, tuple(results), marks, entries, logs)
+        yield CellEnd(cell, tuple(results), marks, entries, logs)
 
 
 def _seen(found: Sequence[Failure], entries: set[Entry]) -> Iterable[Failure]:

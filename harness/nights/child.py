@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from assay.harness.nights.night import Outcome
+from assay.harness.nights.night import AttemptOutcome
 from assay.harness.run.interrupt import Interrupt
 
 POLL: Final = 0.2
@@ -28,11 +28,11 @@ LINE: Final = "500"
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptEnd:
     """``status``: as ``Popen.returncode``. ``stopped``: by the night, as hung or interrupted, and ``why``."""
 
     status: int
-    stopped: Outcome | None = None
+    stopped: AttemptOutcome | None = None
     why: str = ""
 
 
@@ -48,7 +48,7 @@ class Limits:
 def perform(
     command: Sequence[str], folder: Path, log: Path, limits: Limits, interrupt: Interrupt, began: Callable[[int], None],
     stopping: Callable[[str], None],
-) -> Ended:  # fmt: skip
+) -> AttemptEnd:  # fmt: skip
     """Runs the command in this folder. Raises ``OSError`` if it cannot start.
 
     ``began`` is called with its process id; ``stopping`` with the reason, before it gets its time to heal and report.
@@ -59,17 +59,17 @@ def perform(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             start_new_session=True, env=os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"},
         )  # fmt: skip
-    stopped: Outcome | None = None
+    stopped: AttemptOutcome | None = None
     why = ""
     try:
         began(process.pid)
         stopped, why = _watch(process, limits, interrupt, stopping)
     except KeyboardInterrupt:
-        stopped, why = Outcome.INTERRUPTED, "by a second Ctrl-C"
+        stopped, why = AttemptOutcome.INTERRUPTED, "by a second Ctrl-C"
     finally:
         kill_group(process.pid)
         process.wait()
-    return Ended(process.returncode, stopped, why)
+    return AttemptEnd(process.returncode, stopped, why)
 
 
 def kill_group(leader: int) -> None:
@@ -80,7 +80,7 @@ def kill_group(leader: int) -> None:
 
 def _watch(
     process: subprocess.Popen[bytes], limits: Limits, interrupt: Interrupt, stopping: Callable[[str], None]
-) -> tuple[Outcome | None, str]:
+) -> tuple[AttemptOutcome | None, str]:
     began = time.monotonic()
     while not _over(process, POLL):
         spent = time.monotonic() - began
@@ -89,7 +89,7 @@ def _watch(
         if spent >= limits.hung:
             os.killpg(process.pid, signal.SIGABRT)
             _over(process, DUMP)
-            return Outcome.HUNG, f"no end after {limits.hung:g} s; its log ends with where it stood"
+            return AttemptOutcome.HUNG, f"no end after {limits.hung:g} s; its log ends with where it stood"
         if spent >= limits.left:
             return _stopped(process, limits, "the night's budget was over", stopping)
     return None, ""
@@ -97,11 +97,11 @@ def _watch(
 
 def _stopped(
     process: subprocess.Popen[bytes], limits: Limits, why: str, stopping: Callable[[str], None]
-) -> tuple[Outcome, str]:
+) -> tuple[AttemptOutcome, str]:
     os.killpg(process.pid, signal.SIGINT)
     stopping(why)
     ended = _over(process, limits.grace)
-    return Outcome.INTERRUPTED, why if ended else f"{why}; killed {limits.grace:g} s after SIGINT"
+    return AttemptOutcome.INTERRUPTED, why if ended else f"{why}; killed {limits.grace:g} s after SIGINT"
 
 
 def _over(process: subprocess.Popen[bytes], seconds: float) -> bool:

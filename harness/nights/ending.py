@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from assay.checkers.verdict import Judgement, Verdict
-from assay.harness.nights.child import Ended
-from assay.harness.nights.night import Cell, Kind, Outcome
+from assay.harness.nights.child import AttemptEnd
+from assay.harness.nights.night import AttemptOutcome, Cell, Kind
 from assay.harness.run import store
 from assay.harness.run.settings import DOCKER
 
@@ -64,66 +64,71 @@ def seen(run: Path) -> Seen:
     return Seen(None)
 
 
-def outcome(cell: Cell, ended: Ended, printed: str, runs: Sequence[Seen], machine: Machine) -> tuple[Outcome, str]:
+def outcome(
+    cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
+) -> tuple[AttemptOutcome, str]:
     """The outcome, and its cause in one line."""
     failing = [run for run in runs if run.verdict == Verdict.FAIL]
     found = sorted({name for run in failing for name in run.anomalies})
     what = f"{', '.join(found)} in {len(failing)} of {len(runs)} runs"
     if cell.defect is not None and any(not cell.expected or set(run.anomalies) & set(cell.expected) for run in failing):
-        return Outcome.DETECTED, what
+        return AttemptOutcome.DETECTED, what
     if cell.defect is None and failing:
-        return Outcome.FAIL, what + _also(ended)
+        return AttemptOutcome.FAIL, what + _also(ended)
     searched = FOUND.search(printed) if cell.kind is Kind.EXPLORE else None
     if searched:
-        return Outcome.FAIL, _line(searched[1]) + _also(ended)
+        return AttemptOutcome.FAIL, _line(searched[1]) + _also(ended)
     if ended.status == pytest.ExitCode.OK:
         return _green(cell, printed, runs)
     named = _trouble(cell, ended, printed, runs, machine)
     if named is not None:
         return named
     if failing:
-        return Outcome.MISSED, f"fails otherwise: {what}, and none of {', '.join(cell.expected)}"
-    return Outcome.UNKNOWN, _cause(printed)
+        return AttemptOutcome.MISSED, f"fails otherwise: {what}, and none of {', '.join(cell.expected)}"
+    return AttemptOutcome.UNKNOWN, _cause(printed)
 
 
-def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[Outcome, str]:
+def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[AttemptOutcome, str]:
     if not runs and not PASSED.search(printed):
         skipped = SKIPPED.search(printed)
-        return Outcome.SKIPPED, _line(skipped[1] if skipped else "no test was run")
+        return AttemptOutcome.SKIPPED, _line(skipped[1] if skipped else "no test was run")
     if cell.defect is not None:
-        return Outcome.MISSED, f"every run passes, and {', '.join(cell.expected) or 'a failure'} was to be reported"
-    return Outcome.PASS, ""
+        return (
+            AttemptOutcome.MISSED,
+            f"every run passes, and {', '.join(cell.expected) or 'a failure'} was to be reported",
+        )
+    return AttemptOutcome.PASS, ""
 
 
 def _trouble(
-    cell: Cell, ended: Ended, printed: str, runs: Sequence[Seen], machine: Machine
-) -> tuple[Outcome, str] | None:
+    cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
+) -> tuple[AttemptOutcome, str] | None:
     """What kept it from a verdict; None: it came to one, or says itself why not."""
-    if ended.stopped is Outcome.INTERRUPTED:
-        return Outcome.INTERRUPTED, ended.why
+    if ended.stopped is AttemptOutcome.INTERRUPTED:
+        return AttemptOutcome.INTERRUPTED, ended.why
     verdicts = {run.verdict for run in runs} or {None}
     if None in verdicts:
         no_space = NO_SPACE.search(printed)
         if no_space or machine.disk_full():
-            return Outcome.NO_DISK, _line(no_space[0] if no_space else "the disk of the store is full")
+            return AttemptOutcome.NO_DISK, _line(no_space[0] if no_space else "the disk of the store is full")
     if verdicts & {None, Verdict.UNKNOWN}:
         no_engine = NO_ENGINE.search(printed)
         if no_engine or (cell.cluster == DOCKER and not machine.engine_answers()):
-            return Outcome.NO_ENGINE, _line(no_engine[0] if no_engine else "no Docker engine answers any more")
+            return AttemptOutcome.NO_ENGINE, _line(no_engine[0] if no_engine else "no Docker engine answers any more")
     if ended.stopped is not None:
         return ended.stopped, ended.why
     if ended.status < 0:
-        return Outcome.CRASHED, f"killed by {_signal(-ended.status)}"
+        return AttemptOutcome.CRASHED, f"killed by {_signal(-ended.status)}"
     match ended.status:
         case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
-            return Outcome.BROKEN, _cause(printed)
+            return AttemptOutcome.BROKEN, _cause(printed)
         case pytest.ExitCode.INTERRUPTED if NOT_COLLECTED.search(printed):
-            return Outcome.BROKEN, _cause(printed)
+            return AttemptOutcome.BROKEN, _cause(printed)
         case pytest.ExitCode.INTERRUPTED:
-            return Outcome.CRASHED, "interrupted, and not by the night"
+            return AttemptOutcome.CRASHED, "interrupted, and not by the night"
         case pytest.ExitCode.TESTS_FAILED:
             return None
-    return Outcome.CRASHED, f"exit code {ended.status}: {_cause(printed)}"
+    return AttemptOutcome.CRASHED, f"exit code {ended.status}: {_cause(printed)}"
 
 
 def _cause(printed: str) -> str:
@@ -135,7 +140,7 @@ def _cause(printed: str) -> str:
     return _line(next((line for line in reversed(lines) if line.strip()), "it printed nothing"))
 
 
-def _also(ended: Ended) -> str:
+def _also(ended: AttemptEnd) -> str:
     """How the process of a failing run ended, where that is not how failing runs end."""
     if ended.stopped is not None:
         return f"; then {ended.stopped}: {ended.why}"

@@ -3,13 +3,13 @@
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from assay.harness.nights.account import Account, Ended
-from assay.harness.nights.night import Cell, Outcome, Result
+from assay.harness.nights.account import Account, CellEnd
+from assay.harness.nights.night import AttemptOutcome, Cell, Result
 from assay.reports.index.entry import LONGEST_COMMAND, plain
 
-FAILURES: Final = (Outcome.FAIL, Outcome.MISSED)
-IDLE: Final = (Outcome.SKIPPED, Outcome.INTERRUPTED)
-GREEN: Final = (Outcome.PASS, Outcome.DETECTED)
+FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
+IDLE: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
+GREEN: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
 
 
 def junit(night: Account) -> bytes:
@@ -41,7 +41,7 @@ def junit(night: Account) -> bytes:
     return written + b"\n"
 
 
-def _case(suite: ET.Element, ended: Ended, result: Result) -> None:
+def _case(suite: ET.Element, ended: CellEnd, result: Result) -> None:
     cell = ended.cell
     case = _element(suite, cell, cell.name + f" [{result.attempt}]" * (cell.repeat > 1), result.seconds)
     entries = ended.entries[result.attempt]
@@ -64,7 +64,7 @@ def _case(suite: ET.Element, ended: Ended, result: Result) -> None:
         ET.SubElement(case, "skipped", message=plain(f"known until {mark.expires}: {message}: {mark.reason}"))
     elif result.outcome in IDLE:
         ET.SubElement(case, "skipped", message=message)
-    elif result.outcome is Outcome.MISSED and not ended.failed:
+    elif result.outcome is AttemptOutcome.MISSED and not ended.failed:
         ET.SubElement(case, "skipped", message=plain(f"missed, and detected by another attempt: {message}"))
     elif result.outcome not in GREEN:
         kind = "failure" if result.outcome in FAILURES else "error"

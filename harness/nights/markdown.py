@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from assay.checkers.verdict import Verdict
-from assay.harness.nights.account import Account, Ended
-from assay.harness.nights.night import Outcome, Result, troubled
+from assay.harness.nights.account import Account, CellEnd
+from assay.harness.nights.night import AttemptOutcome, Result, troubled
 from assay.reports.index.entry import LONGEST_COMMAND, plain
 from assay.reports.index.failures import Failure
 
@@ -47,8 +47,10 @@ def _blocks(night: Account) -> Iterator[str]:
     counting = [one for one in night.failures if one.counts]
     yield from _failures("New failures", [one for one in counting if one.new])
     yield from _failures("Open failures", [one for one in counting if not one.new])
-    yield from _cells("Defects that were missed", night.cells, (Outcome.MISSED,))
-    rest = [one for one in Outcome if troubled([one]) and one not in (Outcome.FAIL, Outcome.MISSED)]
+    yield from _cells("Defects that were missed", night.cells, (AttemptOutcome.MISSED,))
+    rest = [
+        one for one in AttemptOutcome if troubled([one]) and one not in (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
+    ]
     yield from _cells("Without an answer", night.cells, rest)
     yield from _failures("Known failures", [one for one in night.failures if not one.counts])
     if night.idle:
@@ -82,7 +84,7 @@ def _failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
         yield f"And {len(some) - MOST} more, which `assay index` shows."
 
 
-def _cells(title: str, cells: Sequence[Ended], outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
     """Those that count, one block for each attempt that ended so."""
     found = [
         (cell, result)
@@ -102,7 +104,7 @@ def _cells(title: str, cells: Sequence[Ended], outcomes: Sequence[Outcome]) -> I
         yield f"And {len(found) - MOST} more, which `assay index` shows."
 
 
-def _attempt(cell: Ended, result: Result) -> str:
+def _attempt(cell: CellEnd, result: Result) -> str:
     return f", attempt {result.attempt} of {cell.cell.repeat}" if cell.cell.repeat > 1 else ""
 
 

@@ -17,17 +17,17 @@ from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nights import night as record
-from assay.harness.nights.night import NightError, NightFolder, Outcome, Result
+from assay.harness.nights.night import AttemptOutcome, NightError, NightFolder, Result
 from assay.harness.nights.record import UNJUDGED, judgement_of, measured, outline, said
 from assay.harness.nights.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.run import store
 from assay.reports.index.entry import (
     FILES,
     LONGEST_COMMAND,
-    Cell,
+    CellKey,
     Entry,
     Figures,
-    Night,
+    NightEntry,
     Standing,
     Stored,
     plain,
@@ -37,8 +37,8 @@ FOUND: Final = "found"
 """The folder of a store that has schedules that were made small."""
 NANOSECONDS: Final = 1_000_000_000
 STANDINGS: Final = {
-    Outcome.PASS: Standing.PASS, Outcome.FAIL: Standing.FAIL, Outcome.UNKNOWN: Standing.UNKNOWN,
-    Outcome.DETECTED: Standing.FAIL, Outcome.MISSED: Standing.PASS,
+    AttemptOutcome.PASS: Standing.PASS, AttemptOutcome.FAIL: Standing.FAIL, AttemptOutcome.UNKNOWN: Standing.UNKNOWN,
+    AttemptOutcome.DETECTED: Standing.FAIL, AttemptOutcome.MISSED: Standing.PASS,
 }  # fmt: skip
 """Of an attempt; those of the other outcomes have no verdict."""
 UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
@@ -58,11 +58,11 @@ class _Plan(msgspec.Struct):
 
 def read(root: Path, zoo: Zoo) -> Stored:
     """``zoo``: of defects that are not in it any forbidden anomaly will do."""
-    parts: dict[str, list[tuple[record.Night, Night]]] = {}
+    parts: dict[str, list[tuple[record.Night, NightEntry]]] = {}
     problems: list[str] = []
     expected = dict(zoo)
-    of_run: dict[str, tuple[Night, Result]] = {}
-    results: list[tuple[Night, Result, record.Cell | None, str]] = []
+    of_run: dict[str, tuple[NightEntry, Result]] = {}
+    results: list[tuple[NightEntry, Result, record.Cell | None, str]] = []
     for folder, planned in _recorded(root, problems):
         done = _results(folder, problems)
         night = _night(folder, planned, done)
@@ -108,11 +108,11 @@ def _results(folder: NightFolder, problems: list[str]) -> list[Result]:
         return []
 
 
-def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Night:
+def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> NightEntry:
     running = folder.running()
     ended = None if night.ended is msgspec.UNSET else _utc(str(night.ended))
     alive = running is not None and ended is None and _alive(running.owner)
-    return Night(
+    return NightEntry(
         name=plain(night.name),
         started=_utc(night.started),
         ended=ended,
@@ -124,7 +124,7 @@ def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Nigh
     )
 
 
-def _whole(parts: list[tuple[record.Night, Night]], problems: list[str]) -> Night:
+def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
     """The parts of one night together; that one of them has left no record is a problem."""
     nights = [night for _, night in parts]
     there = {planned.part for planned, _ in parts}
@@ -132,7 +132,7 @@ def _whole(parts: list[tuple[record.Night, Night]], problems: list[str]) -> Nigh
     problems += [f"{nights[0].name}: part {one} of {count} has left no record"
                  for one in range(1, count + 1) if one not in there]  # fmt: skip
     ends = [night.ended for night in nights]
-    return Night(
+    return NightEntry(
         name=nights[0].name,
         started=min(night.started for night in nights),
         ended=None if None in ends else max(str(end) for end in ends),
@@ -144,14 +144,14 @@ def _whole(parts: list[tuple[record.Night, Night]], problems: list[str]) -> Nigh
     )
 
 
-def _days(entries: list[Entry], taken: set[str]) -> Iterator[Night]:
+def _days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
     """The days of runs that belong to no recorded night."""
     rest = (one for one in entries if one.night not in taken)
     for day, runs in groupby(rest, key=lambda one: one.night):
-        yield Night(name=day, started=next(runs).started)
+        yield NightEntry(name=day, started=next(runs).started)
 
 
-def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entry:
+def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) -> Entry:
     night, result = attempt or (None, None)
     try:
         found = outline(folder)
@@ -163,7 +163,11 @@ def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entr
         return _damaged(folder, night, error)
     settings = found.settings
     system, defect = run.system or UNKNOWN, run.defect
-    if defect != NONE and result is not None and result.outcome in (Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN):
+    if (
+        defect != NONE
+        and result is not None
+        and result.outcome in (AttemptOutcome.PASS, AttemptOutcome.FAIL, AttemptOutcome.UNKNOWN)
+    ):
         system, defect = f"{system} with {defect}", NONE  # its night takes it for a run like others, not for a canary
     parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
     standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
@@ -193,7 +197,7 @@ def _entry(folder: Path, attempt: tuple[Night, Result] | None, zoo: Zoo) -> Entr
     )
 
 
-def _damaged(folder: Path, night: Night | None, error: Exception) -> Entry:
+def _damaged(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
     started = datetime.fromtimestamp(folder.lstat().st_mtime, UTC).isoformat() if folder.exists() else ""
     return Entry(
         **_place(folder),
@@ -206,13 +210,13 @@ def _damaged(folder: Path, night: Night | None, error: Exception) -> Entry:
     )
 
 
-def _attempt(night: Night, result: Result, cell: record.Cell | None, home: str) -> Entry:
+def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: str) -> Entry:
     """What no run of its own says. ``home``: the address of its night's record."""
     parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
     if cell is not None:
         parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
     standing = STANDINGS.get(result.outcome, Standing.NONE)
-    answered = result.outcome in (Outcome.DETECTED, Outcome.MISSED)
+    answered = result.outcome in (AttemptOutcome.DETECTED, AttemptOutcome.MISSED)
     return Entry(
         name=attempt_name(result),
         address=home,
@@ -227,7 +231,7 @@ def _attempt(night: Night, result: Result, cell: record.Cell | None, home: str) 
         command=plain(result.command, LONGEST_COMMAND),
         seed=result.seed,
         version=night.version,
-        caught=result.outcome is Outcome.DETECTED if answered else None,
+        caught=result.outcome is AttemptOutcome.DETECTED if answered else None,
     )
 
 
@@ -236,8 +240,10 @@ def attempt_name(result: Result) -> str:
     return plain(f"{result.cell}, attempt {result.attempt}")
 
 
-def _cell(system: str, workload: str, nemesis: str, cluster: str, defect: str) -> Cell:
-    return Cell(plain(system), plain(workload), plain(nemesis), plain(cluster), "" if defect == NONE else plain(defect))
+def _cell(system: str, workload: str, nemesis: str, cluster: str, defect: str) -> CellKey:
+    return CellKey(
+        plain(system), plain(workload), plain(nemesis), plain(cluster), "" if defect == NONE else plain(defect)
+    )
 
 
 def _says(entry: Entry | None, result: Result) -> bool:

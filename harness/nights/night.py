@@ -33,7 +33,7 @@ class Kind(StrEnum):
     SCHEDULE = "schedule"
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """How an attempt of a cell ended. Only ``fail`` and ``missed`` speak against what is tested."""
 
     PASS = "pass"
@@ -50,8 +50,8 @@ class Outcome(StrEnum):
     BROKEN = "broken"
 
 
-GREEN: Final = frozenset((Outcome.PASS, Outcome.DETECTED, Outcome.SKIPPED))
-NOTHING_SAID: Final = frozenset((Outcome.INTERRUPTED, Outcome.NO_ENGINE, Outcome.NO_DISK))
+GREEN: Final = frozenset((AttemptOutcome.PASS, AttemptOutcome.DETECTED, AttemptOutcome.SKIPPED))
+NOTHING_SAID: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_ENGINE, AttemptOutcome.NO_DISK))
 """Of the machine or the user, not of the cell."""
 
 
@@ -110,7 +110,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What to type to do it again."""
     started: str
     seconds: float
-    outcome: Outcome
+    outcome: AttemptOutcome
     detail: str = ""
     """The cause, in one line."""
     runs: tuple[str, ...] = ()
@@ -189,16 +189,18 @@ def settled(results: Iterable[Result]) -> dict[str, list[Result]]:
     return found
 
 
-def failed(outcomes: Collection[Outcome]) -> bool:
+def failed(outcomes: Collection[AttemptOutcome]) -> bool:
     """Of the attempts of one cell. One run that fails is enough, and of a canary one that detects its defect."""
-    return Outcome.FAIL in outcomes or (Outcome.MISSED in outcomes and Outcome.DETECTED not in outcomes)
+    return AttemptOutcome.FAIL in outcomes or (
+        AttemptOutcome.MISSED in outcomes and AttemptOutcome.DETECTED not in outcomes
+    )
 
 
-def troubled(outcomes: Collection[Outcome]) -> bool:
+def troubled(outcomes: Collection[AttemptOutcome]) -> bool:
     """It failed, or something other than the user kept it from saying whether it does."""
-    if Outcome.DETECTED in outcomes:
+    if AttemptOutcome.DETECTED in outcomes:
         return False
-    return failed(outcomes) or not GREEN.union((Outcome.INTERRUPTED,)).issuperset(outcomes)
+    return failed(outcomes) or not GREEN.union((AttemptOutcome.INTERRUPTED,)).issuperset(outcomes)
 
 
 def part_name(whole: str, part: int, parts: int) -> str:

@@ -27,14 +27,14 @@ from typing import Final
 import msgspec
 
 from assay.cluster import owner
-from assay.harness.nights.child import GRACE, Ended, Limits, kill_group, perform
+from assay.harness.nights.child import GRACE, AttemptEnd, Limits, kill_group, perform
 from assay.harness.nights.ending import Machine, outcome, seen
 from assay.harness.nights.night import (
+    AttemptOutcome,
     Cell,
     Night,
     NightError,
     NightFolder,
-    Outcome,
     Result,
     Running,
     folder,
@@ -108,7 +108,7 @@ class Nightly:
 
     def _todo(self, cells: Sequence[Cell], results: Sequence[Result]) -> list[tuple[Cell, int]]:
         """Cell and attempt, from 1; without those that have ended by themselves."""
-        done = {(one.cell, one.attempt) for one in results if one.outcome is not Outcome.INTERRUPTED}
+        done = {(one.cell, one.attempt) for one in results if one.outcome is not AttemptOutcome.INTERRUPTED}
         rounds = range(1, max(cell.repeat for cell in cells) + 1)
         every = [(cell, number) for number in rounds for cell in cells if number <= cell.repeat]
         return [one for one in every if (one[0].name, one[1]) not in done]
@@ -118,7 +118,7 @@ class Nightly:
         arguments = (*cell.arguments, f"--seed={seed}")
         result = Result(
             cell=cell.name, attempt=attempt, seed=seed, command=shlex.join(["pytest", *arguments]),
-            started=datetime.now(UTC).isoformat(), seconds=0.0, outcome=Outcome.INTERRUPTED,
+            started=datetime.now(UTC).isoformat(), seconds=0.0, outcome=AttemptOutcome.INTERRUPTED,
             detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.safe_name(cell.name)}.log",
         )  # fmt: skip
         log, before, began = self.path.path / result.log, set(runs_of.runs(self.store)), time.monotonic()
@@ -138,7 +138,7 @@ class Nightly:
                 self.stopping,
             )  # fmt: skip
         except OSError as error:
-            named = Outcome.NO_DISK if error.errno in FULL else Outcome.BROKEN
+            named = AttemptOutcome.NO_DISK if error.errno in FULL else AttemptOutcome.BROKEN
             return msgspec.structs.replace(result, outcome=named, detail=f"it cannot be started: {error}")
         new = [run for run in runs_of.runs(self.store) if run not in before and _made_by(run, pids)]
         named, detail = self._named(cell, ended, log, new)
@@ -147,7 +147,7 @@ class Nightly:
             runs=tuple(str(run.relative_to(self.store)) for run in new),
         )  # fmt: skip
 
-    def _named(self, cell: Cell, ended: Ended, log: Path, new: Sequence[Path]) -> tuple[Outcome, str]:
+    def _named(self, cell: Cell, ended: AttemptEnd, log: Path, new: Sequence[Path]) -> tuple[AttemptOutcome, str]:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
             printed = file.read().decode(errors="replace")

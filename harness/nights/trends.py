@@ -13,7 +13,7 @@ from assay.harness.nights import dataset
 from assay.harness.nights.regression import BASELINE, LEVEL, WINDOWS, Change, Count, Series, Value, regressions
 from assay.harness.nights.rows import NONE, UNKNOWN
 from assay.harness.nights.tables import Zoo, opened
-from assay.reports.index.entry import Cell
+from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Trend, Trends, Worse
 
 REACH: Final = BASELINE + max(WINDOWS)
@@ -60,7 +60,7 @@ COUNTED: Final[Mapping[str, Figure]] = {
 }
 PERCENT: Final = 100.0
 
-Night = Mapping[str, Any]
+NightRow = Mapping[str, Any]
 """A row of ``CELL_NIGHTS``."""
 
 
@@ -78,7 +78,7 @@ def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Trends:
     return trends(rows)
 
 
-def trends(rows: Sequence[Night]) -> Trends:
+def trends(rows: Sequence[NightRow]) -> Trends:
     """Of rows that are sorted by cell, then night."""
     nights = sorted({row["night"] for row in rows})
     places = {night: place for place, night in enumerate(nights)}
@@ -108,15 +108,15 @@ def trends(rows: Sequence[Night]) -> Trends:
     )
 
 
-def _cell(row: Night) -> Cell:
-    return Cell(row["system"], row["workload"], row["nemesis"], row["cluster"], row["defect"])
+def _cell(row: NightRow) -> CellKey:
+    return CellKey(row["system"], row["workload"], row["nemesis"], row["cluster"], row["defect"])
 
 
-def _name(cell: Cell, figure: str) -> str:
+def _name(cell: CellKey, figure: str) -> str:
     return "\n".join((*cell, figure))
 
 
-def _series(cell: Cell, some: Sequence[Night], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
+def _series(cell: CellKey, some: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
     """Those that have a value on any night."""
     for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
         found = [(places[row["night"]], value) for row in some if (value := _value(row, figure)) is not None]
@@ -126,7 +126,7 @@ def _series(cell: Cell, some: Sequence[Night], places: Mapping[str, int]) -> Ite
             yield figure, Series(_name(cell, figure), numbers, values, sign)
 
 
-def _value(row: Night, figure: str) -> Value | None:
+def _value(row: NightRow, figure: str) -> Value | None:
     """Shares are of the runs that could have had it."""
     judged = row["failed"] + row["passed"]
     match figure:
@@ -140,12 +140,12 @@ def _value(row: Night, figure: str) -> Value | None:
     return None if row[figure] is None else float(row[figure])
 
 
-def _row(row: Night, place: int) -> list[int | float | None]:
+def _row(row: NightRow, place: int) -> list[int | float | None]:
     shown = [None if row[name] is None else round(row[name], 3) for name in SHOWN_FIGURES]
     return [place, row["failed"], row["unknown"], row["without"], row["passed"], *shown]
 
 
-def _worse(cell: Cell, figure: str, change: Change, some: Sequence[Night], nights: Sequence[str]) -> Worse:
+def _worse(cell: CellKey, figure: str, change: Change, some: Sequence[NightRow], nights: Sequence[str]) -> Worse:
     about = MEASURED.get(figure) or COUNTED[figure]
     scale = PERCENT if figure in COUNTED else 1.0
     since = nights[change.since]

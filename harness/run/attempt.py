@@ -37,7 +37,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.systems import configured, with_defect, with_limits
-from assay.harness.run.trial import Ended, Trial, Unavailable
+from assay.harness.run.trial import Trial, TrialEnd, Unavailable
 from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, open_world
 from assay.nemesis.fault import needs_disks
@@ -203,7 +203,7 @@ class Attempt:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
-    def _judge(self, history: HistoryReader, ended: Ended) -> Judgement:
+    def _judge(self, history: HistoryReader, ended: TrialEnd) -> Judgement:
         return judge_run(
             history,
             self.experiment.contract,

@@ -69,7 +69,7 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Ended:
+class TrialEnd:
     """How a run ended, in addition to its history. ``notes`` speak against a pass; ``problems`` are for the record."""
 
     digest: str
@@ -125,7 +125,7 @@ class Trial:
             elif reason is not None:
                 raise Unavailable(f"--nemesis={name} is not available here: {reason}")
 
-    async def run(self) -> Ended:
+    async def run(self) -> TrialEnd:
         """The workload under faults, the heal, the drain."""
         stamps = Stamps()
         self.origin = Origin(stamps.loop_time(0), time.time())
@@ -142,7 +142,7 @@ class Trial:
             raise
         digest = history.digest()
         history.close()
-        return Ended(digest, self.interrupt.requested, tuple(report.unknown), tuple(self._problems))
+        return TrialEnd(digest, self.interrupt.requested, tuple(report.unknown), tuple(self._problems))
 
     async def keep_logs(self) -> None:
         """Takes the nodes' logs into the run's folder, once."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from assay.reports.index.entry import Cell, Entry, Figures, Standing, Stored
+from assay.reports.index.entry import CellKey, Entry, Figures, Standing, Stored
 from assay.reports.index.trends import Row, Trends
 
 MOST_NIGHTS: Final = 60
@@ -137,14 +137,14 @@ def all_nights(store: Stored, trends: Trends | None) -> list[str]:
     return [*earlier, *(night.name for night in store.nights)]
 
 
-def history(store: Stored, trends: Trends | None = None) -> dict[Cell, list[Row]]:
+def history(store: Stored, trends: Trends | None = None) -> dict[CellKey, list[Row]]:
     """Of each cell of the store its nights, the oldest first; those that failed latest come first.
 
     Nights are counted from the first of the last ``MOST_NIGHTS`` of ``all_nights``; trends say the store's past.
     """
     known = all_nights(store, trends)[-MOST_NIGHTS:]
     nights = {night: place for place, night in enumerate(known)}
-    groups: dict[Cell, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[CellKey, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for one in store.entries:
         if one.night in nights:
             groups[one.cell][nights[one.night]].append(one)
@@ -168,7 +168,7 @@ def _row(night: int, runs: Sequence[Entry]) -> Row:
     return row
 
 
-def _urgency(cell: Cell, rows: Sequence[Row]) -> tuple[int, ...]:
+def _urgency(cell: CellKey, rows: Sequence[Row]) -> tuple[int, ...]:
     """Cells without a defect that failed latest, then those that are unknown, then the others."""
     latest = [max((int(row[0] or 0) for row in rows if row[1 + place]), default=-1) for place in (0, 1)]
     return (int(bool(cell.defect)), -latest[0], -latest[1])

@@ -24,7 +24,7 @@ class Standing(StrEnum):
     PASS = "pass"
 
 
-class Cell(NamedTuple):
+class CellKey(NamedTuple):
     """What a nightly matrix has one job for. ``defect``: empty without one."""
 
     system: str
@@ -60,7 +60,7 @@ class Entry:
     """Which of ``FILES`` are there."""
     more: tuple[tuple[str, str], ...] = ()
     """Further links: label and address."""
-    cell: Cell
+    cell: CellKey
     night: str
     started: str
     standing: Standing
@@ -85,7 +85,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
+class NightEntry:
     """``planned``: cells of its matrix, 0 where it has none; ``done``: those with an attempt that has ended."""
 
     name: str
@@ -105,11 +105,11 @@ class Stored:
 
     name: str
     entries: tuple[Entry, ...]
-    nights: tuple[Night, ...]
+    nights: tuple[NightEntry, ...]
     problems: tuple[str, ...] = ()
 
     @property
-    def tonight(self) -> Night | None:
+    def tonight(self) -> NightEntry | None:
         """The newest night that has a record, else the newest day."""
         return max(self.nights, key=lambda night: (night.planned > 0, night.started), default=None)
 

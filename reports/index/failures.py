@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from assay.harness.core.rate import Rate
-from assay.reports.index.entry import Cell, Entry, Standing, Stored
+from assay.reports.index.entry import CellKey, Entry, Standing, Stored
 from assay.reports.index.known import Known, Mark
 
 Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
@@ -54,7 +54,7 @@ def failures(store: Stored, known: Known) -> list[Failure]:
     """New ones first, then those of tonight, then the others; of each the latest first."""
     runs = [entry for entry in store.entries if not entry.cell.defect]
     groups = _grouped([entry for entry in runs if entry.standing is Standing.FAIL])
-    by_cell: dict[Cell, list[Entry]] = defaultdict(list)
+    by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
         if entry.standing in (Standing.PASS, Standing.FAIL):
             by_cell[entry.cell].append(entry)
@@ -84,7 +84,7 @@ def _key(entry: Entry, shape: tuple[str, ...]) -> Key:
 def _failure(
     key: Key,
     group: list[Entry],
-    by_cell: dict[Cell, list[Entry]],
+    by_cell: dict[CellKey, list[Entry]],
     versions: dict[str, str],
     since: str,
     known: Known,

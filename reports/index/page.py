@@ -10,7 +10,7 @@ import msgspec
 
 from assay.reports import html
 from assay.reports.index.board import MOST_NIGHTS, Tally, all_nights, detection, doubts, history, matrix, tally, tonight
-from assay.reports.index.entry import FILES, Entry, Night, Standing, Stored
+from assay.reports.index.entry import FILES, Entry, NightEntry, Standing, Stored
 from assay.reports.index.failures import Failure, failures
 from assay.reports.index.known import Known
 from assay.reports.index.trends import Trends, Worse
@@ -84,7 +84,7 @@ def _sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
     ]
 
 
-def _lead(found: Sequence[Failure], night: Night | None) -> str:
+def _lead(found: Sequence[Failure], night: NightEntry | None) -> str:
     if night is None:
         return "There is no run in this store."
     if not found:

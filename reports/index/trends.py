@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from assay.reports.index.entry import Cell, plain
+from assay.reports.index.entry import CellKey, plain
 
 TRENDS: Final = "trends.json"
 FORMAT: Final = 1
@@ -21,7 +21,7 @@ class TrendsError(Exception):
 class Worse(msgspec.Struct, frozen=True, kw_only=True):
     """A figure of a cell that got worse, from the night ``since`` on."""
 
-    cell: Cell
+    cell: CellKey
     figure: str
     unit: str
     before: float
@@ -40,7 +40,7 @@ class Worse(msgspec.Struct, frozen=True, kw_only=True):
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
     """One cell over the nights, the oldest first."""
 
-    cell: Cell
+    cell: CellKey
     rows: tuple[Row, ...]
 
 
@@ -80,5 +80,5 @@ def read_trends(path: Path) -> Trends:
     )  # fmt: skip
 
 
-def _plain(cell: Cell) -> Cell:
-    return Cell(*map(plain, cell))
+def _plain(cell: CellKey) -> CellKey:
+    return CellKey(*map(plain, cell))

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
         DefectsDescribed,
         DeploymentError,
         Durable,
-        Entry,
         Eventful,
         FailingOver,
         Grouped,
@@ -160,7 +159,7 @@ _HOMES = {
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
-        "DeploymentError Durable Entry Eventful FailingOver Grouped Holdable Inspectable Inspector Movable Observable "
+        "DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector Movable Observable "
         "Replicated Replicating Retaining SeenAtRest Standalone StoredRecord StrikePoints Switchable System "
         "ZooKeeperClients zookeeper_servers"
     ),
@@ -189,7 +188,7 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Action", "Answer", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
     "Check", "Client", "ClientSessions", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context",
     "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
-    "Endpoint", "Engine", "Entry", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family", "Fault",
+    "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family", "Fault",
     "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact", "Injection",
     "Inspectable", "Inspector", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Membered",
     "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",

@@ -41,7 +41,7 @@ class NewTopic:
 class TopicOutcome:
     """What is known of the change of one topic or partition. ``error`` is None where no broker spoke of it."""
 
-    outcome: errors.Outcome
+    outcome: errors.Certainty
     error: ErrorCode | None = None
     message: str | None = None
 
@@ -150,7 +150,7 @@ class Admin:
             return {topic: (ErrorCode.of(described.error_code), described.error_message)}
 
         known = (await self._change([topic], call))[topic]
-        if known.outcome is not errors.Outcome.DONE:
+        if known.outcome is not errors.Certainty.DONE:
             raise errors.ReadFailed(f"settings of topic {topic}: {known.message or known.error}", error=known.error)
         return found
 
@@ -216,7 +216,7 @@ class Admin:
             return {name: (ErrorCode.of(response.error_code), response.error_message) for name in left}
 
         known = (await self._change(["reassignments"], call))["reassignments"]
-        if known.outcome is not errors.Outcome.DONE:
+        if known.outcome is not errors.Certainty.DONE:
             raise errors.ReadFailed(f"reassignments: {known.message or known.error}", error=known.error)
         return found[-1]
 
@@ -230,7 +230,7 @@ class Admin:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         outcomes = {
-            name: TopicOutcome(errors.Outcome.NOT_DONE, None, "no controller was found in time") for name in names
+            name: TopicOutcome(errors.Certainty.NOT_DONE, None, "no controller was found in time") for name in names
         }
         left = names
         while left and loop.time() < deadline:
@@ -252,9 +252,9 @@ class Admin:
             connection = await self._pool.get(view.controller.address, deadline - loop.time())
             answers = await call(connection, names, deadline - loop.time())
         except Unknown as error:
-            return dict.fromkeys(names, TopicOutcome(errors.Outcome.UNKNOWN, None, str(error)))
+            return dict.fromkeys(names, TopicOutcome(errors.Certainty.UNKNOWN, None, str(error)))
         except (errors.ClientError, CallError) as error:
-            return dict.fromkeys(names, TopicOutcome(errors.Outcome.NOT_DONE, None, str(error)))
+            return dict.fromkeys(names, TopicOutcome(errors.Certainty.NOT_DONE, None, str(error)))
         return {name: _judge(answers.get(name), not_done) for name in names}
 
 
@@ -298,10 +298,10 @@ def _creatable(topic: NewTopic) -> messages.CreatableTopic:
 
 def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[ErrorCode]) -> TopicOutcome:
     if answer is None:
-        return TopicOutcome(errors.Outcome.UNKNOWN, None, "the controller's answer does not name it")
+        return TopicOutcome(errors.Certainty.UNKNOWN, None, "the controller's answer does not name it")
     error, message = answer
     return TopicOutcome(errors.outcome(error, not_done), error, message)
 
 
 def _try_again(known: TopicOutcome) -> bool:
-    return known.outcome is errors.Outcome.NOT_DONE and known.error in (None, ErrorCode.NOT_CONTROLLER)
+    return known.outcome is errors.Certainty.NOT_DONE and known.error in (None, ErrorCode.NOT_CONTROLLER)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from assay.system_under_test.assignors import by_topic
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError, NotSent
-from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, ClientError, Outcome, ReadFailed, outcome
+from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, Certainty, ClientError, ReadFailed, outcome
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.client.pool import Address, Bootstrap, KnownBrokers, Pool
 from assay.system_under_test.protocol import draft_groups, group_offsets, groups
@@ -57,8 +57,8 @@ class CommitFailed(ClientError):
     def __init__(
         self,
         message: str,
-        known: Outcome,
-        partitions: Mapping[Partition, Outcome],
+        known: Certainty,
+        partitions: Mapping[Partition, Certainty],
         *,
         error: ErrorCode | None = None,
         node: int | None = None,
@@ -158,10 +158,10 @@ class Coordinated:
                 break
             except NotSent as error:
                 if loop.time() + BACK_OFF >= deadline:
-                    raise self._commit_failed(error, dict.fromkeys(offsets, Outcome.NOT_DONE)) from error
+                    raise self._commit_failed(error, dict.fromkeys(offsets, Certainty.NOT_DONE)) from error
                 await asyncio.sleep(BACK_OFF)
             except CallError as error:
-                raise self._commit_failed(error, dict.fromkeys(offsets, Outcome.UNKNOWN)) from error
+                raise self._commit_failed(error, dict.fromkeys(offsets, Certainty.UNKNOWN)) from error
         answered = {
             (topic.topic, part.partition): ErrorCode.of(part.error_code)
             for topic in answer.topics
@@ -176,19 +176,19 @@ class Coordinated:
         known = {
             partition: outcome(answered[partition], OFFSET_COMMIT_NOT_DONE)
             if partition in answered
-            else Outcome.UNKNOWN
+            else Certainty.UNKNOWN
             for partition in offsets
         }
         bad = sorted(codes - {ErrorCode.NONE})
-        if bad or Outcome.UNKNOWN in known.values():
+        if bad or Certainty.UNKNOWN in known.values():
             what = ", ".join(code.name for code in bad) or "not of all partitions"
             raise self._commit_failed(f"answered {what}", known, bad[0] if bad else None)
 
     def _commit_failed(
-        self, what: object, known: Mapping[Partition, Outcome], error: ErrorCode | None = None
+        self, what: object, known: Mapping[Partition, Certainty], error: ErrorCode | None = None
     ) -> CommitFailed:
-        alike = set(known.values()) == {Outcome.NOT_DONE}
-        whole = Outcome.NOT_DONE if alike else Outcome.UNKNOWN
+        alike = set(known.values()) == {Certainty.NOT_DONE}
+        whole = Certainty.NOT_DONE if alike else Certainty.UNKNOWN
         return CommitFailed(f"group {self.group}: {what}", whole, known, error=error)
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:

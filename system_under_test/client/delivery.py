@@ -105,9 +105,9 @@ class Delivery:
 
     def _judge(self, topic: str, partition: int, error: ErrorCode, base_offset: int, node: int) -> SendResult:
         what = errors.outcome(error, errors.PRODUCE_NOT_DONE)
-        if what is errors.Outcome.DONE:
+        if what is errors.Certainty.DONE:
             return SendResult(base_offset, node)
-        if error in errors.STALE_METADATA or what is errors.Outcome.UNKNOWN:
+        if error in errors.STALE_METADATA or what is errors.Certainty.UNKNOWN:
             self._metadata.forget(topic, partition)
-        kind = errors.SendFailed if what is errors.Outcome.NOT_DONE else errors.SendUnknown
+        kind = errors.SendFailed if what is errors.Certainty.NOT_DONE else errors.SendUnknown
         raise kind(f"{topic}-{partition}: broker {node} answered {error.name}", error=error, node=node)

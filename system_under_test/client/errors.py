@@ -13,7 +13,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 E = ErrorCode
 
 
-class Outcome(enum.StrEnum):
+class Certainty(enum.StrEnum):
     """What a broker's answer, or its absence, says about one request."""
 
     DONE = "done"
@@ -112,8 +112,8 @@ STALE_METADATA = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE
 """After these the leader must be looked up again."""
 
 
-def outcome(error: ErrorCode, not_done: Collection[ErrorCode]) -> Outcome:
+def outcome(error: ErrorCode, not_done: Collection[ErrorCode]) -> Certainty:
     """What ``error`` means for a request whose refusals are ``not_done``."""
     if error is ErrorCode.NONE:
-        return Outcome.DONE
-    return Outcome.NOT_DONE if error in not_done else Outcome.UNKNOWN
+        return Certainty.DONE
+    return Certainty.NOT_DONE if error in not_done else Certainty.UNKNOWN

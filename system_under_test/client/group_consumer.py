@@ -19,7 +19,7 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from assay.system_under_test.client.draft_membership import DraftMembership
-from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.fetched import TRANSIENT, Fetched, created
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
 from assay.system_under_test.client.positions import Positions
@@ -206,8 +206,8 @@ class GroupConsumer:
             offsets = self._positions.placed()
         positions = {one: at if isinstance(at, Position) else Position(at, metadata) for one, at in offsets.items()}
         if self._subscribed and self._generation is None and positions:
-            known = dict.fromkeys(positions, Outcome.NOT_DONE)
-            raise CommitFailed("not committed: no member of the group", Outcome.NOT_DONE, known)
+            known = dict.fromkeys(positions, Certainty.NOT_DONE)
+            raise CommitFailed("not committed: no member of the group", Certainty.NOT_DONE, known)
         if positions:
             await self._membership.commit(positions, self._generation)
 

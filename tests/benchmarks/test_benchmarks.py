@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,28 +11,36 @@ from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TESTS = Path(__file__).parents[1]
+BENCHMARKS = TESTS.parent / "benchmarks"
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+"""Some measure what is made by what tests make, too."""
 SMALL = {
     "interpreter": "--operations=2000",
     "simulation_loop": "--pairs=1000",
-    "simulation": "--seconds=8 --rates=50",
-    "groups": "--groups=2,3",
+    "simulation": "--seconds=2 --rates=50 --faults=none",
+    "groups": "--groups=2",
     "herd": "--consumers=2,3",
-    "rolling_restart": "--seeds=1 --partitions=1",
+    "rolling_restart": "--seeds=1 --partitions=1 --producers=1",
     "sendfile": "--megabytes=2 --rounds=1 --sizes=64",
     "morning": "--runs=50",
-    "trends": "--nights=20 --cells=5",
+    "trends": "--nights=5 --cells=3 --engines=duckdb",
+    "checks": "--models=log --effects=2000 --keys=2 --clients=5 --engines=duckdb",
+}
+LARGER = {
+    "simulation": "--seconds=8 --rates=50",
+    "groups": "--groups=2,3",
+    "rolling_restart": "--seeds=1 --partitions=1",
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
-DEAR = {"trends", "simulation", "groups", "rolling_restart", "checks"}
-"""The nightly run's."""
+"""With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
 ELSEWHERE = {"figures", "broker", "linearizability"}
 """What the others share, and those that have tests of their own below."""
 
 
 def figures(name: str, *options: str) -> dict[str, Any]:
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -51,11 +60,25 @@ def test_every_benchmark_is_run_here() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name in DEAR else ()) for name in SMALL])
+@pytest.mark.parametrize("name", SMALL)
 def test_a_small_form_prints_its_figures_as_json(name: str) -> None:
     found = numbers(figures(name, *SMALL[name].split()))
     assert found
     assert all(number >= 0 for number in found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LARGER)
+def test_a_larger_form_does_so(name: str) -> None:
+    assert numbers(figures(name, *LARGER[name].split()))
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_the_benchmark_of_trends_runs_spark_and_compares_it_with_duckdb() -> None:
+    found = figures("trends", "--nights=20", "--cells=5")
+    assert found["ratio"] > 0
+    assert found["asked"] >= found["worse"]
 
 
 @pytest.mark.slow

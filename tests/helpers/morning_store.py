@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from assay.harness.nights.night import Cell, Kind, Night, NightFolder, Outcome, Result, folder
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import Cell, Kind, Night, NightFolder, Result, folder
 from assay.harness.run import store
 
 LAST = datetime(2026, 11, 24, 1, 0, tzinfo=UTC)
@@ -159,7 +160,12 @@ def _one_night(root: Path, began: datetime, back: int, runs: int, chance: random
         began_then = (began + timedelta(hours=3)).isoformat()
         results.append(
             result(
-                hung, Outcome.HUNG, command=HUNG, detail="no line for 600 s", log="logs/hung.txt", started=began_then
+                hung,
+                Outcome.HUNG,
+                command=HUNG,
+                detail="no line for 600 s",
+                log="logs/hung.txt",
+                started=began_then,
             )
         )
     night(root, began, list(cells.values()), results)

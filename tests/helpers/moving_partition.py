@@ -14,7 +14,7 @@ from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutErr
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.admin import Admin, NewTopic
-from assay.system_under_test.client.errors import Outcome, ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.client.errors import Certainty, ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
 
@@ -141,7 +141,7 @@ async def moving(seed: int = 1, replicas: Sequence[int] = (1, 2, 3)) -> AsyncIte
         made = await admin.create_topics(
             [NewTopic(TOPIC, assignment={0: list(replicas)}, configs={"min.insync.replicas": "2"})]
         )
-        assert made[TOPIC].outcome is Outcome.DONE
+        assert made[TOPIC].outcome is Certainty.DONE
         test = Moving(cluster, zookeeper, admin)
         await until(lambda: test.having() == sorted(replicas), "all have made theirs")
         try:

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from assay.harness.nights import night, nightly
-from assay.harness.nights.night import Cell, Kind, Night, Outcome, Result
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import Cell, Kind, Night, Result
 
 FAKE = Path(__file__).with_name("fake_pytest.py")
 PROGRAM = (sys.executable, str(FAKE))

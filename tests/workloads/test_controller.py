@@ -18,7 +18,7 @@ from assay.harness.run.experiment import Experiment, experiment_of
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import read_run
 from assay.system_under_test.client.admin import TopicOutcome
-from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads.controller_churn import churn, moves, name, partitions
 from assay.workloads.controller_client import CHURN, TOUCH, ControllerClient

@@ -11,7 +11,7 @@ import pytest
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.system_under_test.client.errors import Outcome as Certainty
+from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.client.group_consumer import Received
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
 from assay.system_under_test.client.traits import CORRECT, ClientTraits, client_traits

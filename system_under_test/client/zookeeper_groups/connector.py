@@ -17,7 +17,7 @@ from kazoo.protocol.states import WatchedEvent
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
-from assay.system_under_test.client.errors import ClientError, Outcome
+from assay.system_under_test.client.errors import Certainty, ClientError
 from assay.system_under_test.client.membership import CommitFailed, Membership
 from assay.system_under_test.client.pool import KnownBrokers
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
@@ -283,8 +283,8 @@ class ConsumerConnector:
                 async with asyncio.timeout_at(until):
                     await self._offsets.commit(positions)
             except TimeoutError as error:
-                each = dict.fromkeys(positions, Outcome.UNKNOWN)
-                raise CommitFailed(f"{self.consumer_id}: no answer in time", Outcome.UNKNOWN, each) from error
+                each = dict.fromkeys(positions, Certainty.UNKNOWN)
+                raise CommitFailed(f"{self.consumer_id}: no answer in time", Certainty.UNKNOWN, each) from error
         return positions
 
     async def _commit_quietly(self) -> None:

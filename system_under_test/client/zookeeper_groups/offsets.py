@@ -20,7 +20,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import SetData
 
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.runtime import ZooKeeper
@@ -58,7 +58,7 @@ class ZooKeeperOffsets(OffsetStore):
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         session = self._registration.session
         what = f"group {self._group}: offsets to ZooKeeper"
-        undone = dict.fromkeys(offsets, Outcome.NOT_DONE)
+        undone = dict.fromkeys(offsets, Certainty.NOT_DONE)
         sent = False
         try:
             for _ in range(TRIES):
@@ -72,12 +72,12 @@ class ZooKeeperOffsets(OffsetStore):
                     sent = False
                     self._known.clear()
                     if not await self._registration.stands(session):
-                        raise CommitFailed(f"{what}: the session is over", Outcome.NOT_DONE, undone) from error
+                        raise CommitFailed(f"{what}: the session is over", Certainty.NOT_DONE, undone) from error
         except KazooException as error:
-            known = Outcome.UNKNOWN if sent else Outcome.NOT_DONE
+            known = Certainty.UNKNOWN if sent else Certainty.NOT_DONE
             each = dict.fromkeys(offsets, known)
             raise CommitFailed(f"{what}: {type(error).__name__}: {error}", known, each) from error
-        raise CommitFailed(f"{what}: the znodes came and went", Outcome.NOT_DONE, undone)
+        raise CommitFailed(f"{what}: the znodes came and went", Certainty.NOT_DONE, undone)
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         return {partition: await self._read(partition) for partition in partitions}
@@ -129,8 +129,8 @@ class DualOffsets(OffsetStore):
             await self._topic.commit(offsets)
         except CommitFailed as error:
             what = f"{error}; in ZooKeeper it is done"
-            each = dict.fromkeys(offsets, Outcome.UNKNOWN)
-            raise CommitFailed(what, Outcome.UNKNOWN, each, error=error.error, node=error.node) from error
+            each = dict.fromkeys(offsets, Certainty.UNKNOWN)
+            raise CommitFailed(what, Certainty.UNKNOWN, each, error=error.error, node=error.node) from error
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         here, there = await self._zookeeper.fetch(partitions), await self._topic.fetch(partitions)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.harness.cli import sessions
-from assay.harness.cli.sessions import Ended, Session, perform
+from assay.harness.cli.sessions import Session, SessionEnd, perform
 
 from helpers.process_tree import left
 
@@ -23,9 +23,9 @@ def session(folder: Path, program: str) -> Session:
 
 def performed(
     programs: dict[Path, str], jobs: int = 2, limit: float = LIMIT, stopped: Sequence[int] = ()
-) -> tuple[bool, dict[str, Ended]]:
+) -> tuple[bool, dict[str, SessionEnd]]:
     """``stopped``: how many are under way when a signal comes."""
-    found: dict[str, Ended] = {}
+    found: dict[str, SessionEnd] = {}
     stopping: list[int] = []
     every = [session(folder, program) for folder, program in programs.items()]
     complete = perform(every, jobs, limit, lambda one, end: found.update({one.folder.name: end}), stopping.append)

@@ -221,7 +221,9 @@ def test_the_table_and_the_progress_name_what_matters(
 
 
 def test_the_table_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    run = verifying.Run(seed=1, came=verifying.Came.FAIL, reported=("a",), seconds=1e4, cpu_seconds=1e3, command="-")
+    run = verifying.SessionResult(
+        seed=1, came=verifying.Came.FAIL, reported=("a",), seconds=1e4, cpu_seconds=1e3, command="-"
+    )
     mixed = [run, msgspec.structs.replace(run, came=verifying.Came.UNKNOWN)] * 10
     longest = max(DEFECTS, key=len)
     result = verifying.Verified(name=longest, cluster="docker", expected=("a",), runs=[run] * 10, without=mixed)

@@ -20,7 +20,8 @@ from assay.harness.nights.account import Account, account
 from assay.harness.nights.junit import junit
 from assay.harness.nights.markdown import code, markdown, text
 from assay.harness.nights.morning import read
-from assay.harness.nights.night import Cell, Kind, NightError, Outcome
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import Cell, Kind, NightError
 from assay.harness.nights.rows import UNKNOWN
 from assay.reports.index.known import Known, Mark
 

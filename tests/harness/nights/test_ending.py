@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.docker.engine import EngineError, engine
-from assay.harness.nights.child import Ended
+from assay.harness.nights.child import AttemptEnd
 from assay.harness.nights.ending import Machine, Seen, outcome
-from assay.harness.nights.night import Kind, Outcome
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import Kind
 
 from helpers.night_cells import cell
 
@@ -27,34 +28,35 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
 @pytest.mark.parametrize(
     ("one", "ended", "printed", "runs", "named", "said"),
     [
-        (RUN, Ended(0), "", [PASS], Outcome.PASS, ""),
-        (RUN, Ended(0), SKIPPED, [], Outcome.SKIPPED, "the simulation has no threads"),
-        (RUN, Ended(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "Failed: UNKNOWN: too little succeeded"),
-        (RUN, Ended(1), "", [PASS, FAIL], Outcome.FAIL, "lost-write in 1 of 2 runs"),
-        (RUN, Ended(-9), "", [FAIL], Outcome.FAIL, "lost-write in 1 of 1 runs; then killed by SIGKILL"),
-        (RUN, Ended(-9), "", [Seen(None)], Outcome.CRASHED, "killed by SIGKILL"),
-        (RUN, Ended(-6, Outcome.HUNG, "no end"), "", [], Outcome.HUNG, "no end"),
-        (RUN, Ended(2, Outcome.INTERRUPTED, "so"), "", [UNKNOWN], Outcome.INTERRUPTED, "so"),
-        (RUN, Ended(2), "", [], Outcome.CRASHED, "interrupted, and not by the night"),
-        (RUN, Ended(2), "ERROR w.py - ImportError: no\n! Interrupted: 1 error during collection !", [],
+        (RUN, AttemptEnd(0), "", [PASS], Outcome.PASS, ""),
+        (RUN, AttemptEnd(0), SKIPPED, [], Outcome.SKIPPED, "the simulation has no threads"),
+        (RUN, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "Failed: UNKNOWN: too little succeeded"),
+        (RUN, AttemptEnd(1), "", [PASS, FAIL], Outcome.FAIL, "lost-write in 1 of 2 runs"),
+        (RUN, AttemptEnd(-9), "", [FAIL], Outcome.FAIL, "lost-write in 1 of 1 runs; then killed by SIGKILL"),
+        (RUN, AttemptEnd(-9), "", [Seen(None)], Outcome.CRASHED, "killed by SIGKILL"),
+        (RUN, AttemptEnd(-6, Outcome.HUNG, "no end"), "", [], Outcome.HUNG, "no end"),
+        (RUN, AttemptEnd(2, Outcome.INTERRUPTED, "so"), "", [UNKNOWN], Outcome.INTERRUPTED, "so"),
+        (RUN, AttemptEnd(2), "", [], Outcome.CRASHED, "interrupted, and not by the night"),
+        (RUN, AttemptEnd(2), "ERROR w.py - ImportError: no\n! Interrupted: 1 error during collection !", [],
          Outcome.BROKEN, "ImportError: no"),
-        (RUN, Ended(4), "ERROR: --rate='x' is not a number", [], Outcome.BROKEN, "--rate='x' is not a number"),
-        (RUN, Ended(5), "no tests ran", [], Outcome.BROKEN, "no tests ran"),
-        (RUN, Ended(3), "INTERNALERROR> KeyError: 'a'", [], Outcome.CRASHED, "exit code 3: KeyError: 'a'"),
-        (RUN, Ended(1), NO_SPACE, [Seen(None)], Outcome.NO_DISK, NO_SPACE),
-        (RUN, Ended(1), NO_SPACE, [UNKNOWN], Outcome.UNKNOWN, "OSError: [Errno 28] No space left"),
-        (CANARY, Ended(1), "", [FAIL], Outcome.DETECTED, "lost-write in 1 of 1 runs"),
-        (CANARY, Ended(0), "", [PASS], Outcome.MISSED, "every run passes, and lost-write, vanished"),
-        (CANARY, Ended(1), "", [Seen("fail", ("phantom",))], Outcome.MISSED, "fails otherwise: phantom in 1 of 1"),
-        (CANARY, Ended(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "too little succeeded"),
-        (CANARY, Ended(-11), "", [], Outcome.CRASHED, "SIGSEGV"),
-        (cell(kind=Kind.EXPLORE), Ended(0), "=== 1 passed in 9s ===", [], Outcome.PASS, ""),
-        (cell(kind=Kind.EXPLORE), Ended(1), "FOUND vanished after 9 examples, 3 s", [], Outcome.FAIL, "FOUND vanished"),
-        (cell(kind=Kind.EXPLORE), Ended(1), FAILED, [], Outcome.UNKNOWN, "too little"),
+        (RUN, AttemptEnd(4), "ERROR: --rate='x' is not a number", [], Outcome.BROKEN, "--rate='x' is not a number"),
+        (RUN, AttemptEnd(5), "no tests ran", [], Outcome.BROKEN, "no tests ran"),
+        (RUN, AttemptEnd(3), "INTERNALERROR> KeyError: 'a'", [], Outcome.CRASHED, "exit code 3: KeyError: 'a'"),
+        (RUN, AttemptEnd(1), NO_SPACE, [Seen(None)], Outcome.NO_DISK, NO_SPACE),
+        (RUN, AttemptEnd(1), NO_SPACE, [UNKNOWN], Outcome.UNKNOWN, "OSError: [Errno 28] No space left"),
+        (CANARY, AttemptEnd(1), "", [FAIL], Outcome.DETECTED, "lost-write in 1 of 1 runs"),
+        (CANARY, AttemptEnd(0), "", [PASS], Outcome.MISSED, "every run passes, and lost-write, vanished"),
+        (CANARY, AttemptEnd(1), "", [Seen("fail", ("phantom",))], Outcome.MISSED, "fails otherwise: phantom in 1 of 1"),
+        (CANARY, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "too little succeeded"),
+        (CANARY, AttemptEnd(-11), "", [], Outcome.CRASHED, "SIGSEGV"),
+        (cell(kind=Kind.EXPLORE), AttemptEnd(0), "=== 1 passed in 9s ===", [], Outcome.PASS, ""),
+        (cell(kind=Kind.EXPLORE), AttemptEnd(1), "FOUND vanished after 9 examples, 3 s", [],
+         Outcome.FAIL, "FOUND vanished"),
+        (cell(kind=Kind.EXPLORE), AttemptEnd(1), FAILED, [], Outcome.UNKNOWN, "too little"),
     ],
 )  # fmt: skip
 def test_an_end_has_a_name_and_a_cause(
-    one: object, ended: Ended, printed: str, runs: list[Seen], named: Outcome, said: str
+    one: object, ended: AttemptEnd, printed: str, runs: list[Seen], named: Outcome, said: str
 ) -> None:
     found, detail = outcome(one, ended, printed, runs, WELL)  # type: ignore[arg-type]
     assert found is named
@@ -66,12 +68,12 @@ def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch:
     with pytest.raises(EngineError) as raised, engine():
         pass
     printed = f"ERROR w.py::t[kill] - Failed: the cluster did not start: EngineError: {raised.value}"
-    found, detail = outcome(cell(cluster="docker"), Ended(1), printed, [Seen(None)], WELL)
+    found, detail = outcome(cell(cluster="docker"), AttemptEnd(1), printed, [Seen(None)], WELL)
     assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value))
 
 
-@pytest.mark.parametrize("ended", [Ended(1), Ended(-9), Ended(-6, Outcome.HUNG, "no end")])
-def test_an_engine_that_is_gone_and_a_full_disk_are_looked_for_where_nothing_is_said(ended: Ended) -> None:
+@pytest.mark.parametrize("ended", [AttemptEnd(1), AttemptEnd(-9), AttemptEnd(-6, Outcome.HUNG, "no end")])
+def test_an_engine_that_is_gone_and_a_full_disk_are_looked_for_where_nothing_is_said(ended: AttemptEnd) -> None:
     gone = Machine(disk_full=lambda: False, engine_answers=lambda: False)
     assert outcome(cell(cluster="docker"), ended, "", [], gone)[0] is Outcome.NO_ENGINE
     assert outcome(cell(cluster="sim"), ended, "", [], gone)[0] is not Outcome.NO_ENGINE
@@ -86,13 +88,13 @@ MACHINES = st.builds(lambda full, there: Machine(lambda: full, lambda: there), s
 
 @given(
     one=st.sampled_from([RUN, CANARY, cell(kind=Kind.SCHEDULE, cluster="docker")]),
-    ended=st.builds(Ended, st.integers(-64, 140), STOPS, st.just("why")),
+    ended=st.builds(AttemptEnd, st.integers(-64, 140), STOPS, st.just("why")),
     printed=PRINTED.map("\n".join),
     runs=st.lists(st.sampled_from([PASS, UNKNOWN, Seen(None)]), max_size=3),
     machine=MACHINES,
 )
 def test_without_a_failing_run_nothing_fails_and_only_what_ended_well_passes(
-    one: object, ended: Ended, printed: str, runs: list[Seen], machine: Machine
+    one: object, ended: AttemptEnd, printed: str, runs: list[Seen], machine: Machine
 ) -> None:
     found, detail = outcome(one, ended, printed, runs, machine)  # type: ignore[arg-type]
     assert found not in (Outcome.FAIL, Outcome.DETECTED)
@@ -105,11 +107,11 @@ def test_without_a_failing_run_nothing_fails_and_only_what_ended_well_passes(
 def test_a_failing_run_is_never_hidden_by_what_came_after_it(
     status: int, stopped: Outcome | None, machine: Machine
 ) -> None:
-    ended = Ended(status, stopped, "why")
+    ended = AttemptEnd(status, stopped, "why")
     assert outcome(RUN, ended, NO_SPACE, [FAIL, Seen(None)], machine)[0] is Outcome.FAIL
     assert outcome(CANARY, ended, NO_SPACE, [FAIL, Seen(None)], machine)[0] is Outcome.DETECTED
 
 
 def test_every_signal_has_its_name() -> None:
     for number in signal.valid_signals():
-        assert outcome(RUN, Ended(-number), "", [], WELL)[0] is Outcome.CRASHED
+        assert outcome(RUN, AttemptEnd(-number), "", [], WELL)[0] is Outcome.CRASHED

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from assay.harness.nights.morning import read
-from assay.harness.nights.night import Kind, Outcome
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import Kind
 from assay.harness.nights.rows import ABANDONED, DAMAGED
 from assay.harness.run import store
-from assay.reports.index.entry import Cell, Entry, Standing
+from assay.reports.index.entry import CellKey, Entry, Standing
 
 from helpers.morning_store import LAST, Made, cell, night, result, write
 
@@ -28,7 +29,7 @@ def test_a_run_is_an_entry_with_what_its_small_files_say(tmp_path: Path) -> None
     path = write(tmp_path, Made(verdict="fail", anomalies=("vanished", "lost-write"), figures=figures, report=True))
     entry = only(tmp_path)
     assert entry.name == entry.address == f"{path.parent.name}/{path.name}"
-    assert entry.cell == Cell("broker", "test_log", "kill", "sim", "")
+    assert entry.cell == CellKey("broker", "test_log", "kill", "sim", "")
     assert (entry.standing, entry.status, entry.anomalies) == (Standing.FAIL, "finished", ("lost-write", "vanished"))
     assert (entry.version, entry.seed, entry.night) == ("41f0", 7, "2026-11-24")
     assert entry.command.endswith("--nemesis=kill --seed=7")

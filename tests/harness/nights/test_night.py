@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.harness.nights import night
-from assay.harness.nights.night import Night, NightError, NightFolder, Outcome, Result, failed, settled, troubled
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import Night, NightError, NightFolder, Result, failed, settled, troubled
 from assay.harness.run import store
 
 from helpers.night_cells import as_json, cell, recorded, result
@@ -82,7 +83,11 @@ def test_the_records_of_nights_are_no_runs_of_the_store(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_attempt_gives_way_to_the_one_that_does_it_again() -> None:
-    results = [result("a", Outcome.INTERRUPTED), result("b", Outcome.PASS), result("a", Outcome.PASS)]
+    results = [
+        result("a", Outcome.INTERRUPTED),
+        result("b", Outcome.PASS),
+        result("a", Outcome.PASS),
+    ]
     assert settled(results) == {"a": [results[2]], "b": [results[1]]}
 
 

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.nights import night, nightly
-from assay.harness.nights.night import Kind, NightError, Outcome, Result
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import Kind, NightError, Result
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.settings import derive
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.nights.night import Outcome, troubled
+from assay.harness.nights.night import AttemptOutcome as Outcome
+from assay.harness.nights.night import troubled
 from assay.harness.nights.order import Past, ordered, past
 
 from helpers.night_cells import cell, result

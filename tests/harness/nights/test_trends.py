@@ -18,13 +18,13 @@ from assay.harness.nights import trends as module
 from assay.harness.nights.dataset import held, keep, pack
 from assay.harness.nights.rows import NONE, UNKNOWN, Run
 from assay.harness.nights.trends import RECENT, SHOWN, compute_on, trends
-from assay.reports.index.entry import Cell
+from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Trends, read_trends
 
 from helpers.night_runs import ZOO, random_run
 
 LAST = date(2026, 11, 24)
-KILL = Cell("broker", "log", "kill", "sim", "")
+KILL = CellKey("broker", "log", "kill", "sim", "")
 
 Night = tuple[str, Run]
 
@@ -59,11 +59,11 @@ def detected(run: Run) -> float | None:
     return min(times, default=None)
 
 
-def plain(runs: Sequence[Night]) -> dict[Cell, dict[str, list[Any]]]:
-    groups: dict[Cell, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+def plain(runs: Sequence[Night]) -> dict[CellKey, dict[str, list[Any]]]:
+    groups: dict[CellKey, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for night, run in runs:
         defect = "" if run.defect == NONE else run.defect
-        cell = Cell(run.system or UNKNOWN, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
+        cell = CellKey(run.system or UNKNOWN, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
         groups[cell][night].append(run)
     return {
         cell: {
@@ -79,7 +79,7 @@ def plain(runs: Sequence[Night]) -> dict[Cell, dict[str, list[Any]]]:
     }  # fmt: skip
 
 
-def drawn(found: Trends) -> dict[Cell, dict[str, list[Any]]]:
+def drawn(found: Trends) -> dict[CellKey, dict[str, list[Any]]]:
     return {one.cell: {found.nights[int(row[0] or 0)]: row[1:] for row in one.rows} for one in found.cells}
 
 
@@ -106,12 +106,12 @@ def test_the_rows_are_those_of_plain_python_packed_or_not_and_added_again(applic
     assert with_defect == {cell: rows for cell, rows in plain(list(model.values())).items() if cell.defect}
 
 
-def without_detection(rows: dict[Cell, dict[str, list[Any]]]) -> dict[Cell, dict[str, list[Any]]]:
+def without_detection(rows: dict[CellKey, dict[str, list[Any]]]) -> dict[CellKey, dict[str, list[Any]]]:
     """A run without a defect that fails has a time of detection too, which ``plain`` leaves out."""
     return {cell: {night: row[:8] for night, row in nights.items()} for cell, nights in rows.items()}
 
 
-def night(day: int, cell: Cell = KILL, **figures: Any) -> dict[str, Any]:
+def night(day: int, cell: CellKey = KILL, **figures: Any) -> dict[str, Any]:
     """A row of so many days before the last."""
     return {
         **cell._asdict(), "night": (LAST - timedelta(days=day)).isoformat(), "version": f"v{day // 10}", "failed": 0,

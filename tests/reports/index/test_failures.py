@@ -8,11 +8,11 @@ from datetime import date
 import pytest
 
 from assay.reports.index.board import detection, doubts, history, matrix, tally, tonight
-from assay.reports.index.entry import Cell, Entry, Figures, Night, Standing, Stored, plain
+from assay.reports.index.entry import CellKey, Entry, Figures, NightEntry, Standing, Stored, plain
 from assay.reports.index.failures import Failure, failures
 from assay.reports.index.known import Known, Mark
 
-KILL = Cell("broker", "test_log", "kill", "sim", "")
+KILL = CellKey("broker", "test_log", "kill", "sim", "")
 LOST = ("lost-write",)
 
 
@@ -30,7 +30,7 @@ def failed(day: int, anomalies: tuple[str, ...] = LOST, **changes: object) -> En
 
 def store(*entries: Entry) -> Stored:
     first = {one.night: one.started for one in reversed(entries)}
-    nights = tuple(Night(name=name, started=first[name], planned=1) for name in sorted(first))
+    nights = tuple(NightEntry(name=name, started=first[name], planned=1) for name in sorted(first))
     return Stored(name="store", entries=tuple(sorted(entries, key=lambda one: one.started)), nights=nights)
 
 

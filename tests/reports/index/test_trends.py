@@ -12,14 +12,14 @@ import pytest
 from assay.harness.cli.main import main
 from assay.harness.nights.morning import read
 from assay.reports.index.board import all_nights, history
-from assay.reports.index.entry import Cell, Entry, Night, Standing, Stored
+from assay.reports.index.entry import CellKey, Entry, NightEntry, Standing, Stored
 from assay.reports.index.known import Known
 from assay.reports.index.page import page
 from assay.reports.index.trends import TRENDS, Row, Trend, Trends, TrendsError, Worse, read_trends
 
 from helpers.morning_store import HOSTILE, Made, write
 
-KILL = Cell("broker", "test_log", "kill", "sim", "")
+KILL = CellKey("broker", "test_log", "kill", "sim", "")
 OTHER = KILL._replace(workload="gone")
 
 
@@ -29,7 +29,7 @@ def row(night: int, passed: int = 1) -> Row:
 
 def stored(*days: int) -> Stored:
     """A run on each of these nights of November."""
-    nights = tuple(Night(name=f"2026-11-{day:02}", started=f"2026-11-{day:02}T01:00:00.000+00:00") for day in days)
+    nights = tuple(NightEntry(name=f"2026-11-{day:02}", started=f"2026-11-{day:02}T01:00:00.000+00:00") for day in days)
     runs = [
         Entry(name=one.name, address=one.name, cell=KILL, night=one.name, started=one.started, standing=Standing.PASS,
               status="finished")
@@ -75,7 +75,7 @@ def test_what_got_worse_is_listed_with_its_level(tmp_path: Path) -> None:
 
 
 def test_a_file_of_trends_is_read_as_text_alone(tmp_path: Path) -> None:
-    hostile = trends(worse(cell=Cell(*(HOSTILE,) * 5), figure=HOSTILE, since=HOSTILE, last_version="a\u202eb"))
+    hostile = trends(worse(cell=CellKey(*(HOSTILE,) * 5), figure=HOSTILE, since=HOSTILE, last_version="a\u202eb"))
     path = tmp_path / TRENDS
     path.write_bytes(msgspec.json.encode(hostile))
     write(tmp_path, Made())

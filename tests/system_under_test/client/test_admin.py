@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.system_under_test.client.admin import Admin, MoveState, NewTopic, TopicOutcome
-from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.protocol.errors import ErrorCode as E
 
 from helpers.fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
@@ -33,8 +33,8 @@ def test_topics_are_created_at_the_controller_as_described() -> None:
             cluster.controller = 2
             topics = [NewTopic("n", 4, 3, configs={"b": "2", "a": "1"}), NewTopic("m", assignment={0: [1, 2]})]
             assert await admin.create_topics(topics) == {
-                "n": TopicOutcome(Outcome.DONE, E.NONE),
-                "m": TopicOutcome(Outcome.DONE, E.NONE),
+                "n": TopicOutcome(Certainty.DONE, E.NONE),
+                "m": TopicOutcome(Certainty.DONE, E.NONE),
             }
             (request,) = cluster.brokers[2].requests
             first, second = request.topics
@@ -48,15 +48,15 @@ def test_topics_are_created_at_the_controller_as_described() -> None:
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        (E.TOPIC_ALREADY_EXISTS, Outcome.NOT_DONE),
-        (E.INVALID_REPLICATION_FACTOR, Outcome.NOT_DONE),
-        (E.REQUEST_TIMED_OUT, Outcome.UNKNOWN),
-        (E.UNKNOWN, Outcome.UNKNOWN),
-        (lose_connection, Outcome.UNKNOWN),
-        (never, Outcome.UNKNOWN),
+        (E.TOPIC_ALREADY_EXISTS, Certainty.NOT_DONE),
+        (E.INVALID_REPLICATION_FACTOR, Certainty.NOT_DONE),
+        (E.REQUEST_TIMED_OUT, Certainty.UNKNOWN),
+        (E.UNKNOWN, Certainty.UNKNOWN),
+        (lose_connection, Certainty.UNKNOWN),
+        (never, Certainty.UNKNOWN),
     ],
 )
-def test_what_is_known_after_an_error(script: Any, expected: Outcome) -> None:
+def test_what_is_known_after_an_error(script: Any, expected: Certainty) -> None:
     async def main() -> None:
         async with administering(timeout=0.3) as (cluster, admin):
             cluster.brokers[1].script = [script]
@@ -69,17 +69,17 @@ def test_what_is_known_after_an_error(script: Any, expected: Outcome) -> None:
 @pytest.mark.parametrize(
     ("script", "elected", "reassigned"),
     [
-        (E.NONE, Outcome.DONE, Outcome.DONE),
-        (E.LEADER_NOT_AVAILABLE, Outcome.NOT_DONE, Outcome.UNKNOWN),
-        (E.INVALID_REQUEST, Outcome.NOT_DONE, Outcome.NOT_DONE),
-        (E.INVALID_REPLICA_ASSIGNMENT, Outcome.NOT_DONE, Outcome.NOT_DONE),
-        (E.REQUEST_TIMED_OUT, Outcome.UNKNOWN, Outcome.UNKNOWN),
-        (E.UNKNOWN, Outcome.UNKNOWN, Outcome.UNKNOWN),
-        (lose_connection, Outcome.UNKNOWN, Outcome.UNKNOWN),
-        (never, Outcome.UNKNOWN, Outcome.UNKNOWN),
+        (E.NONE, Certainty.DONE, Certainty.DONE),
+        (E.LEADER_NOT_AVAILABLE, Certainty.NOT_DONE, Certainty.UNKNOWN),
+        (E.INVALID_REQUEST, Certainty.NOT_DONE, Certainty.NOT_DONE),
+        (E.INVALID_REPLICA_ASSIGNMENT, Certainty.NOT_DONE, Certainty.NOT_DONE),
+        (E.REQUEST_TIMED_OUT, Certainty.UNKNOWN, Certainty.UNKNOWN),
+        (E.UNKNOWN, Certainty.UNKNOWN, Certainty.UNKNOWN),
+        (lose_connection, Certainty.UNKNOWN, Certainty.UNKNOWN),
+        (never, Certainty.UNKNOWN, Certainty.UNKNOWN),
     ],
 )
-def test_what_is_known_of_partitions_after_an_error(script: Any, elected: Outcome, reassigned: Outcome) -> None:
+def test_what_is_known_of_partitions_after_an_error(script: Any, elected: Certainty, reassigned: Certainty) -> None:
     async def main() -> None:
         async with administering(timeout=0.3) as (cluster, admin):
             cluster.brokers[1].script = [script, script]
@@ -112,7 +112,7 @@ def test_a_former_controller_sends_us_to_the_new_one() -> None:
 
             cluster.brokers[1].script = [E.NOT_CONTROLLER, E.NOT_CONTROLLER]
             asyncio.get_running_loop().call_later(0.08, elect)
-            assert (await admin.delete_topics(["n"]))["n"].outcome is Outcome.DONE
+            assert (await admin.delete_topics(["n"]))["n"].outcome is Certainty.DONE
             assert len(cluster.brokers[2].requests) == 1
 
     simulate(main)
@@ -122,7 +122,7 @@ def test_without_a_controller_nothing_was_done() -> None:
     async def main() -> None:
         async with administering(timeout=0.2) as (cluster, admin):
             cluster.controller = -1
-            assert (await admin.delete_topics(["n"]))["n"].outcome is Outcome.NOT_DONE
+            assert (await admin.delete_topics(["n"]))["n"].outcome is Certainty.NOT_DONE
 
     simulate(main)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
@@ -136,7 +136,7 @@ def test_half_a_commit_is_none(mode: str) -> None:
             await one.cut_from(cluster.nodes)
             with pytest.raises(CommitFailed) as failed:
                 await one.call(one.connector.commit_offsets())
-            assert failed.value.outcome is Outcome.UNKNOWN
+            assert failed.value.outcome is Certainty.UNKNOWN
             await one.heal()
             await one.call(one.connector.commit_offsets())
             await one.shutdown()
@@ -157,7 +157,7 @@ def test_one_whose_session_is_over_rewinds_no_other() -> None:
             await zookeeper.delete("/consumers/g/ids/g_c1")
             with pytest.raises(CommitFailed, match="session is over") as failed:
                 await one.call(one.connector.commit_offsets())
-            assert failed.value.outcome is Outcome.NOT_DONE
+            assert failed.value.outcome is Certainty.NOT_DONE
             assert await zookeeper.exists("/consumers/g/offsets/orders/0") is None
             await one.shutdown()
             await zookeeper.close()

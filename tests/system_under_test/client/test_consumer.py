@@ -12,7 +12,7 @@ import pytest
 from assay.system_under_test.client.connection import Connection
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, Position, SimpleConsumer
 from assay.system_under_test.client.coordinated import CommitFailed
-from assay.system_under_test.client.errors import DamagedAnswer, Outcome, ReadFailed
+from assay.system_under_test.client.errors import Certainty, DamagedAnswer, ReadFailed
 from assay.system_under_test.client.group_consumer import GroupConsumer
 from assay.system_under_test.client.metadata import SILENCE
 from assay.system_under_test.deployment import Broker
@@ -378,7 +378,7 @@ def test_offsets_are_kept_for_each_group_and_only_while_it_has_no_members() -> N
             await member.poll(0.1)
             with pytest.raises(CommitFailed) as raised:
                 await consumer.commit("a", {orders: Position(9)})
-            assert raised.value.outcome is Outcome.NOT_DONE
+            assert raised.value.outcome is Certainty.NOT_DONE
             assert (await consumer.committed("a", [orders]))[orders] == Position(3, "so far")
             await member.close()
 

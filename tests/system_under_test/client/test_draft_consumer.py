@@ -12,7 +12,7 @@ import pytest
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.coordinated import CommitFailed, Position
 from assay.system_under_test.client.draft_membership import State
-from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
 
@@ -184,7 +184,7 @@ def test_a_consumer_that_slept_through_a_generation_cannot_commit_in_it() -> Non
             await quiet(two)
             with pytest.raises(CommitFailed) as refused:
                 await one.consumer._draft.commit({("orders", 0): Position(1)}, old)
-            assert (refused.value.outcome, refused.value.error) == (Outcome.NOT_DONE, ErrorCode.UNKNOWN_MEMBER_ID)
+            assert (refused.value.outcome, refused.value.error) == (Certainty.NOT_DONE, ErrorCode.UNKNOWN_MEMBER_ID)
             await two.stop()
 
     simulate(check)

@@ -11,7 +11,7 @@ import pytest
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import ConsumerConfig
-from assay.system_under_test.client.errors import ClientError, Outcome, ReadFailed
+from assay.system_under_test.client.errors import Certainty, ClientError, ReadFailed
 from assay.system_under_test.client.group_consumer import NO_LISTENER, GroupConsumer, GroupListener, Received
 from assay.system_under_test.client.membership import CommitFailed, Position
 from assay.system_under_test.client.traits import client_traits
@@ -162,7 +162,7 @@ def test_one_that_was_silent_past_its_session_commits_nothing_more() -> None:
             await asyncio.sleep(1.0)
             with pytest.raises(CommitFailed) as refused:
                 await one.commit("late")
-            assert refused.value.outcome is Outcome.NOT_DONE
+            assert refused.value.outcome is Certainty.NOT_DONE
             await one.poll(0.0)
             assert one.generation is not None
             assert one.generation.number > two.generation.number
@@ -204,12 +204,12 @@ def test_a_commit_of_one_who_is_no_member_is_refused_while_the_group_has_some() 
             member, stranger = consumer(cluster), consumer(cluster, topics=())
             with pytest.raises(CommitFailed) as early:
                 await member.commit(offsets={("orders", 0): 1})
-            assert early.value.partitions == {("orders", 0): Outcome.NOT_DONE}
+            assert early.value.partitions == {("orders", 0): Certainty.NOT_DONE}
             await member.poll(0.0)
             stranger.assign([("orders", 0)])
             with pytest.raises(CommitFailed) as refused:
                 await stranger.commit(offsets={("orders", 0): 1})
-            assert refused.value.outcome is Outcome.NOT_DONE
+            assert refused.value.outcome is Certainty.NOT_DONE
             await member.unsubscribe()
             await stranger.commit(offsets={("orders", 0): 1})
             assert (await member.committed([("orders", 0)]))["orders", 0].offset == 1
@@ -330,7 +330,7 @@ def test_topics_and_partitions_that_come_later_are_joined() -> None:
             admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
             cluster._open.append(admin)
             made = await admin.create_topics([NewTopic("later", partitions=1, replication=3)])
-            assert made["later"].outcome is Outcome.DONE
+            assert made["later"].outcome is Certainty.DONE
             await admin.create_partitions("orders", 3)
             expected = {("orders", 0), ("orders", 1), ("orders", 2), ("later", 0)}
 

@@ -12,7 +12,7 @@ import pytest
 
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.config import MemberConfig
-from assay.system_under_test.client.errors import Outcome, ReadFailed
+from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, JoinFailed, Membership, Position
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -107,10 +107,10 @@ def test_new_partitions_and_a_topic_that_comes_into_being_are_shared() -> None:
                 assert all(one.generation not in before for one in members)
 
             grown = [("orders", index) for index in range(5)]
-            assert (await admin.create_partitions("orders", 5)).outcome is Outcome.DONE
+            assert (await admin.create_partitions("orders", 5)).outcome is Certainty.DONE
             await shared(grown)
             made = await admin.create_topics([NewTopic("returns", 2, 3)])
-            assert made["returns"].outcome is Outcome.DONE
+            assert made["returns"].outcome is Certainty.DONE
             await shared([*grown, ("returns", 0), ("returns", 1)])
             quiet = [one.generation for one in members]
             await asyncio.sleep(5)
@@ -131,14 +131,14 @@ def test_a_commit_says_what_is_known_of_it() -> None:
             await settle(one, two)
             with pytest.raises(CommitFailed) as refused:
                 await one.commit({ORDERS: Position(6)}, former)
-            assert (refused.value.outcome, refused.value.error) == (Outcome.NOT_DONE, ErrorCode.ILLEGAL_GENERATION)
+            assert (refused.value.outcome, refused.value.error) == (Certainty.NOT_DONE, ErrorCode.ILLEGAL_GENERATION)
             assert one.generation is not None, "a commit of another generation says nothing of this one"
             await one.commit({ORDERS: Position(7)})
             for node in cluster.nodes:
                 await node.stop()
             with pytest.raises(CommitFailed) as unknown:
                 await one.commit({ORDERS: Position(8)})
-            assert unknown.value.outcome is Outcome.UNKNOWN
+            assert unknown.value.outcome is Certainty.UNKNOWN
             with pytest.raises(ReadFailed):
                 await two.committed([ORDERS])
             for node in cluster.nodes:

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
 from assay.system_under_test.controller.leaders import LiveBroker
 from assay.system_under_test.controller.preferred import imbalanced
@@ -113,11 +113,11 @@ def test_admin_learns_who_leads_now_and_who_cannot() -> None:
             await usurped(test)
             known = await test.admin.elect_preferred([(TOPIC, 0), (TOPIC, 0), ("nothing", 0)])
             assert {p: (one.outcome, one.error) for p, one in known.items()} == {
-                (TOPIC, 0): (Outcome.DONE, E.NONE),
-                ("nothing", 0): (Outcome.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION),
+                (TOPIC, 0): (Certainty.DONE, E.NONE),
+                ("nothing", 0): (Certainty.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION),
             }
             epoch = (await test.state())["leader_epoch"]
-            assert (await test.admin.elect_preferred([(TOPIC, 0)]))[TOPIC, 0].outcome is Outcome.DONE
+            assert (await test.admin.elect_preferred([(TOPIC, 0)]))[TOPIC, 0].outcome is Certainty.DONE
             assert (await test.state())["leader_epoch"] == epoch, "it led already"
             await test.node(1).kill()
 
@@ -126,7 +126,7 @@ def test_admin_learns_who_leads_now_and_who_cannot() -> None:
 
             await until(replaced, "another leads")
             refused = (await test.admin.elect_preferred([(TOPIC, 0)]))[TOPIC, 0]
-            assert (refused.outcome, refused.error) == (Outcome.NOT_DONE, E.LEADER_NOT_AVAILABLE)
+            assert (refused.outcome, refused.error) == (Certainty.NOT_DONE, E.LEADER_NOT_AVAILABLE)
 
     simulate(check)
 

@@ -14,7 +14,7 @@ import pytest
 
 from assay.system_under_test.client.admin import MoveState, NewTopic
 from assay.system_under_test.client.admin import Moving as Move
-from assay.system_under_test.client.errors import Outcome
+from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.controller import assignments
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
 from assay.system_under_test.controller.leaders import LiveBroker
@@ -275,7 +275,7 @@ def test_the_next_topic_of_that_name_does_not_move_where_the_deleted_one_was_to_
 
             async def make() -> None:
                 wanted = NewTopic(TOPIC, assignment={0: [1, 2, 3]})
-                while (await test.admin.create_topics([wanted]))[TOPIC].outcome is not Outcome.DONE:
+                while (await test.admin.create_topics([wanted]))[TOPIC].outcome is not Certainty.DONE:
                     pass
 
             making = [asyncio.ensure_future(make()) for _ in range(3)]
@@ -423,7 +423,7 @@ def test_partitions_can_be_added_while_others_move() -> None:
             await test.held_back(4)
             await test.ask([2, 3, 4])
             await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
-            assert (await test.admin.create_partitions(TOPIC, 2)).outcome is Outcome.DONE
+            assert (await test.admin.create_partitions(TOPIC, 2)).outcome is Certainty.DONE
             await test.cluster.heal()
             await test.moved([2, 3, 4])
             added = (await test.json(f"/brokers/topics/{TOPIC}"))["partitions"]["1"]
@@ -583,15 +583,15 @@ def test_admin_starts_moves_follows_them_and_says_what_it_refuses() -> None:
             partition, admin = (TOPIC, 0), test.admin
             refused = await admin.reassign({partition: [1, 9], (TOPIC, 5): [1], ("orders", 0): [2, 2]})
             assert {p: (known.outcome, known.error) for p, known in refused.items()} == {
-                partition: (Outcome.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
-                (TOPIC, 5): (Outcome.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION),
-                ("orders", 0): (Outcome.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
+                partition: (Certainty.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
+                (TOPIC, 5): (Certainty.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION),
+                ("orders", 0): (Certainty.NOT_DONE, E.INVALID_REPLICA_ASSIGNMENT),
             }
             assert await test.gone()
             await test.held_back(4)
             wanted = {partition: [2, 3, 4]}
             for _ in range(2):  # the second time it is so already
-                assert (await admin.reassign(wanted))[partition].outcome is Outcome.DONE
+                assert (await admin.reassign(wanted))[partition].outcome is Certainty.DONE
             await until(lambda: len(test.events("assignment-written")) == 1, "the new replica is assigned")
             assert await admin.reassignments() == {partition: Move((1, 2, 3, 4), (2, 3, 4), ())}
             assert await admin.verify(wanted) == {partition: MoveState.IN_PROGRESS}
@@ -619,14 +619,14 @@ def test_to_ask_again_for_what_is_under_way_or_done_is_no_refusal_although_a_rep
         async with moving() as test:
             partition, admin = (TOPIC, 0), test.admin
             await test.held_back(4)
-            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Certainty.DONE
             await dead(test, 4)
-            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Certainty.DONE
             await test.cluster.heal()
             await test.node(4).start()
             await test.moved([2, 3, 4])
             await dead(test, 4)
-            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Outcome.DONE
+            assert (await admin.reassign({partition: [2, 3, 4]}))[partition].outcome is Certainty.DONE
             assert (await admin.reassign({partition: [1, 4]}))[partition].error is E.INVALID_REPLICA_ASSIGNMENT
 
     simulate(check)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assay.system_under_test.client.admin import Admin
-from assay.system_under_test.client.errors import Outcome, ReadFailed, SendFailed, SendUnknown
+from assay.system_under_test.client.errors import Certainty, ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.controller import topic_settings
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
 from assay.system_under_test.controller.topic_settings import TopicSettings
@@ -256,10 +256,10 @@ def test_settings_are_altered_by_admin_one_by_one() -> None:
             assert await admin.describe_config("orders") == {"min.insync.replicas": "2"}
             await zookeeper.set(CONFIG, config(cleanup_odd="theirs"))
             done = await admin.alter_config("orders", {"max.message.bytes": "300", "segment.ms": "60000"})
-            assert done.outcome is Outcome.DONE
+            assert done.outcome is Certainty.DONE
             await applied(cluster, max_message_bytes="300", segment_ms="60000")
             assert await fails(cluster, 500)
-            assert (await admin.alter_config("orders", {"max.message.bytes": None})).outcome is Outcome.DONE
+            assert (await admin.alter_config("orders", {"max.message.bytes": None})).outcome is Certainty.DONE
             await applied(cluster, segment_ms="60000")
             described = {"min.insync.replicas": "2", "segment.ms": "60000"}
             assert await admin.describe_config("orders") == described
@@ -274,7 +274,7 @@ def test_settings_are_altered_by_admin_one_by_one() -> None:
                 ("orders", {"segment.bytes": "0"}, E.INVALID_CONFIG),
             ):
                 refused = await admin.alter_config(name, changes)
-                assert (refused.outcome, refused.error) == (Outcome.NOT_DONE, error)
+                assert (refused.outcome, refused.error) == (Certainty.NOT_DONE, error)
             with pytest.raises(ReadFailed):
                 await admin.describe_config("nothing")
 
@@ -301,7 +301,7 @@ def test_a_lower_minimum_lets_waiting_partitions_go_on_without_trusting_those_th
             with pytest.raises(SendFailed):
                 await sending
             done = await admin.alter_config("orders", {"min.insync.replicas": "1"})
-            assert done.outcome is Outcome.DONE
+            assert done.outcome is Certainty.DONE
 
             async def sent() -> bool:
                 try:
@@ -325,7 +325,7 @@ def test_a_higher_minimum_ends_the_wait_of_those_for_whom_it_will_not_be_reached
             await asyncio.sleep(0.3)
             assert not sending.done()
             began = asyncio.get_running_loop().time()
-            assert (await admin.alter_config("orders", {"min.insync.replicas": "4"})).outcome is Outcome.DONE
+            assert (await admin.alter_config("orders", {"min.insync.replicas": "4"})).outcome is Certainty.DONE
             with pytest.raises(SendUnknown) as refused:
                 await sending
             assert refused.value.error is E.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -433,8 +433,8 @@ def test_a_deletion_goes_on_through_all_other_changes() -> None:
             await asyncio.sleep(0.3)  # it waits for the one that sleeps
             own = Admin([f"{controller.address}:9092"], runtime=cluster.cluster.harness_runtime())
             assert (await own.create_partitions("second", 2)).error is E.UNKNOWN_TOPIC_OR_PARTITION
-            assert (await own.create_partitions("orders", 2)).outcome is Outcome.DONE
-            assert (await own.alter_config("second", {"segment.ms": "60000"})).outcome is Outcome.DONE
+            assert (await own.create_partitions("orders", 2)).outcome is Certainty.DONE
+            assert (await own.alter_config("second", {"segment.ms": "60000"})).outcome is Certainty.DONE
             await own.close()
             await asyncio.sleep(0.3)
             await asleep.resume()
@@ -572,13 +572,13 @@ def test_a_topic_deleted_and_made_again_behind_the_controllers_back_is_a_new_one
 def test_partitions_are_added_by_admin() -> None:
     async def check() -> None:
         async with tools() as (cluster, zookeeper, admin):
-            assert (await admin.create_partitions("orders", 4)).outcome is Outcome.DONE
+            assert (await admin.create_partitions("orders", 4)).outcome is Certainty.DONE
             await led(cluster, admin, "orders", 4)
             found = (await admin.describe(["orders"])).topics["orders"].partitions
             leaders = {p.replicas[0] for p in found.values()}
             assert leaders == {1, 2, 3}, "spread over all"
             assert all(sorted(p.replicas) == [1, 2, 3] for p in found.values())
-            assert (await admin.create_partitions("orders", 5, [[3, 2, 1]])).outcome is Outcome.DONE
+            assert (await admin.create_partitions("orders", 5, [[3, 2, 1]])).outcome is Certainty.DONE
             await led(cluster, admin, "orders", 5)
             assert (await admin.describe(["orders"])).topics["orders"].partitions[4].replicas == (3, 2, 1)
             await filled(cluster, "orders", 5)
@@ -592,7 +592,7 @@ def test_partitions_are_added_by_admin() -> None:
                 (7, [[1, 2, 3]], E.INVALID_REPLICA_ASSIGNMENT),
             ):
                 refused = await admin.create_partitions("orders", count, assigned)
-                assert (refused.outcome, refused.error) == (Outcome.NOT_DONE, error)
+                assert (refused.outcome, refused.error) == (Certainty.NOT_DONE, error)
             assert (await admin.create_partitions("nothing", 2)).error is E.UNKNOWN_TOPIC_OR_PARTITION
             written = json.loads((await zookeeper.get("/brokers/topics/orders"))[0])["partitions"]
             assert len(written) == 5
@@ -605,7 +605,7 @@ def test_a_topic_without_partitions_is_none_and_harms_no_other() -> None:
         async with tools() as (_, zookeeper, admin):
             await zookeeper.create("/brokers/topics/hollow", assignment())
             refused = await admin.create_partitions("hollow", 2)
-            assert (refused.outcome, refused.error) == (Outcome.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION)
-            assert (await admin.create_partitions("orders", 2)).outcome is Outcome.DONE
+            assert (refused.outcome, refused.error) == (Certainty.NOT_DONE, E.UNKNOWN_TOPIC_OR_PARTITION)
+            assert (await admin.create_partitions("orders", 2)).outcome is Certainty.DONE
 
     simulate(check)

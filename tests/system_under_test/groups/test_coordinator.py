@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from assay.system_under_test.client.admin import Admin
-from assay.system_under_test.client.errors import Outcome, SendFailed
+from assay.system_under_test.client.errors import Certainty, SendFailed
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -248,7 +248,7 @@ def test_the_offsets_topic_is_the_same_however_it_comes_to_be_and_does_not_grow(
             cluster._open.append(admin)
             assert (await admin.describe_config("__consumer_offsets"))["cleanup.policy"] == "compact"
             refused = await admin.create_partitions("__consumer_offsets", 9)
-            assert (refused.outcome, refused.error) == (Outcome.NOT_DONE, ErrorCode.INVALID_TOPIC)
+            assert (refused.outcome, refused.error) == (Certainty.NOT_DONE, ErrorCode.INVALID_TOPIC)
 
     simulate(check)
 
