@@ -11,13 +11,23 @@ import pytest
 
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.run.settings import Settings
+from assay.system_under_test.client.positions import Positions
+from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector
 from assay.system_under_test.controller import topic_actions
 from assay.system_under_test.controller.topic_actions import TopicError
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import encode
-from assay.workloads import test_controller, test_log, test_migration, test_offsets, test_zookeeper_group
+from assay.workloads import (
+    test_controller,
+    test_draft_group,
+    test_group,
+    test_log,
+    test_migration,
+    test_offsets,
+    test_zookeeper_group,
+)
 
 from helpers.attempts import played
 
@@ -53,6 +63,34 @@ def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> N
         return append(self, data)
 
     patch.setattr(Log, "append_replicated", altered)
+
+
+def new_owners_skip_a_record(patch: pytest.MonkeyPatch) -> None:
+    """One at each hand-over, of members of either design: all is acknowledged, read in order, and owned by one."""
+    start_from, start = Positions.start_from, ConsumerConnector._start
+
+    def skipping(self: Positions, committed: Mapping[Any, Any]) -> None:
+        start_from(self, committed)
+        self.offsets.update({one: known.offset + 1 for one, known in committed.items() if known.offset > 0})
+
+    async def sent_beside(self: ConsumerConnector, wanted: Mapping[Any, str]) -> dict[Any, int]:
+        return {one: at + 1 if at > 0 else at for one, at in (await start(self, wanted)).items()}
+
+    patch.setattr(Positions, "start_from", skipping)
+    patch.setattr(ConsumerConnector, "_start", sent_beside)
+
+
+@pytest.mark.parametrize(
+    "test", [test_group.test_group, test_draft_group.test_draft_group, test_zookeeper_group.test_zookeeper_group]
+)
+def test_a_record_that_is_skipped_when_a_partition_changes_hands_fails_each_workload_with_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object
+) -> None:
+    assert judged(test, tmp_path / "right").verdict is Verdict.PASS
+    new_owners_skip_a_record(monkeypatch)
+    judgement = judged(test, tmp_path / "broken")
+    assert judgement.verdict is Verdict.FAIL
+    assert "misplaced-start" in judgement.anomalies
 
 
 def test_a_setting_that_was_rejected_and_is_there_fails_a_log_whose_settings_change(

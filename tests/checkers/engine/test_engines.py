@@ -23,6 +23,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, duck
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
+from assay.checkers.groups.starts import STARTS
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.objects.emptiness import EMPTINESS
@@ -55,6 +56,7 @@ from helpers.register_histories import SimulatedRegister
 from helpers.register_histories import broken as broken_register
 from helpers.register_oracle import linearizable
 from helpers.standalone import QUICK
+from helpers.start_histories import Owners
 from helpers.state_histories import states
 from helpers.transition_histories import steps
 from helpers.txn_histories import LEVELS as TRANSACTION_LEVELS
@@ -96,6 +98,7 @@ INSTANCE = {
     "double-ownership": ("group_name", "term", "begun"),
     "commit-mismatch": ("value", "position"),
     "commit-beyond-log": ("why", "commit_op", "other_op"),
+    "misplaced-start": ("why", "begun_op", "sub"),
     "early-expiry": ("look_op",),
     "revived-offset": ("look_op",),
     "overdue-offset": ("look_op",),
@@ -263,6 +266,13 @@ def kept() -> list[list[Row]]:
     ]
 
 
+def owners() -> list[Row]:
+    """Members that begin somewhere, and commit."""
+    first = (LOGS + REGISTERS + SOME_GROUPS + 200) * 1000
+    made = [Owners(number, random.Random(f"engines/s/{number}"), first + number * 1000) for number in range(50)]
+    return [row for one in made for row in one.rows]
+
+
 def moved_on() -> list[Row]:
     """Offsets of a group that mostly move forward."""
     rng, op = random.Random(14), (LOGS + REGISTERS + SOME_GROUPS) * 1000
@@ -305,7 +315,7 @@ def test_both_engines_agree(tmp_path: Path, application: Application) -> None:
 def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     """By DuckDB and the oracles; what of, and the answers."""
     some_logs, some_registers, some_groups = logs(), registers(), groups()
-    some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), moved_on(), absurd())
+    some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), owners(), moved_on(), absurd())
     rows = [row for history in some for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]
@@ -372,6 +382,15 @@ def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path,
     with Counted(application.session(effects=100), few_rows=100) as spark:
         assert answers(spark, folder, contract, families) == expected
     assert min(sides[True], sides[False]) > 10, f"one side had nearly all: {sides}"
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_where_owners_begin(tmp_path: Path, application: Application) -> None:
+    folder = write(tmp_path / "history", owners())
+    with application.engine(effects=10_000) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, Contract(), (STARTS,)) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert all(answer.findings for answer in by_duck.values())
 
 
 @pytest.mark.spark
