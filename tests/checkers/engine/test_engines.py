@@ -26,6 +26,7 @@ from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
+from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
@@ -47,6 +48,7 @@ from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
 from helpers.hold_histories import owned_twice as given_twice
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
+from helpers.lost_histories import Changes
 from helpers.object_histories import broken as broken_object
 from helpers.object_histories import counter, max_register, queue, some_set
 from helpers.object_oracle import count, largest, queue_losses
@@ -102,6 +104,7 @@ INSTANCE = {
     "early-expiry": ("look_op",),
     "revived-offset": ("look_op",),
     "overdue-offset": ("look_op",),
+    "done-but-lost": ("name", "asked_op", "value", "seen", "look_op", "since", "until"),
     "read-after-release": ("parting_op", "read_op", "reached"),
     "refused-but-done": ("value", "asked_op"),
     "orphaned-partition": ("group_name", "since", "until"),
@@ -135,6 +138,7 @@ APART = (
     FENCING,
     PROGRESS,
     REST,
+    LOST_CHANGES,
     *TRANSACTION_FAMILIES,
 )
 """Families that are compared on histories of their own; a query costs Spark much, however few rows it reads."""
@@ -382,6 +386,23 @@ def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path,
     with Counted(application.session(effects=100), few_rows=100) as spark:
         assert answers(spark, folder, contract, families) == expected
     assert min(sides[True], sides[False]) > 10, f"one side had nearly all: {sides}"
+
+
+def changes(folder: Path) -> Path:
+    """An administrator's, some of which are lost."""
+    made = [Changes(f"t{number}", random.Random(f"engines/l/{number}"), 1000 * number) for number in range(100)]
+    looks = [row for one in made for row in one.looks if row["what"] != "look"]
+    looks += [row for row in made[0].looks if row["what"] == "look"]
+    return write(folder, [row for one in made for row in one.rows], looks=looks)
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_what_was_lost(tmp_path: Path, application: Application) -> None:
+    folder, contract = changes(tmp_path / "history"), Contract(obedience_deadline=10)
+    with application.engine(effects=10_000) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, contract, (LOST_CHANGES,)) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert len(by_duck["done-but-lost"].found) > 20
 
 
 @pytest.mark.spark
