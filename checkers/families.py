@@ -21,6 +21,7 @@ from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
 from assay.checkers.log.unflushed import UNFLUSHED
+from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
@@ -53,6 +54,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REPLICAS,
     *REPLICATION,
     REST,
+    LOST_CHANGES,
     PROCESSES,
     PROGRESS,
     INSPECTION,

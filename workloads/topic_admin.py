@@ -143,7 +143,9 @@ def _settings(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
         return
     if result["settings"] is None:
         yield Effect("topic-seen", topic)
-    for name, value in sorted((result["settings"] or {}).items()):
+        return
+    yield Effect("setting-seen", topic)  # these are all: any other is at its default
+    for name, value in sorted(result["settings"].items()):
         yield Effect("setting-seen", topic, name=name, value=_number(value))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +12,23 @@ import pytest
 
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.run.settings import Settings
+from assay.system_under_test.client.positions import Positions
+from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector
 from assay.system_under_test.controller import topic_actions
-from assay.system_under_test.controller.topic_actions import TopicError
+from assay.system_under_test.controller.topic_actions import TopicActions, TopicError
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import encode
-from assay.workloads import test_controller, test_log, test_migration, test_offsets, test_zookeeper_group
+from assay.workloads import (
+    test_controller,
+    test_draft_group,
+    test_group,
+    test_log,
+    test_migration,
+    test_offsets,
+    test_zookeeper_group,
+)
 
 from helpers.attempts import played
 
@@ -43,6 +54,31 @@ def rejects_what_it_changes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(topic_actions, "_alter", rejecting)
 
 
+def acknowledges_what_it_does_not_change(patch: pytest.MonkeyPatch, *, back: bool) -> None:
+    """``back``: what is to go back to its default stays; otherwise every third change is only checked."""
+    alter, asked = topic_actions._alter, itertools.count(1)
+
+    async def losing(
+        zookeeper: Any, active: Any, topic: str, changes: Mapping[str, str | None], *, validate_only: bool
+    ) -> None:
+        kept = {name: value for name, value in changes.items() if value is not None or not back}
+        lost = not back and next(asked) % 3 == 0
+        await alter(zookeeper, active, topic, kept, validate_only=validate_only or lost)
+
+    patch.setattr(topic_actions, "_alter", losing)
+
+
+def forgets(patch: pytest.MonkeyPatch, action: str, topics: str) -> None:
+    """What the controller acknowledges of this kind is not done, for topics whose name begins so."""
+    perform = getattr(TopicActions, action)
+
+    async def idle(self: TopicActions, what: Any, *how: Any, validate_only: bool) -> None:
+        forgotten = getattr(what, "topic", what).startswith(topics)
+        await perform(self, what, *how, validate_only=validate_only or forgotten)
+
+    patch.setattr(TopicActions, action, idle)
+
+
 def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> None:
     """``partitions``: how their names begin."""
     append = Log.append_replicated
@@ -55,6 +91,34 @@ def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> N
     patch.setattr(Log, "append_replicated", altered)
 
 
+def new_owners_skip_a_record(patch: pytest.MonkeyPatch) -> None:
+    """One at each hand-over, of members of either design: all is acknowledged, read in order, and owned by one."""
+    start_from, start = Positions.start_from, ConsumerConnector._start
+
+    def skipping(self: Positions, committed: Mapping[Any, Any]) -> None:
+        start_from(self, committed)
+        self.offsets.update({one: known.offset + 1 for one, known in committed.items() if known.offset > 0})
+
+    async def sent_beside(self: ConsumerConnector, wanted: Mapping[Any, str]) -> dict[Any, int]:
+        return {one: at + 1 if at > 0 else at for one, at in (await start(self, wanted)).items()}
+
+    patch.setattr(Positions, "start_from", skipping)
+    patch.setattr(ConsumerConnector, "_start", sent_beside)
+
+
+@pytest.mark.parametrize(
+    "test", [test_group.test_group, test_draft_group.test_draft_group, test_zookeeper_group.test_zookeeper_group]
+)
+def test_a_record_that_is_skipped_when_a_partition_changes_hands_fails_each_workload_with_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object
+) -> None:
+    assert judged(test, tmp_path / "right").verdict is Verdict.PASS
+    new_owners_skip_a_record(monkeypatch)
+    judgement = judged(test, tmp_path / "broken")
+    assert judgement.verdict is Verdict.FAIL
+    assert "misplaced-start" in judgement.anomalies
+
+
 def test_a_setting_that_was_rejected_and_is_there_fails_a_log_whose_settings_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +126,35 @@ def test_a_setting_that_was_rejected_and_is_there_fails_a_log_whose_settings_cha
     judgement = judged(test_log.test_log, tmp_path, "settings")
     assert judgement.verdict is Verdict.FAIL
     assert set(judgement.anomalies) == {"refused-but-done"}
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["every third change", "back to the default"])
+@pytest.mark.parametrize("test", [test_log.test_log, test_controller.test_controller])
+def test_a_setting_that_was_acknowledged_and_is_not_there_fails_where_settings_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object, back: bool
+) -> None:
+    assert judged(test, tmp_path / "right", "settings").verdict is Verdict.PASS
+    acknowledges_what_it_does_not_change(monkeypatch, back=back)
+    judgement = judged(test, tmp_path / "broken", "settings")
+    assert judgement.verdict is Verdict.FAIL
+    assert set(judgement.anomalies) == {"done-but-lost"}
+
+
+@pytest.mark.parametrize(
+    ("test", "action", "topics", "mix"),
+    [
+        (test_controller.test_controller, "create", "churn-", ()),
+        (test_log.test_log, "add_partitions", "orders", ("growth",)),
+    ],
+    ids=["create", "add_partitions"],
+)
+def test_topics_and_partitions_that_were_acknowledged_and_are_not_there_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object, action: str, topics: str, mix: tuple[str, ...]
+) -> None:
+    forgets(monkeypatch, action, topics)
+    judgement = judged(test, tmp_path, *mix)
+    assert judgement.verdict is Verdict.FAIL
+    assert "done-but-lost" in judgement.anomalies
 
 
 @pytest.mark.parametrize(

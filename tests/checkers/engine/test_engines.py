@@ -23,8 +23,10 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, duck
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
+from assay.checkers.groups.starts import STARTS
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
+from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
@@ -47,6 +49,7 @@ from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
 from helpers.hold_histories import owned_twice as given_twice
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
+from helpers.lost_histories import Changes
 from helpers.object_histories import broken as broken_object
 from helpers.object_histories import counter, max_register, queue, some_set
 from helpers.object_oracle import count, largest, queue_losses
@@ -56,6 +59,7 @@ from helpers.register_histories import SimulatedRegister
 from helpers.register_histories import broken as broken_register
 from helpers.register_oracle import linearizable
 from helpers.standalone import QUICK
+from helpers.start_histories import Owners
 from helpers.state_histories import states
 from helpers.transition_histories import steps
 from helpers.txn_histories import LEVELS as TRANSACTION_LEVELS
@@ -97,9 +101,11 @@ INSTANCE = {
     "double-ownership": ("group_name", "term", "begun"),
     "commit-mismatch": ("value", "position"),
     "commit-beyond-log": ("why", "commit_op", "other_op"),
+    "misplaced-start": ("why", "begun_op", "sub"),
     "early-expiry": ("look_op",),
     "revived-offset": ("look_op",),
     "overdue-offset": ("look_op",),
+    "done-but-lost": ("name", "asked_op", "value", "seen", "look_op", "since", "until"),
     "read-after-release": ("parting_op", "read_op", "reached"),
     "refused-but-done": ("value", "asked_op"),
     "orphaned-partition": ("group_name", "since", "until"),
@@ -135,6 +141,7 @@ APART = (
     FENCING,
     PROGRESS,
     REST,
+    LOST_CHANGES,
     *TRANSACTION_FAMILIES,
 )
 """Families that are compared on histories of their own; a query costs Spark much, however few rows it reads."""
@@ -266,6 +273,13 @@ def kept() -> list[list[Row]]:
     ]
 
 
+def owners() -> list[Row]:
+    """Members that begin somewhere, and commit."""
+    first = (LOGS + REGISTERS + SOME_GROUPS + 200) * 1000
+    made = [Owners(number, random.Random(f"engines/s/{number}"), first + number * 1000) for number in range(50)]
+    return [row for one in made for row in one.rows]
+
+
 def moved_on() -> list[Row]:
     """Offsets of a group that mostly move forward."""
     rng, op = random.Random(14), (LOGS + REGISTERS + SOME_GROUPS) * 1000
@@ -308,7 +322,7 @@ def test_both_engines_agree(tmp_path: Path, application: Application) -> None:
 def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     """By DuckDB and the oracles; what of, and the answers."""
     some_logs, some_registers, some_groups = logs(), registers(), groups()
-    some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), moved_on(), absurd())
+    some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), owners(), moved_on(), absurd())
     rows = [row for history in some for row in history]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]
@@ -375,6 +389,32 @@ def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path,
     with Counted(application.session(effects=100), few_rows=100) as spark:
         assert answers(spark, folder, contract, families) == expected
     assert min(sides[True], sides[False]) > 10, f"one side had nearly all: {sides}"
+
+
+def changes(folder: Path) -> Path:
+    """An administrator's, some of which are lost."""
+    made = [Changes(f"t{number}", random.Random(f"engines/l/{number}"), 1000 * number) for number in range(100)]
+    looks = [row for one in made for row in one.looks if row["what"] != "look"]
+    looks += [row for row in made[0].looks if row["what"] == "look"]
+    return write(folder, [row for one in made for row in one.rows], looks=looks)
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_what_was_lost(tmp_path: Path, application: Application) -> None:
+    folder, contract = changes(tmp_path / "history"), Contract(obedience_deadline=10)
+    with application.engine(effects=10_000) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, contract, (LOST_CHANGES,)) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert len(by_duck["done-but-lost"].found) > 20
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_where_owners_begin(tmp_path: Path, application: Application) -> None:
+    folder = write(tmp_path / "history", owners())
+    with application.engine(effects=10_000) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, Contract(), (STARTS,)) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert all(answer.findings for answer in by_duck.values())
 
 
 @pytest.mark.spark

@@ -1,0 +1,133 @@
+"""A new owner begins where the group was: at what is committed, and nowhere else.
+
+How a workload records itself in ``effects``: ``acquire``, then ``fetched`` and ``seek`` of the same partition, as in
+``groups.family``; ``advance`` and ``resume`` as in ``groups.offsets``. Two ways:
+
+- in one operation a member was given a partition, learned that offset o of it is committed (o >= 0), and began to read
+  at another one, under the number of that hold. The three rows follow each other: where anything else about the
+  partition stands between them, that its place was out of range, its log's start or end, it had a reason to go
+  elsewhere. Nothing is claimed where nothing is committed, of a hold that was kept (nothing is fetched for it), and of
+  a later seek.
+- a ``resume`` is at an offset that no ``advance`` was ever made at. Where nothing was committed it is at the log's
+  start, which is 0 as long as nothing is deleted: nothing is claimed of a log of which a start above 0 was reported, or
+  whose nodes deleted, nor of a topic that was deleted. Nor is anything once a commit may have been made of which no row
+  says where: an operation of one that had held the partition has an unknown outcome, and no effects. When an
+  ``advance`` was called does not count: one of unknown outcome may have begun before the operation that reports it.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
+from assay.checkers.engine import Row
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql import first_of, previous
+
+
+def _rows_before(*names: str, as_: str) -> str:
+    """What the row before this one, of the same operation and partition, has in these columns."""
+    order = {"by": "op, group_name, log", "order": "sub"}
+    return ", ".join(f"{previous(name, **order)} as {as_}_{name.removeprefix('former_')}" for name in names)
+
+
+def _elsewhere(row: Row, evidence: Evidence) -> Explanation:
+    op = row["begun_op"]
+    if row["why"] == "fetched":
+        claim = (
+            f"{evidence.who(op)} was given {row['log']} and found offset {row['committed']} of {row['key']} committed, "
+            f"by {evidence.returned(op)}, but began to read at {row['position']}."
+        )
+    else:
+        claim = (
+            f"{evidence.who(op)} was sent to begin at offset {row['position']} of {row['key']}, by "
+            f"{evidence.returned(op)}, but no one had ever committed that offset."
+        )
+    return Explanation(claim, (op,))
+
+
+MISPLACED_START: Final = Check(
+    anomaly="misplaced-start",
+    meaning="a new owner began to read elsewhere than at what its group had committed",
+    views=(
+        View(
+            "start_steps",
+            """
+            select e.op, e.sub, e.kind, e.group as group_name, e.position, e.assignment, e.outcome,
+                case when e.kind = 'fetched' then substring(e.key, length(e.group) + 2) else e.key end as log
+            from effects e
+            where e.group is not null and e.kind in ('acquire', 'fetched', 'seek', 'reset', 'out-of-range', 'start',
+                'end', 'lost', 'release', 'observe-begin')
+            """,
+        ),
+        View(
+            "start_begun",
+            f"""
+            select op, sub, group_name, log, position, former_position as committed from (
+                select *, {_rows_before("former_kind", "former_assignment", as_="first")} from (
+                    select *, {_rows_before("kind", "position", "assignment", as_="former")} from start_steps
+                    ) as two) as three
+            where kind = 'seek' and former_kind = 'fetched' and first_kind = 'acquire' and outcome = 'ok'
+                and former_position is not null and position is not null and assignment = first_assignment
+            """,
+        ),
+        Table(
+            "start_resumed",
+            """
+            select e.op, e.sub, e.key, e.group as group_name, e.process, e.position, e.ret,
+                substring(e.key, length(e.group) + 2) as log
+            from effects e
+            where e.kind = 'resume' and e.outcome = 'ok' and e.position > 0 and e.group is not null
+                and e.ret is not null
+            """,
+        ),
+        View(
+            "start_deleted",
+            """
+            select key from effects where kind = 'start' and position > 0 group by key
+            union
+            select key from events where event in ('segment-deleted', 'log-start') and key is not null group by key
+            """,
+        ),
+        View(
+            "start_doubts",
+            """
+            select h.group_name, h.log, min(o.call) as since from (
+                select process, "index" as op, call from ops where outcome = 'info') o
+                left join (select op from effects group by op) r on r.op = o.op
+                join (
+                    select e.process, e.group as group_name, e.key as log from effects e
+                    where e.kind = 'acquire' and e.group is not null group by e.process, e.group, e.key) h
+                on h.process = o.process
+            where r.op is null group by h.group_name, h.log
+            """,
+        ),
+        Table(
+            "found_misplaced_start",
+            f"""
+            select concat(group_name, '/', log) as key, 'fetched' as why, op as begun_op, sub, log, position, committed
+            from start_begun where committed >= 0 and position <> committed
+            union all
+            select s.key, 'resume', s.op, s.sub, s.log, s.position, cast(null as bigint)
+            from start_resumed s
+                left join (
+                    select key, coalesce(position, -1) as position from effects
+                    where kind = 'advance' and outcome <> 'fail' group by key, coalesce(position, -1)) a
+                on a.key = s.key and (a.position = s.position or a.position = -1)
+                left join start_deleted d on d.key = s.log
+                left join start_doubts u on u.group_name = s.group_name and u.log = s.log and u.since < s.ret
+                left join (select key from effects where kind = 'topic-delete' group by key) t
+                on t.key = {topic_of("s.log")}
+            where a.key is null and d.key is null and u.log is null and t.key is null
+            """,
+        ),
+    ),
+    evidence=first_of("found_misplaced_start", "key, why, begun_op, sub"),
+    examined="select (select count(*) from start_begun) + (select count(*) from start_resumed) as examined",
+    explain=_elsewhere,
+)
+
+STARTS: Final = family_of(
+    MISPLACED_START,
+    applies="""(
+        select e.op from effects e where e.group is not null and e.kind in ('acquire', 'fetched', 'resume')
+        group by e.op having min(e.kind) < max(e.kind)) as begun""",
+)
