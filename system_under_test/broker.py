@@ -17,7 +17,7 @@ from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.registration import IdTaken
-from assay.system_under_test.controller.topic_settings import ConfigChanges, TopicSettings
+from assay.system_under_test.controller.topic_settings import ConfigChanges, SettingsRead
 from assay.system_under_test.controller.traits import controller_traits
 from assay.system_under_test.departure import Departure
 from assay.system_under_test.events import EventLog
@@ -112,7 +112,7 @@ class BrokerProcess:
         )
         self._server = Server(answers, {**APIS, **INTERNAL_APIS}, Limits.configured(config))
 
-    async def _configure(self, topic: str, settings: TopicSettings) -> None:
+    async def _configure(self, topic: str, settings: SettingsRead) -> None:
         await self._manager.replicas.configure(topic, settings.values, settings.zxid)
         self._controller.configure(topic, settings)
 

@@ -228,7 +228,7 @@ class Broker:
             defects=list(self.active_defects),
             auto_create_topics_enable=self.auto_create_topics,
             default_partitions=self.auto_create_partitions,
-            offsets_topic_replication_factor=min(3, sum(n.role == BROKER for n in cluster.nodes)),
+            offsets_topic_replication_factor=min(3, len(_brokers(cluster))),
             **{field: getattr(self, field) for field in BROKER_SETTINGS.values()},
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
@@ -278,23 +278,21 @@ class Broker:
 
     async def alone_with(self, cluster: _Cluster, node: _Node) -> str | None:
         """As the leaders say who is in sync; of a partition without one that answers nothing is known."""
-        led = await disks.led([other for other in cluster.nodes if other.role == BROKER], PORT)
+        led = await disks.led(_brokers(cluster), PORT)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         return next((key for key, one in mine.items() if not {*one.in_sync} - {node.index}), None)
 
     async def replicas(self, cluster: _Cluster) -> Sequence[Mapping[str, Any]]:
-        found = await disks.replicas([node for node in cluster.nodes if node.role == BROKER], PORT)
-        return [vars(record) for record in found]
+        return [vars(record) for record in await disks.replicas(_brokers(cluster), PORT)]
 
     async def look(self, cluster: _Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
-        brokers = [node for node in cluster.nodes if node.role == BROKER]
-        place = at_rest.Place(brokers, _zookeepers(cluster), PORT, CONFIG_FILE, DATA)
+        place = at_rest.Place(_brokers(cluster), _zookeepers(cluster), PORT, CONFIG_FILE, DATA)
         return [vars(one) for one in await at_rest.look(place, runtime)]
 
     def inspector(self, cluster: Any) -> Inspection | None:
         if cluster.kind != "sim":
             return None
-        brokers = {node.index: node for node in cluster.nodes if node.role == BROKER}
+        brokers = {node.index: node for node in _brokers(cluster)}
         flushes = self.topic_config.flush_messages <= 1
         return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
 
@@ -306,7 +304,7 @@ class Broker:
         controller = await self.find(cluster, "controller")
         topic, _, index = key.rpartition("-")
         found = None if controller is None else await questions.replicas(controller.address, PORT, topic, int(index))
-        nodes = {node.index: node for node in cluster.nodes if node.role == BROKER}
+        nodes = {node.index: node for node in _brokers(cluster)}
         return None if found is None else [nodes[broker] for broker in found]
 
     async def move(self, cluster: _Cluster, key: str, nodes: Sequence[_Node]) -> str | None:
@@ -340,7 +338,7 @@ class Broker:
 
     async def set_up(self, cluster: _Cluster) -> None:
         """Makes the topic, and waits until every broker knows a leader for each partition."""
-        brokers = [node for node in cluster.nodes if node.role == BROKER]
+        brokers = _brokers(cluster)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SET_UP_TIMEOUT
         said = "nothing yet"
@@ -375,7 +373,7 @@ class Broker:
 
     async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""
-        brokers = [node for node in cluster.nodes if node.role == BROKER]
+        brokers = _brokers(cluster)
         match what:
             case "coordinator":
                 group = key or self.groups[0]
@@ -393,3 +391,7 @@ class Broker:
 
 def _zookeepers(cluster: _Cluster) -> str:
     return ",".join(f"{node.address}:2181" for node in cluster.nodes if node.role == ZOOKEEPER)
+
+
+def _brokers(cluster: _Cluster) -> list[Any]:
+    return [node for node in cluster.nodes if node.role == BROKER]

@@ -7,14 +7,15 @@ to end, as a user would, and waits: a session has containers to take away. What 
 import os
 import select
 import signal
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from assay.harness.run.process_group import signal_group, start
 
 OUTPUT: Final = "output.txt"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -107,10 +108,7 @@ def _signals() -> Iterator[int]:
 
 def _start(session: Session, running: dict[int, _Running]) -> None:
     session.folder.mkdir(parents=True)
-    with (session.folder / OUTPUT).open("wb") as output:
-        process = subprocess.Popen(
-            session.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    process = start(session.argv, session.folder / OUTPUT)
     process.returncode = 0  # it is waited for here, for what it used: not by Popen as well
     running[os.pidfd_open(process.pid)] = _Running(session, process.pid, time.monotonic())
 
@@ -118,7 +116,7 @@ def _start(session: Session, running: dict[int, _Running]) -> None:
 def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = False) -> SessionEnd:
     """Of one that has ended, or is to end now; its group goes while its number is still taken."""
     one = running.pop(descriptor)
-    _signalled(one, signal.SIGKILL)
+    signal_group(one.pid, signal.SIGKILL)
     _, status, used = os.wait4(one.pid, 0)
     os.close(descriptor)
     code = None if killed else os.waitstatus_to_exitcode(status)
@@ -128,15 +126,10 @@ def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = Fal
 def _stop(running: dict[int, _Running]) -> None:
     for patience in PATIENCE:
         for one in running.values():
-            _signalled(one, signal.SIGINT)
+            signal_group(one.pid, signal.SIGINT)
         deadline = time.monotonic() + patience
         while running and (left := deadline - time.monotonic()) > 0:
             for descriptor in select.select(list(running), [], [], left)[0]:
                 _reaped(descriptor, running)
     for descriptor in list(running):
         _reaped(descriptor, running, killed=True)
-
-
-def _signalled(one: _Running, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(one.pid, number)

@@ -10,13 +10,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from assay.harness.nights.night import AttemptOutcome
 from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.process_group import signal_group, start
 
 POLL: Final = 0.2
 GRACE: Final = 60.0
@@ -52,13 +52,9 @@ def perform(
     """Runs the command in this folder. Raises ``OSError`` if it cannot start.
 
     ``began`` is called with its process id; ``stopping`` with the reason, before it gets its time to heal and report.
-    What it prints goes straight into ``log``: a pipe would be held open by what it leaves behind.
+    What it prints goes into ``log``.
     """
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True, env=os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"},
-        )  # fmt: skip
+    process = start(command, log, folder, os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"})
     stopped: AttemptOutcome | None = None
     why = ""
     try:
@@ -67,15 +63,9 @@ def perform(
     except KeyboardInterrupt:
         stopped, why = AttemptOutcome.INTERRUPTED, "by a second Ctrl-C"
     finally:
-        kill_group(process.pid)
+        signal_group(process.pid, signal.SIGKILL)
         process.wait()
     return AttemptEnd(process.returncode, stopped, why)
-
-
-def kill_group(leader: int) -> None:
-    """At once, with all that it has started and not put elsewhere."""
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 def _watch(
@@ -87,7 +77,7 @@ def _watch(
         if interrupt.requested:
             return _stopped(process, limits, "with the night", stopping)
         if spent >= limits.hung:
-            os.killpg(process.pid, signal.SIGABRT)
+            signal_group(process.pid, signal.SIGABRT)
             _over(process, DUMP)
             return AttemptOutcome.HUNG, f"no end after {limits.hung:g} s; its log ends with where it stood"
         if spent >= limits.left:
@@ -98,7 +88,7 @@ def _watch(
 def _stopped(
     process: subprocess.Popen[bytes], limits: Limits, why: str, stopping: Callable[[str], None]
 ) -> tuple[AttemptOutcome, str]:
-    os.killpg(process.pid, signal.SIGINT)
+    signal_group(process.pid, signal.SIGINT)
     stopping(why)
     ended = _over(process, limits.grace)
     return AttemptOutcome.INTERRUPTED, why if ended else f"{why}; killed {limits.grace:g} s after SIGINT"

@@ -13,6 +13,7 @@ import fcntl
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from typing import Final
 import msgspec
 
 from assay.cluster import owner
-from assay.harness.nights.child import GRACE, AttemptEnd, Limits, kill_group, perform
+from assay.harness.nights.child import GRACE, AttemptEnd, Limits, perform
 from assay.harness.nights.ending import Machine, outcome, seen
 from assay.harness.nights.night import (
     AttemptOutcome,
@@ -44,6 +45,7 @@ from assay.harness.nights.night import (
 from assay.harness.nights.order import ordered, past
 from assay.harness.run import store as runs_of
 from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.process_group import signal_group
 from assay.harness.run.settings import derive
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
@@ -177,7 +179,7 @@ class Nightly:
         with suppress(ValueError):
             orphan = owner.parse(running.owner)
             if owner.of(orphan.pid) == orphan:
-                kill_group(orphan.pid)
+                signal_group(orphan.pid, signal.SIGKILL)
         begun = running.result.started
         if any(one.started == begun for one in self.path.results()):
             self.path.now_running(None)

@@ -13,7 +13,7 @@ from typing import Any
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
-from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.leaders import BrokerLife
 from assay.system_under_test.controller.term import Replaced, Term
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import internal
@@ -34,7 +34,7 @@ class Channel:
     knows a newer controller, or is not in the life that was meant.
     """
 
-    def __init__(self, broker: LiveBroker, request_timeout: float, rejected: Callable[[], None]) -> None:
+    def __init__(self, broker: BrokerLife, request_timeout: float, rejected: Callable[[], None]) -> None:
         self.broker = broker
         self._request_timeout = request_timeout
         self._rejected = rejected

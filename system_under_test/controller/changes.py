@@ -7,9 +7,9 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import assignments, cluster_state, preferred
 from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.deletion import Deletions
-from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.leaders import BrokerLife
 from assay.system_under_test.controller.reassignment import Reassignments
-from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.topic_settings import SettingsRead
 from assay.system_under_test.controller.work_queue import Trigger, WorkQueue
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.runtime import ZooKeeper
@@ -32,7 +32,7 @@ class Changes:
         self._zookeeper = zookeeper
         self._background = background
         self._queue = queue
-        self._new_settings: dict[str, TopicSettings] = {}
+        self._new_settings: dict[str, SettingsRead] = {}
         self.reassignments = Reassignments(
             zookeeper, background, events, queue.perform, lambda: queue.notify(Trigger.MOVES), self.assignments
         )
@@ -64,7 +64,7 @@ class Changes:
         while True:
             await self._queue.notify_later(Trigger.BALANCE, self._config.leader_imbalance_check_interval_seconds)
 
-    def configure(self, topic: str, settings: TopicSettings) -> None:
+    def configure(self, topic: str, settings: SettingsRead) -> None:
         """A topic's settings have changed; elections depend on them."""
         self._new_settings[topic] = settings
         self._queue.notify(Trigger.SETTINGS)
@@ -72,7 +72,7 @@ class Changes:
     async def _brokers(self, active: ActiveTerm) -> None:
         """Failures first, then starts, by (id, czxid): a quick bounce is both."""
         cluster = active.cluster
-        before: dict[int, LiveBroker] = cluster.brokers
+        before: dict[int, BrokerLife] = cluster.brokers
         now = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
         if now != before:
             cluster.brokers = {b: life for b, life in before.items() if now.get(b) == life}

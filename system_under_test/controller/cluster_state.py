@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from kazoo.exceptions import NoNodeError
 
-from assay.system_under_test.controller.leaders import LiveBroker
-from assay.system_under_test.controller.topic_settings import TopicSettings, read_settings
+from assay.system_under_test.controller.leaders import BrokerLife
+from assay.system_under_test.controller.topic_settings import SettingsRead, read_settings
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import Watch, ZooKeeper
@@ -25,7 +25,7 @@ class Topic:
 
     czxid: int
     assignment: dict[int, list[int]]
-    settings: TopicSettings
+    settings: SettingsRead
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DamagedMember:
 
 @dataclass
 class ClusterState:
-    brokers: dict[int, LiveBroker] = field(default_factory=dict)
+    brokers: dict[int, BrokerLife] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
     undecided: dict[PartitionId, None] = field(default_factory=dict)
@@ -66,16 +66,16 @@ class ClusterState:
         having += [move.removing for move in self.moves.values() if move.topic == name]
         return sorted({replica for replicas in having for replica in replicas})
 
-    def staying(self) -> dict[int, LiveBroker]:
+    def staying(self) -> dict[int, BrokerLife]:
         """Those alive that have not said that they will stop."""
         return {b: life for b, life in self.brokers.items() if self.leaving.get(b) != life.czxid}
 
-    def electable(self, partition: PartitionId) -> dict[int, LiveBroker]:
+    def electable(self, partition: PartitionId) -> dict[int, BrokerLife]:
         """Those that stay, and whose replica is not known to be damaged."""
         whole = self.whole(partition)
         return {b: life for b, life in self.staying().items() if b in whole}
 
-    def whole(self, partition: PartitionId) -> dict[int, LiveBroker]:
+    def whole(self, partition: PartitionId) -> dict[int, BrokerLife]:
         """Those alive whose replica is not known to be damaged."""
         known, state = self.damaged.get(partition), self.states.get(partition)
         if known is None or state is None or state.value.leader_epoch != known.leader_epoch:
@@ -96,7 +96,7 @@ class ClusterState:
         """``done`` is set once the topic is gone."""
         self._forgotten.setdefault(name, []).append(done)
 
-    def configure(self, name: str, settings: TopicSettings) -> bool:
+    def configure(self, name: str, settings: SettingsRead) -> bool:
         """Takes these unless there are younger ones, or no such topic; did it?"""
         topic = self.topics.get(name)
         if topic is None or settings.zxid <= topic.settings.zxid:
@@ -153,7 +153,7 @@ class ClusterState:
         ]
 
 
-async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, LiveBroker]:
+async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, BrokerLife]:
     """All brokers registered now, by id; the children are watched."""
     brokers = {}
     for name in await zookeeper.get_children(paths.BROKER_IDS, watch):
@@ -167,7 +167,7 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
         except (znodes.ZnodeError, ValueError) as error:
             _log.error("%s: %s; no broker is seen there", path, error)
             continue
-        brokers[broker_id] = LiveBroker(
+        brokers[broker_id] = BrokerLife(
             broker_id, registration.host, registration.port, stat.czxid, tuple(registration.clean_lives)
         )
     return dict(sorted(brokers.items()))
@@ -181,7 +181,7 @@ async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None
         raise znodes.ZnodeError(f"znode {path} has a name that no topic can have")
     assignment = parse_assignment(path, data)
     settings = await read_settings(zookeeper, name, stat.czxid)
-    return Topic(stat.czxid, assignment, settings or TopicSettings({}, stat.czxid))
+    return Topic(stat.czxid, assignment, settings or SettingsRead({}, stat.czxid))
 
 
 def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:

@@ -31,7 +31,7 @@ from assay.system_under_test.controller.term import (
     remove_false_claim,
 )
 from assay.system_under_test.controller.topic_actions import TopicActions
-from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.topic_settings import SettingsRead
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.controller.traits import CORRECT, ControllerTraits
 from assay.system_under_test.controller.work_queue import SEEN_IN_ZOOKEEPER, Asked, Trigger, WorkQueue
@@ -84,7 +84,7 @@ class Controller:
         self._registered = True
         self._queue.notify(Trigger.CLAIM)
 
-    def configure(self, topic: str, settings: TopicSettings) -> None:
+    def configure(self, topic: str, settings: SettingsRead) -> None:
         """A topic's settings have changed; elections depend on them."""
         if self._active is not None:  # a broker that becomes controller later reads them itself
             self._changes.configure(topic, settings)

@@ -14,7 +14,7 @@ from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
 
 @dataclass(frozen=True)
-class LiveBroker:
+class BrokerLife:
     """A registration as the controller read it; the pair (id, czxid) is one life of a broker."""
 
     broker_id: int
@@ -40,7 +40,7 @@ class AskLogEnds:
     members: tuple[int, ...]
 
 
-Brokers = Mapping[int, LiveBroker]
+Brokers = Mapping[int, BrokerLife]
 
 
 def first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: int) -> PartitionState | None:

@@ -81,7 +81,7 @@ class PublicControl:
             results.update(((r.topic, r.partition), ErrorCode(r.error_code)) for r in response.partitions)
         return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=_results(results))
 
-    def _check_role(self, state: control.PartitionState) -> ErrorCode:
+    def _check_role(self, state: control.AnnouncedState) -> ErrorCode:
         try:
             known = self._manager.get(state.topic, state.partition).leader_epoch
         except PartitionError:
@@ -193,7 +193,7 @@ class PublicControl:
         return control.UpdateMetadataResponse(error_code=code)
 
 
-def _confirms(cluster: ClusterState, state: control.PartitionState) -> bool:
+def _confirms(cluster: ClusterState, state: control.AnnouncedState) -> bool:
     """Is that the leader, and its epoch, that ZooKeeper has?"""
     known = cluster.states.get((state.topic, state.partition))
     return known is not None and (known.value.leader, known.value.leader_epoch) == (
@@ -208,7 +208,7 @@ def _results(results: dict[PartitionId, ErrorCode]) -> list[control.PartitionRes
     ]
 
 
-def _update(state: control.PartitionState) -> internal.PartitionStateUpdate:
+def _update(state: control.AnnouncedState) -> internal.PartitionStateUpdate:
     return internal.PartitionStateUpdate(
         topic=state.topic,
         topic_czxid=-1,

@@ -30,14 +30,14 @@ KEPT_MS = 15 * 60 * 1000
 
 
 @dataclass(frozen=True)
-class TopicSettings:
+class SettingsRead:
     """Settings as text, as of a transaction (zxid)."""
 
     values: Mapping[str, str]
     zxid: int
 
 
-async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> TopicSettings | None:
+async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> SettingsRead | None:
     """What the topic has; None, and a line in the log, when its znode makes no sense.
 
     ``zxid`` is that of a transaction which is known to be visible: without a znode there are no settings as of then.
@@ -46,13 +46,13 @@ async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> TopicSet
     try:
         data, stat = await zookeeper.get(path)
     except NoNodeError:
-        return TopicSettings({}, zxid)
+        return SettingsRead({}, zxid)
     try:
         values = znodes.decode(znodes.TopicSettings, path, data).config
     except znodes.ZnodeError as error:
         _log.error("%s; it is ignored", error)
         return None
-    return TopicSettings(_usable(topic, values), max(zxid, stat.mzxid))
+    return SettingsRead(_usable(topic, values), max(zxid, stat.mzxid))
 
 
 def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -76,7 +76,7 @@ class ConfigChanges:
     def __init__(
         self,
         zookeeper: ZooKeeper,
-        apply: Callable[[str, TopicSettings], Awaitable[None]],
+        apply: Callable[[str, SettingsRead], Awaitable[None]],
         broker_id: int,
         apply_own: Callable[[Mapping[str, str]], None],
     ) -> None:

@@ -17,7 +17,7 @@ from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
     PRODUCE_NOT_DONE,
     PRODUCE_WORTH_REPEATING,
-    Outcome,
+    Certainty,
     ReadFailed,
     SendFailed,
     SendUnknown,
@@ -43,7 +43,7 @@ from helpers.sim_brokers import simulate
     [E.NOT_LEADER_FOR_PARTITION, E.REQUEST_TIMED_OUT, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.UNKNOWN],
 )
 def test_after_these_it_is_unknown_whether_messages_were_appended(code: E) -> None:
-    assert outcome(code, PRODUCE_NOT_DONE) is Outcome.UNKNOWN
+    assert outcome(code, PRODUCE_NOT_DONE) is Certainty.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_after_these_it_is_unknown_whether_messages_were_appended(code: E) -> No
     [E.REQUEST_TIMED_OUT, E.GROUP_COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR_FOR_GROUP, E.UNKNOWN],
 )
 def test_after_these_it_is_unknown_whether_offsets_were_committed(code: E) -> None:
-    assert outcome(code, OFFSET_COMMIT_NOT_DONE) is Outcome.UNKNOWN
+    assert outcome(code, OFFSET_COMMIT_NOT_DONE) is Certainty.UNKNOWN
 
 
 def test_what_is_tried_again_was_certainly_not_done() -> None:
@@ -60,9 +60,9 @@ def test_what_is_tried_again_was_certainly_not_done() -> None:
 
 @pytest.mark.parametrize("refusals", [PRODUCE_NOT_DONE, OFFSET_COMMIT_NOT_DONE])
 def test_every_code_is_judged_and_a_timeout_never_a_failure(refusals: frozenset[E]) -> None:
-    assert outcome(E.NONE, refusals) is Outcome.DONE
+    assert outcome(E.NONE, refusals) is Certainty.DONE
     for code in E:
-        assert (outcome(code, refusals) is Outcome.NOT_DONE) == (code in refusals)
+        assert (outcome(code, refusals) is Certainty.NOT_DONE) == (code in refusals)
     assert not refusals & {E.NONE, E.UNKNOWN, E.REQUEST_TIMED_OUT, E.NETWORK_EXCEPTION}
 
 
@@ -194,13 +194,13 @@ def test_a_commit_is_reported_as_it_was(not_sent: int, end: str, parts: list[tup
             return
         for (_, index), known in failure.partitions.items():
             code, done = parts[index]
-            if known is Outcome.DONE:
+            if known is Certainty.DONE:
                 assert done
-            elif known is Outcome.NOT_DONE:
+            elif known is Certainty.NOT_DONE:
                 assert not done
                 assert end == "answer"
                 assert code in OFFSET_COMMIT_NOT_DONE
-        alike = set(failure.partitions.values()) == {Outcome.NOT_DONE}
-        assert failure.outcome is (Outcome.NOT_DONE if alike else Outcome.UNKNOWN)
+        alike = set(failure.partitions.values()) == {Certainty.NOT_DONE}
+        assert failure.outcome is (Certainty.NOT_DONE if alike else Certainty.UNKNOWN)
 
     simulate(main)

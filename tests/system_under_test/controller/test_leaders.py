@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assay.system_under_test.controller.assignments import grown
 from assay.system_under_test.controller.leaders import (
     AskLogEnds,
-    LiveBroker,
+    BrokerLife,
     Policy,
     alone,
     first_state,
@@ -33,8 +33,8 @@ EVERYBODY = (1, 2, 3, 4)
 POLICY = Policy(min_insync=2, unclean_election=False)
 
 
-def broker(broker_id: int, czxid: int, clean_lives: tuple[int, ...] = ()) -> LiveBroker:
-    return LiveBroker(broker_id, f"host{broker_id}", 9092, czxid, clean_lives)
+def broker(broker_id: int, czxid: int, clean_lives: tuple[int, ...] = ()) -> BrokerLife:
+    return BrokerLife(broker_id, f"host{broker_id}", 9092, czxid, clean_lives)
 
 
 def state(
@@ -131,7 +131,7 @@ UNCLEAN = {1: broker(1, 50)}
     ids=["sole member", "member at the minimum", "one of two", "outside", "clean return", "living members", "all live"],
 )
 def test_only_with_the_defect_a_member_leads_whose_machine_may_have_lost_its_tail(
-    before: PartitionState, live: dict[int, LiveBroker], leader: int | None
+    before: PartitionState, live: dict[int, BrokerLife], leader: int | None
 ) -> None:
     """``leader``: with the defect, and without it where no return was unclean; there it waits, or asks for the ends."""
     defective = controller_traits(["last-replica"]).decide(before, ASSIGNMENT, live, POLICY, 1)
@@ -217,7 +217,7 @@ class Model:
     assignment: list[int] = field(default_factory=lambda: list(ASSIGNMENT))
     target: list[int] | None = None
     """Where it is to move."""
-    live: dict[int, LiveBroker] = field(default_factory=dict)
+    live: dict[int, BrokerLife] = field(default_factory=dict)
     acknowledged: int = 0
     lives: int = 0
     clean_lives: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -266,7 +266,7 @@ class Model:
             self.broken.add(member)
             self.control()
 
-    def whole(self) -> dict[int, LiveBroker]:
+    def whole(self) -> dict[int, BrokerLife]:
         if self.offline is None or self.state is None or self.state.leader_epoch != self.offline[2]:
             return self.live
         return {m: life for m, life in self.live.items() if (m, life.czxid) != self.offline[:2]}

@@ -9,9 +9,9 @@ import pytest
 
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
-from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.leaders import BrokerLife
 from assay.system_under_test.controller.preferred import imbalanced
-from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.topic_settings import SettingsRead
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.zookeeper.znodes import Move, PartitionState, Versioned
 
@@ -144,9 +144,9 @@ def test_the_lead_goes_back_by_itself_after_a_while() -> None:
 
 def cluster(leaders: list[tuple[int, int]]) -> ClusterState:
     """A partition for each (first of its assignment, leader); brokers 1 and 2 live."""
-    made = ClusterState({b: LiveBroker(b, "h", 1, b) for b in (1, 2)})
+    made = ClusterState({b: BrokerLife(b, "h", 1, b) for b in (1, 2)})
     assignment = {index: [first, 9] for index, (first, _) in enumerate(leaders)}
-    made.topics["t"] = Topic(1, assignment, TopicSettings({}, 1))
+    made.topics["t"] = Topic(1, assignment, SettingsRead({}, 1))
     for index, (_, leader) in enumerate(leaders):
         made.states["t", index] = Versioned(PartitionState(1, leader, 1, [leader]), 0)
     return made

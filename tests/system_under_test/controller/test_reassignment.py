@@ -17,10 +17,10 @@ from assay.system_under_test.client.admin import Moving as Move
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.controller import assignments
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
-from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.leaders import BrokerLife
 from assay.system_under_test.controller.reassignment import Reassignments
 from assay.system_under_test.controller.term import Fence
-from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.topic_settings import SettingsRead
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -448,7 +448,7 @@ class Znode:
 )
 def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int], adopted: bool) -> None:
     """What is none is put back."""
-    cluster = ClusterState(topics={"t": Topic(7, {0: [1, 2, 3]}, TopicSettings({}, 7))})
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1, 2, 3]}, SettingsRead({}, 7))})
     cluster.moves["t", 0] = Entry("t", 0, [4, 2, 3])
     written: list[Any] = []
 
@@ -492,8 +492,8 @@ def test_bytes_that_no_decoder_likes_are_a_mistake_in_the_znode_like_any_other(d
 def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
     """It was overwritten an instant ago: it is about to be put back."""
     asked, again = Entry("t", 0, [1, 2]), []
-    cluster = ClusterState(topics={"t": Topic(7, {0: [1]}, TopicSettings({}, 7))}, moves={("t", 0): asked})
-    cluster.brokers = {broker: LiveBroker(broker, "host", 9092, broker) for broker in (1, 2)}
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1]}, SettingsRead({}, 7))}, moves={("t", 0): asked})
+    cluster.brokers = {broker: BrokerLife(broker, "host", 9092, broker) for broker in (1, 2)}
 
     class Znodes:
         async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
@@ -514,7 +514,7 @@ def test_topics_are_read_before_an_entry_of_an_unknown_one_is_judged() -> None:
     """A tool makes a topic and asks for its move at once; the controller may hear of the latter first."""
     asked, learned = Entry("t", 0, [1, 2]), []
     cluster = ClusterState(topics={}, moves={})
-    cluster.brokers = {broker: LiveBroker(broker, "host", 9092, broker) for broker in (1, 2)}
+    cluster.brokers = {broker: BrokerLife(broker, "host", 9092, broker) for broker in (1, 2)}
 
     class Znodes:
         async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
@@ -522,7 +522,7 @@ def test_topics_are_read_before_an_entry_of_an_unknown_one_is_judged() -> None:
 
     async def learn(active: Any) -> None:
         learned.append(dict(active.cluster.moves))
-        active.cluster.topics["t"] = Topic(7, {0: [1]}, TopicSettings({}, 7))
+        active.cluster.topics["t"] = Topic(7, {0: [1]}, SettingsRead({}, 7))
 
     zookeeper: Any = Znodes()
     active: Any = SimpleNamespace(cluster=cluster)

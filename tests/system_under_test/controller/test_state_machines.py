@@ -11,9 +11,9 @@ import pytest
 
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
-from assay.system_under_test.controller.leaders import LiveBroker
+from assay.system_under_test.controller.leaders import BrokerLife
 from assay.system_under_test.controller.state_machines import StateMachines, StateOfReplica
-from assay.system_under_test.controller.topic_settings import TopicSettings
+from assay.system_under_test.controller.topic_settings import SettingsRead
 from assay.system_under_test.deployment import Broker
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
@@ -33,8 +33,8 @@ class Written:
 
 
 def machines(*alive: int) -> tuple[StateMachines, ClusterState, Written]:
-    lives = {broker: LiveBroker(broker, "h", 1, 10 + broker) for broker in alive}
-    cluster = ClusterState(brokers=lives, topics={"t": Topic(5, {0: [1, 2]}, TopicSettings({}, 5))})
+    lives = {broker: BrokerLife(broker, "h", 1, 10 + broker) for broker in alive}
+    cluster = ClusterState(brokers=lives, topics={"t": Topic(5, {0: [1, 2]}, SettingsRead({}, 5))})
     written = Written()
     return StateMachines(written, 3, cluster), cluster, written  # type: ignore[arg-type]
 
@@ -47,7 +47,7 @@ def test_a_deletion_that_fails_may_be_tried_again() -> None:
     del cluster.brokers[2]
     machine.follow(P)
     machine.deletion_failed(P)
-    cluster.brokers[2] = LiveBroker(2, "h", 1, 99)
+    cluster.brokers[2] = BrokerLife(2, "h", 1, 99)
     machine.follow(P)
     machine.topic_deletion_begins("t")
     machine.forget("t", deleted=True)
@@ -80,7 +80,7 @@ def test_a_replica_of_a_broker_that_is_about_to_stop_stays_offline_until_its_nex
     machine.stopped(2, [P])
     machine.follow(P)
     assert written.steps(2)[-1] == "Online Offline"
-    cluster.brokers[2] = LiveBroker(2, "h", 1, 99)
+    cluster.brokers[2] = BrokerLife(2, "h", 1, 99)
     machine.follow(P)
     assert written.steps(2)[-1] == "Offline Online"
 

@@ -9,6 +9,7 @@ import pytest
 from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest, api_versions
 from assay.system_under_test.protocol.compiler import decode
 from assay.system_under_test.protocol.control import (
+    AnnouncedState,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     EndPoint,
@@ -17,7 +18,6 @@ from assay.system_under_test.protocol.control import (
     LiveLeader,
     PartitionName,
     PartitionResult,
-    PartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataBroker,
@@ -90,7 +90,7 @@ FETCH = FetchRequest(
 )
 FETCH_V3 = FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=65536, topics=FETCH.topics)
 
-STATE = PartitionState(
+STATE = AnnouncedState(
     topic="t",
     partition=2,
     controller_epoch=3,
