@@ -287,6 +287,14 @@ class Sender(asyncio.Transport):
         self._stalled = False
         self._unacknowledged = 0
 
+    def _drop_unbuffered(self) -> None:
+        """What asyncio has not given to the kernel yet is never sent."""
+        while self._outstanding > SEND_BUFFER and isinstance(item := self._flight[-1], list):
+            self._outstanding -= len(item.pop())
+            if not item:
+                self._flight.pop()
+                self._void += not self._stalled
+
     def not_before(self, due: float) -> None:
         """What this end sends arrives no earlier than that."""
         self._last_due = due

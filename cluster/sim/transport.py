@@ -4,8 +4,8 @@ A transport is also the queue of what it has sent and its peer has not received 
 of that queue arrives": a write costs one entry in the loop's heap, and writes made at the same instant share one.
 
 :mod:`assay.cluster.sim.sender` is the sending side. Of the receiving side this is kept of TCP: a closed end answers
-data with a reset; the kernel of a stopped process goes on receiving; what a killed process had written still arrives,
-then a reset.
+data with a reset; the kernel of a stopped process goes on receiving; what was written before a kill or an abort still
+arrives, then a reset.
 
 Not modelled: bandwidth, splitting of one write into segments, slow start, keep-alive (an idle end never learns of a
 dead peer).
@@ -140,11 +140,11 @@ class SimTransport(Sender):
         self._loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
+        """As asyncio's, which closes the socket: what the kernel has still goes out, however late; then a reset."""
         self._close_asked = True
         if self._off_stage(self.abort) or self._lost:
             return
-        self._flight_ends()
-        self._outstanding = 0
+        self._drop_unbuffered()
         self._send(RESET)
         self._loop.call_soon(self._lose, None, context=self._context)
         self._closing = True

@@ -274,6 +274,44 @@ def test_what_a_process_wrote_before_its_death_still_arrives() -> None:
     simulate(test)
 
 
+def test_what_was_written_before_an_abort_may_arrive_after_what_a_later_connection_brings() -> None:
+    """asyncio's ``abort`` closes the socket, and the kernel goes on sending what it has."""
+
+    async def test(world: World) -> None:
+        _, former = await world.connect()
+        world.cut(world.a, world.b)
+        former.write(b"late")
+        await asyncio.sleep(3)
+        former.transport.abort()
+        await asyncio.sleep(0.1)
+        world.heal()
+        _, later = await world.connect()
+        later.write(b"first, ")
+        await asyncio.sleep(5)
+        assert bytes(world.inbox.data) == b"first, late"
+        assert world.inbox.endings == ["ConnectionResetError"]
+        later.close()
+
+    simulate(test)
+
+
+def test_an_abort_drops_what_the_kernel_had_no_room_for() -> None:
+    async def test(world: World) -> None:
+        _, writer = await world.connect()
+        world.cut(world.a, world.b)
+        for number in range(40):
+            writer.write(bytes(10_000))
+            await asyncio.sleep(number % 2 / 10)
+        writer.transport.abort()
+        await asyncio.sleep(5)
+        world.heal()
+        await asyncio.sleep(5)
+        assert len(world.inbox.data) == 260_000, "what fits into 256 KiB"
+        assert world.inbox.endings == ["ConnectionResetError"]
+
+    simulate(test)
+
+
 def test_a_cut_stalls_and_a_heal_delivers_in_order_after_the_back_off() -> None:
     async def test(world: World) -> None:
         _, writer = await world.connect()
