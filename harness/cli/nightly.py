@@ -81,7 +81,8 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
     """New or resumed, and the seconds that it has from now."""
     from assay.harness.nights.matrix import read, seconds
     from assay.harness.nights.night import folder
-    from assay.harness.nights.nightly import begin, resumed, version_of
+    from assay.harness.nights.nightly import begin, resumed
+    from assay.harness.nights.versions import version_of
 
     store = arguments.store.resolve()
     if arguments.resume:

@@ -120,6 +120,8 @@ def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Nigh
         planned=len(night.cells),
         done=len({result.cell for result in done} & {cell.name for cell in night.cells}),
         version=plain(night.version or ""),
+        after=plain(night.after),
+        commits=tuple(map(plain, night.commits)),
         now=plain(running.result.cell) if running is not None and alive else "",
     )
 
@@ -140,6 +142,8 @@ def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) ->
         planned=sum(night.planned for night in nights),
         done=sum(night.done for night in nights),
         version=nights[0].version,
+        after=nights[0].after,
+        commits=nights[0].commits,
         now=", ".join(night.now for night in nights if night.now),
     )
 
@@ -162,13 +166,17 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) ->
     except UNREADABLE as error:
         return _damaged(folder, night, error)
     settings = found.settings
-    system, defect = run.system or UNKNOWN, run.defect
+    system, defect, base = run.system or UNKNOWN, run.defect, ""
     if (
         defect != NONE
         and result is not None
         and result.outcome in (AttemptOutcome.PASS, AttemptOutcome.FAIL, AttemptOutcome.UNKNOWN)
     ):
-        system, defect = f"{system} with {defect}", NONE  # its night takes it for a run like others, not for a canary
+        system, defect, base = (
+            f"{system} with {defect}",
+            NONE,
+            system,
+        )  # its night takes it for a run like others, not for a canary
     parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
     standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
     status, reason = run.status, run.problem or wrong
@@ -182,6 +190,8 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) ->
         **_place(folder),
         more=more,
         cell=_cell(*parts),
+        base=plain(base),
+        planned="" if result is None else plain(result.cell),
         night=_utc(run.started)[:10] if night is None else night.name,
         started=_utc(run.started),
         standing=standing,
@@ -222,6 +232,7 @@ def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: 
         address=home,
         more=(("log", f"{home}/{quote(result.log)}"),) if result.log else (),
         cell=_cell(*parts),
+        planned=plain(result.cell),
         night=night.name,
         started=_utc(result.started),
         standing=standing,

@@ -85,6 +85,10 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None
     host: str
     cells: tuple[Cell, ...]
+    after: str = ""
+    """The version of the night before in the store."""
+    commits: tuple[str, ...] = ()
+    """Since ``after``, if both are commits of the folder: ``git log --oneline``."""
     folder: str = "."
     """Where pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET

@@ -15,7 +15,6 @@ import re
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +42,7 @@ from assay.harness.nights.night import (
     part_name,
 )
 from assay.harness.nights.order import ordered, past
+from assay.harness.nights.versions import commits
 from assay.harness.run import store as runs_of
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group
@@ -245,8 +245,10 @@ def begin(
     place_of = part_name(name, part, parts)
     if place_of in taken:
         raise NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
+    earlier = [one.version for _, one in nights(store) if one.version and one.name != name]
+    after = earlier[-1] if version and earlier else ""
     night = Night(
-        night=place_of, started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
+        after=after, commits=commits(place, after, version or ""), night=place_of, started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
         whole=name if parts > 1 else "", part=part, parts=parts,
     )  # fmt: skip
@@ -263,17 +265,6 @@ def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> N
     if not known:
         raise NightError(f"there is no night in {store} to go on with")
     return known[-1]
-
-
-def version_of(place: Path) -> str | None:
-    """The commit of the folder that the matrix lies in, with ``-dirty`` for changes that are not committed."""
-    try:
-        said = subprocess.run(
-            ["git", "-C", str(place), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return said.stdout.strip() or None
 
 
 def _made_by(run: Path, pids: Sequence[int]) -> bool:

@@ -15,8 +15,11 @@ from assay.harness.nights.night import Kind
 from assay.harness.nights.rows import ABANDONED, DAMAGED
 from assay.harness.run import store
 from assay.reports.index.entry import CellKey, Entry, Standing
+from assay.reports.index.failures import failures
+from assay.reports.index.known import Known
+from assay.reports.index.page import page
 
-from helpers.morning_store import LAST, Made, cell, night, result, write
+from helpers.morning_store import HOSTILE, LAST, Made, cell, night, result, write
 
 
 def only(root: Path) -> Entry:
@@ -182,3 +185,21 @@ def test_a_defect_that_a_plain_cell_has_is_a_failure_and_a_canarys_is_not(
     entry = only(tmp_path)
     assert (entry.cell.system, entry.cell.defect) == (system, defect)
     assert entry.caught is (None if outcome is Outcome.FAIL else True)
+
+
+def test_a_defect_in_a_plain_cell_was_green_before_it_and_the_page_has_the_commits(tmp_path: Path) -> None:
+    planned = cell("test_log", "kill")
+    nights = [(LAST - timedelta(days=1), "v1", "", Outcome.PASS), (LAST, "v2", "v1", Outcome.FAIL)]
+    for began, at, after, ended in nights:
+        made = Made(began, verdict=ended, anomalies=("lost-write",) if ended is Outcome.FAIL else (), version="same",
+                    defect="isr-of-one" if ended is Outcome.FAIL else None)  # fmt: skip
+        path = write(tmp_path, made)
+        folder = night(tmp_path, began, [planned], [result(planned, ended, f"{path.parent.name}/{path.name}")])
+        commits = (f"abc {HOSTILE}",) if after else ()
+        folder.write(msgspec.structs.replace(folder.read(), version=at, after=after, commits=commits))
+    (one,) = failures(read(tmp_path, {}), Known())
+    assert (one.system, one.green, one.suspects) == ("broker with isr-of-one", "v1", ("v2",))
+    assert one.entries[0].planned == planned.name
+    html = page(read(tmp_path, {}), Known()).html
+    assert "1 commit since <code>v1</code>" in html
+    assert "<code>abc &lt;/script&gt;" in html
