@@ -57,7 +57,7 @@ FOR_USERS = [ROOT / ".github/workflows/assay.yml", GITLAB, JENKINS, GUIDE]
 @pytest.mark.parametrize("path", FOR_USERS, ids=lambda one: one.name)
 def test_each_command_is_one_that_assay_takes(path: Path) -> None:
     found = commands(path)
-    assert {one[0] for one in found} >= {"nightly", "nights", "index", "summary"}
+    assert {one[0] for one in found} >= {"nightly", "nights", "index", "summary", "carry"}
     for one in found:
         parser().parse_args(one)
 

@@ -41,6 +41,7 @@ STANDINGS: Final = {
     AttemptOutcome.DETECTED: Standing.FAIL, AttemptOutcome.MISSED: Standing.PASS,
 }  # fmt: skip
 """Of an attempt; those of the other outcomes have no verdict."""
+GONE: Final = "its run is no longer in the store"
 UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
 
 Zoo = Mapping[str, tuple[str, ...]]
@@ -62,7 +63,7 @@ def read(root: Path, zoo: Zoo) -> Stored:
     problems: list[str] = []
     expected = dict(zoo)
     of_run: dict[str, tuple[NightEntry, Result]] = {}
-    results: list[tuple[NightEntry, Result, record.Cell | None, str]] = []
+    results: list[tuple[NightEntry, Result, record.Cell | None, Path]] = []
     for folder, planned in _recorded(root, problems):
         done = _results(folder, problems)
         night = _night(folder, planned, done)
@@ -70,7 +71,7 @@ def read(root: Path, zoo: Zoo) -> Stored:
         cells = {cell.name: cell for cell in planned.cells}
         expected |= {cell.defect: cell.expected for cell in planned.cells if cell.defect and cell.expected}
         for result in done:
-            results.append((night, result, cells.get(result.cell), f"{store.NIGHTS}/{quote(folder.path.name)}"))
+            results.append((night, result, cells.get(result.cell), folder.path))
             of_run |= dict.fromkeys(result.runs, (night, result))
     nights = [_whole(some, problems) for some in parts.values()]
     entries = []
@@ -78,7 +79,7 @@ def read(root: Path, zoo: Zoo) -> Stored:
         entries.append(_entry(path, of_run.get(f"{path.parent.name}/{path.name}"), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
-        _attempt(night, result, cell, home)
+        _attempt(night, result, cell, home, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs))
         for night, result, cell, home in results
         if not any(_says(by_name.get(name), result) for name in result.runs)
     ]
@@ -220,17 +221,23 @@ def _damaged(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
     )
 
 
-def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: str) -> Entry:
-    """What no run of its own says. ``home``: the address of its night's record."""
+def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: Path, *, gone: bool) -> Entry:
+    """What no run of its own says. ``home``: its night's record.
+
+    Which failure it was, only its run could say. So without it there is none, and a pass is a pass.
+    """
     parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
     if cell is not None:
         parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
-    standing = STANDINGS.get(result.outcome, Standing.NONE)
+    standing, reason = STANDINGS.get(result.outcome, Standing.NONE), result.detail
+    if gone and result.outcome is AttemptOutcome.FAIL:
+        standing, reason = Standing.NONE, GONE
+    address = f"{store.NIGHTS}/{quote(home.name)}"
     answered = result.outcome in (AttemptOutcome.DETECTED, AttemptOutcome.MISSED)
     return Entry(
         name=attempt_name(result),
-        address=home,
-        more=(("log", f"{home}/{quote(result.log)}"),) if result.log else (),
+        address=address,
+        more=(("log", f"{address}/{quote(result.log)}"),) if result.log and (home / result.log).is_file() else (),
         cell=_cell(*parts),
         planned=plain(result.cell),
         night=night.name,
@@ -238,11 +245,12 @@ def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: 
         standing=standing,
         status=str(result.outcome),
         anomalies=("failed, and left no run that did",) if standing is Standing.FAIL else (),
-        reason=_line(result.detail),
+        reason=_line(reason),
         command=plain(result.command, LONGEST_COMMAND),
         seed=result.seed,
         version=night.version,
         caught=result.outcome is AttemptOutcome.DETECTED if answered else None,
+        gone=gone,
     )
 
 

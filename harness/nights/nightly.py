@@ -248,7 +248,8 @@ def begin(
     earlier = [one.version for _, one in nights(store) if one.version and one.name != name]
     after = earlier[-1] if version and earlier else ""
     night = Night(
-        after=after, commits=commits(place, after, version or ""), night=place_of, started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
+        after=after, commits=commits(place, after, version or ""), night=place_of,
+        started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
         whole=name if parts > 1 else "", part=part, parts=parts,
     )  # fmt: skip

@@ -82,6 +82,9 @@ class Entry:
     caught: bool | None = None
     """Of a run with a defect: whether it was reported by an anomaly that it must be reported by; None: no verdict."""
 
+    gone: bool = False
+    """Its night's record alone speaks of it: the run is no longer in the store."""
+
     @property
     def before(self) -> CellKey:
         """The cell whose passes say when it was still green."""

@@ -17,7 +17,10 @@ Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Failure:
-    """``entries``: the runs that had it, newest first. ``rate``: of all runs of their cells that passed or failed."""
+    """``entries``: the runs that had it, newest first. ``rate``: of all runs of their cells that passed or failed.
+
+    A pass whose run is no longer in the store says what was green, and is in no rate.
+    """
 
     system: str
     workload: str
@@ -58,7 +61,7 @@ def failures(store: Stored, known: Known) -> list[Failure]:
     groups = _grouped([entry for entry in runs if entry.standing is Standing.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
-        if entry.standing in (Standing.PASS, Standing.FAIL):
+        if entry.standing in (Standing.PASS, Standing.FAIL) and not entry.gone:  # those that failed do not count either
             by_cell[entry.cell].append(entry)
     passes: dict[Hashable, list[Entry]] = defaultdict(list)
     for entry in runs:

@@ -109,9 +109,11 @@ def test_a_defect_in_a_plain_cell_and_a_found_schedule_were_green_where_their_ce
 
 def test_commits_are_those_of_all_nights_after_the_green_one() -> None:
     made = store(entry(1), entry(2, Standing.UNKNOWN), entry(3, Standing.UNKNOWN), failed(4), failed(5))
-    said = {2: ("v1", ("b",)), 3: ("v2", ()), 4: ("v2", ("d", "c")), 5: ("v4", ("e",))}
-    nights = [replace(night, version=f"v{day}" if day != 3 else "v2", after=said.get(day, ("", ()))[0],
-                      commits=said.get(day, ("", ()))[1]) for day, night in enumerate(made.nights, start=1)]  # fmt: skip
+    said = [("v1", "", ()), ("v2", "v1", ("b",)), ("v2", "v2", ()), ("v4", "v2", ("d", "c")), ("v5", "v4", ("e",))]
+    nights = [
+        replace(night, version=version, after=after, commits=commits)
+        for night, (version, after, commits) in zip(made.nights, said, strict=True)
+    ]
     (one,) = failures(replace(made, nights=tuple(nights)), Known())
     assert (one.green, one.commits) == ("v1", ("d", "c", "b"))
     nights[1] = replace(nights[1], after="")
