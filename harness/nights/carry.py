@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from assay.harness.nights.morning import FOUND
+from assay.harness.nights.night import CELLS, SHRUNK
 from assay.harness.run import store
 from assay.harness.run.store import write_atomically
 from assay.reports.figures import FIGURES
 
 OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
-RESULTS: Final = "cells.jsonl"
-OF_NIGHT: Final = ("night.json", RESULTS)
+OF_NIGHT: Final = ("night.json", CELLS, SHRUNK)
 
 
 def carry(source: Path, target: Path) -> tuple[int, int]:
@@ -28,7 +28,7 @@ def carry(source: Path, target: Path) -> tuple[int, int]:
     nights = [
         night
         for night in sorted((source / store.NIGHTS).glob("*/"))
-        if _size(target / store.NIGHTS / night.name / RESULTS) < _size(night / RESULTS)
+        if _size(target / store.NIGHTS / night.name / CELLS) < _size(night / CELLS)
         or not (target / store.NIGHTS / night.name / OF_NIGHT[0]).exists()
     ]
     for folders, names in ((runs, OF_RUN), (nights, OF_NIGHT)):

@@ -4,7 +4,7 @@ Nothing that lies in a store raises: what is damaged, foreign or half written is
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +17,7 @@ from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nights import night as record
-from assay.harness.nights.night import AttemptOutcome, NightError, NightFolder, Result
+from assay.harness.nights.night import AttemptOutcome, Line, NightError, NightFolder, Result
 from assay.harness.nights.record import UNJUDGED, judgement_of, measured, outline, said
 from assay.harness.nights.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.run import store
@@ -63,9 +63,11 @@ def read(root: Path, zoo: Zoo) -> Stored:
     problems: list[str] = []
     expected = dict(zoo)
     of_run: dict[str, tuple[NightEntry, Result]] = {}
+    small: dict[str, record.Small] = {}
     results: list[tuple[NightEntry, Result, record.Cell | None, Path]] = []
     for folder, planned in _recorded(root, problems):
-        done = _results(folder, problems)
+        done, shrunk = _lines(folder.results, folder, problems), _lines(folder.shrunk, folder, problems)
+        small |= {one.run: one for one in shrunk if one.schedule and (root / one.schedule).is_file()}
         night = _night(folder, planned, done)
         parts.setdefault(planned.name, []).append((planned, night))
         cells = {cell.name: cell for cell in planned.cells}
@@ -76,7 +78,8 @@ def read(root: Path, zoo: Zoo) -> Stored:
     nights = [_whole(some, problems) for some in parts.values()]
     entries = []
     for path in store.runs(root):
-        entries.append(_entry(path, of_run.get(f"{path.parent.name}/{path.name}"), expected))
+        name = f"{path.parent.name}/{path.name}"
+        entries.append(_entry(path, of_run.get(name), small.get(name), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
         _attempt(night, result, cell, home, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs))
@@ -101,9 +104,9 @@ def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, re
                 problems.append(str(error))
 
 
-def _results(folder: NightFolder, problems: list[str]) -> list[Result]:
+def _lines(read: Callable[[], list[Line]], folder: NightFolder, problems: list[str]) -> list[Line]:
     try:
-        return folder.results()
+        return read()
     except OSError as error:
         problems.append(f"{folder.path.name}: {error}")
         return []
@@ -123,8 +126,12 @@ def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Nigh
         version=plain(night.version or ""),
         after=plain(night.after),
         commits=tuple(map(plain, night.commits)),
-        now=plain(running.result.cell) if running is not None and alive else "",
+        now=_now(running) if running is not None and alive else "",
     )
+
+
+def _now(running: record.Running) -> str:
+    return plain(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
 
 
 def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
@@ -156,7 +163,7 @@ def _days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
         yield NightEntry(name=day, started=next(runs).started)
 
 
-def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) -> Entry:
+def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, small: record.Small | None, zoo: Zoo) -> Entry:
     night, result = attempt or (None, None)
     try:
         found = outline(folder)
@@ -186,6 +193,9 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) ->
     elif result is not None and result.outcome not in STANDINGS:
         status, reason = str(result.outcome), result.detail or reason
     shape, more = _shape(folder, settings, judgement)
+    if shape and small is not None and small.report and (folder.parents[1] / small.report).is_file():
+        more = (*more, ("small run", quote(small.report)))
+    command = small.command if shape and small is not None else "" if found.info is None else found.info.command
     hits = _hits(judgement, zoo.get(defect))
     return Entry(
         **_place(folder),
@@ -200,7 +210,7 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) ->
         anomalies=tuple(sorted(plain(name) for name in _hits(judgement, None))),
         shape=shape,
         reason=_line(reason),
-        command="" if found.info is None else plain(found.info.command, LONGEST_COMMAND),
+        command=plain(command, LONGEST_COMMAND),
         seed=run.seed,
         version=(night.version if night is not None else "") or plain(run.version or ""),
         figures=_figures(folder, judgement, hits),

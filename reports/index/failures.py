@@ -128,7 +128,8 @@ def _failure(
 
 def _places(entry: Entry) -> set[Hashable]:
     """What makes a pass one of the same cell: a defect changes the system's name, a found schedule the faults'."""
-    return {entry.before, entry.planned} - {""}
+    places: set[Hashable] = {entry.before, entry.planned}
+    return places - {""}
 
 
 def _green(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:

@@ -259,7 +259,7 @@ def test_exit_codes(
     acts: tuple[tuple[str, ...], ...], code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("assay.harness.nights.matrix.read", lambda path: tuple(cell(*one) for one in acts))
+    monkeypatch.setattr("assay.harness.nights.matrix.plan", lambda path: (tuple(cell(*one) for one in acts), 0.0))
     faked = partial(nightly.Nightly, program=PROGRAM)
     monkeypatch.setattr("assay.harness.nights.nightly.Nightly", faked)
     before = signal.getsignal(signal.SIGTERM)
