@@ -230,12 +230,11 @@
 
   // Served while a night runs: the page comes again when it has changed, and no one is writing in it.
   if (document.body.dataset.live) {
-    let tag = null;
+    const tag = '"' + document.body.dataset.live + '"';
     setInterval(async () => {
       try {
         const now = (await fetch("/", { method: "HEAD" })).headers.get("etag");
-        if (tag !== null && now !== tag && document.activeElement !== words) location.reload();
-        tag ??= now;
+        if (now && now !== tag && document.activeElement !== words) location.reload();
       } catch { /* the server has gone; what is here stays */ }
     }, 4000);
   }
