@@ -167,7 +167,7 @@
     copy: (button) => {
       const code = button.parentElement.querySelector("code");
       if (code) getSelection().selectAllChildren(code);
-      const done = () => { button.textContent = "copied"; };
+      const done = () => { button.textContent = "copied"; button.removeAttribute("aria-label"); };
       const field = Object.assign(document.createElement("textarea"), { value: button.dataset.command || code.textContent });
       const byHand = () => { document.body.append(field); field.select(); if (document.execCommand("copy")) done(); field.remove(); button.focus(); };
       if (navigator.clipboard) navigator.clipboard.writeText(field.value).then(done, byHand);

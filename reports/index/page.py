@@ -44,7 +44,12 @@ def page(store: Stored, known: Known, trends: Trends | None = None, *, live: boo
     scripts = [html.source("index/index.js")]
     environment = html.environment(FOLDER)
     environment.filters.update(
-        moment=_moment, count="{:,}".format, per_cent=_per_cent, sentence=_sentence, figure=_figure
+        moment=_moment,
+        count="{:,}".format,
+        per_cent=_per_cent,
+        sentence=_sentence,
+        figure=_figure,
+        length_of_time=_length_of_time,
     )
     environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about, terms=terms, named=_named)
     text = environment.get_template("index.html").render(
@@ -194,6 +199,11 @@ def terms(**wanted: str) -> str:
 
 def _moment(text: str | None) -> str:
     return "—" if text is None else f"{text[:10]} {text[11:16]}"
+
+
+def _length_of_time(seconds: float) -> str:
+    """In minutes up to two hours."""
+    return f"{seconds / 60:.3g} min" if seconds <= 7_200 else f"{seconds / 3600:.3g} h"
 
 
 def _per_cent(part: float) -> str:

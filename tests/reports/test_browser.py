@@ -14,6 +14,7 @@ import pytest
 from assay.checkers.verdict import Verdict
 from assay.reports.page import render
 
+from helpers.accessibility import tab_stops, violations
 from helpers.browser import asked_for, chromium, complaints, wait
 from helpers.run_folders import CLAIM, finding, hostile_run, judgement, ordinary, write_run
 from helpers.served import serving
@@ -225,3 +226,19 @@ def test_on_paper_all_is_open_and_light(browser: Any, red_page: Path) -> None:
     browser.execute_script("dispatchEvent(new Event('afterprint'))")
     assert browser.execute_script(folded) == before
     assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_to_complain_about(browser: Any, red_page: Path, theme: str) -> None:
+    open_page(browser, red_page)
+    browser.execute_script("if ((document.documentElement.dataset.theme ?? 'light') !== arguments[0])"
+                           "  document.querySelector('[data-action=theme]').click()", theme)  # fmt: skip
+    assert browser.execute_script("return document.documentElement.dataset.theme ?? 'light'") == theme
+    assert violations(browser) == []
+
+
+def test_the_tab_key_goes_through_the_page_from_top_to_bottom(browser: Any, red_page: Path) -> None:
+    open_page(browser, red_page)
+    stops = tab_stops(browser, 40)
+    assert len(stops) > 10
+    assert stops == sorted(stops)

@@ -14,6 +14,7 @@ from assay.harness.nights.morning import read
 from assay.reports.index.known import Known
 from assay.reports.index.page import page
 
+from helpers.accessibility import tab_stops, violations
 from helpers.browser import asked_for, chromium, complaints, wait
 from helpers.morning_store import HOSTILE, LAST, Made, many, write
 from helpers.served import serving
@@ -244,3 +245,19 @@ def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(browser: Any, t
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 380
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_to_complain_about(browser: Any, large: Path, theme: str) -> None:
+    opened(browser, large)
+    browser.execute_script("if ((document.documentElement.dataset.theme ?? 'light') !== arguments[0])"
+                           "  document.querySelector('[data-action=theme]').click()", theme)  # fmt: skip
+    assert browser.execute_script("return document.documentElement.dataset.theme ?? 'light'") == theme
+    assert violations(browser) == []
+
+
+def test_the_tab_key_goes_through_the_page_from_top_to_bottom(browser: Any, large: Path) -> None:
+    opened(browser, large)
+    stops = tab_stops(browser, 40)
+    assert len(stops) > 10
+    assert stops == sorted(stops)

@@ -11,6 +11,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.harness.nights.morning import read
@@ -144,6 +145,15 @@ def test_a_live_page_may_ask_its_server_and_a_file_no_one(tmp_path: Path) -> Non
     write(tmp_path, Made())
     assert "connect-src" not in made(tmp_path).html
     assert "connect-src 'self'" in unescape(made(tmp_path, live=True).html)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(90, "1.5 min"), (120, "2 min"), (1_800, "30 min"), (5_400, "90 min"), (28_800, "8 h")]
+)
+def test_a_budget_is_said_as_people_say_it(tmp_path: Path, seconds: float, said: str) -> None:
+    folder = night(tmp_path, LAST, [cell("test_log", "kill")], [])
+    folder.write(msgspec.structs.replace(folder.read(), budget_seconds=seconds))
+    assert f"<dt>budget</dt><dd>{said}</dd>" in made(tmp_path).html
 
 
 def test_an_empty_store_has_a_page(tmp_path: Path) -> None:
