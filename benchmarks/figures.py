@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+TWICE_A_SECOND: Final = 0.5
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -25,6 +32,44 @@ def numbers(text: str) -> list[int]:
 def names(text: str) -> list[str]:
     """``log,register``, as an option's type."""
     return text.split(",")
+
+
+def resident(process: int) -> int:
+    """Bytes of a process and of those that it started, which are in memory now."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        tasks = [task.read_text() for task in Path(f"/proc/{process}/task").glob("*/children")]
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return 0
+    return pages * resource.getpagesize() + sum(resident(int(child)) for one in tasks for child in one.split())
+
+
+@dataclass
+class Peak:
+    """The most bytes that were seen."""
+
+    bytes: int = 0
+
+
+@contextmanager
+def watched() -> Iterator[Peak]:
+    """This process and those that it started, looked at twice a second, and once more at the end."""
+    peak, over = Peak(), threading.Event()
+
+    def look() -> None:
+        while True:
+            ended = over.wait(TWICE_A_SECOND)
+            peak.bytes = max(peak.bytes, resident(os.getpid()))
+            if ended:
+                return
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        thread.join()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How long Spark takes in local[2] over many nights: what got worse, and the tables; beside DuckDB's time for medians.
 
 The data set is made: one packed file per night, each cell with one run a night, whose figures do not change but by
-chance.
+chance. ``peak``: bytes in memory, of this process together with Spark's JVM and its Python workers.
 
     PYTHONPATH=tests python benchmarks/trends.py [--nights 1000] [--cells 500] [--engines spark,duckdb] [--keep DIR]
 """
@@ -24,7 +24,7 @@ from assay.harness.nights import tables, trends
 from assay.harness.nights.dataset import PACKED, PARTITION
 from assay.harness.nights.rows import SCHEMA
 
-from figures import Output, arguments, names
+from figures import Output, arguments, names, watched
 from helpers.night_runs import ZOO, cells_of_a_night
 
 NEWEST = date(2026, 11, 24)
@@ -78,7 +78,7 @@ def main() -> None:
 def by_spark(place: Path) -> dict[str, float]:
     """Seconds, and how much was asked and found."""
     began = time.monotonic()
-    with SparkApplication(quick=True) as application:
+    with watched() as peak, SparkApplication(quick=True) as application:
         started = time.monotonic()
         found = trends.compute_on(application, place, ZOO)
         middle = time.monotonic()
@@ -87,6 +87,7 @@ def by_spark(place: Path) -> dict[str, float]:
     return {
         "start": started - began, "trends": middle - started, "tables": ended - middle,
         "rows": sum(map(len, rows.values())), "asked": found.asked, "worse": len(found.worse),
+        "peak": peak.bytes,
     }  # fmt: skip
 
 

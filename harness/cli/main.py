@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Final
 
 from assay.harness.cli import (
+    carry,
     check,
     defects,
     doctor,
@@ -34,7 +35,7 @@ from assay.harness.cli.command import Exit, InputError, Parser
 
 VERBS: Final = (
     check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index, serve,
-    image,
+    carry, image,
 )  # fmt: skip
 """In the order in which ``assay --help`` lists them."""
 

@@ -14,9 +14,10 @@ from assay.harness.cli.summary import exit_of, known_option, marks
 
 if TYPE_CHECKING:
     from assay.harness.nights.account import Account
-    from assay.harness.nights.night import Cell, Night, NightFolder, Result
+    from assay.harness.nights.night import Cell, Night, NightFolder, Result, Small
     from assay.reports.index.known import Known
 
+NO: Final = "no"
 DESCRIPTION: Final = """\
 Runs the cells of nightly.toml, each as a process of its own, until the budget is used: what failed lately first, then
 what ran longest ago. A crash, a hang, a dead Docker engine and a full disk are recorded by these names, and the rest
@@ -47,6 +48,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--version", metavar="TEXT", help="of what is tested (default: git describe, at the matrix)")
     parser.add_argument("--split", type=share, default=(1, 1), metavar="K/N",
         help="part K of N: every Nth cell; `assay summary` takes all parts of a --night together")  # fmt: skip
+    parser.add_argument("--shrink", metavar="TIME",
+        help=f"for how long each new failure is made small, or {NO} (default: as the matrix says)")  # fmt: skip
     known_option(parser)
     parser.add_argument("--resume", action="store_true",
         help="go on with --night, or the newest: the cells that it began with, but those that have ended")  # fmt: skip
@@ -69,7 +72,10 @@ def run(arguments: argparse.Namespace) -> Exit:
     night, budget = reading(lambda: _night(arguments))
     store = arguments.store.resolve()
     path = folder(store, night.night)
-    one = Nightly(store, path, night, budget, note=_printer(night), begins=_begins, stopping=_stopping)
+    one = Nightly(
+        store, path, night, budget, note=_printer(night), begins=_begins, stopping=_stopping, shrank=_shrank,
+        shrinks=lambda cell: _under_way(f"{cell}: its failure is made small ..."),
+    )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda number, frame: one.interrupt.request())
     part = f", part {night.part} of {night.parts}" * (night.parts > 1)
     note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
@@ -79,13 +85,20 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
     """New or resumed, and the seconds that it has from now."""
-    from assay.harness.nights.matrix import read, seconds
+    import msgspec
+
+    from assay.harness.nights.matrix import plan, seconds
     from assay.harness.nights.night import folder
-    from assay.harness.nights.nightly import begin, resumed, version_of
+    from assay.harness.nights.nightly import begin, resumed
+    from assay.harness.nights.versions import version_of
 
     store = arguments.store.resolve()
+    given = arguments.shrink
+    shrink = None if given is None else 0.0 if given == NO else seconds("--shrink", given)
     if arguments.resume:
         night = resumed(store, arguments.night, arguments.split)
+        if shrink is not None:
+            night = msgspec.structs.replace(night, shrink_seconds=shrink)
         spent = sum(result.seconds for result in folder(store, night.night).results())
         left = night.budget_seconds - spent
         return night, left if arguments.budget is None else seconds("--budget", arguments.budget)
@@ -93,7 +106,9 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
         raise InputError("--budget is missing: --budget=30min")
     budget, place = seconds("--budget", arguments.budget), arguments.matrix.parent
     version = arguments.version or version_of(place)
-    return begin(store, arguments.night, read(arguments.matrix), budget, place, version, arguments.split), budget
+    cells, usual = plan(arguments.matrix)
+    usual = usual if shrink is None else shrink
+    return begin(store, arguments.night, cells, budget, place, version, arguments.split, usual), budget
 
 
 def _begins(cell: "Cell", attempt: int) -> None:
@@ -103,6 +118,15 @@ def _begins(cell: "Cell", attempt: int) -> None:
 def _stopping(why: str) -> None:
     _under_way("")
     note(f"interrupted, {why}: the cell heals, checks and reports (a second Ctrl-C kills it)")
+
+
+def _shrank(small: "Small") -> None:
+    _under_way("")
+    what = f"{' + '.join(small.anomalies)} in {small.workload}"
+    if small.schedule:
+        print(f"shrunk      {what}  {small.seconds:6.0f} s\n  {small.command}", flush=True)
+    else:
+        print(f"not shrunk  {what}  {small.seconds:6.0f} s  {small.detail}", flush=True)
 
 
 def _under_way(text: str) -> None:

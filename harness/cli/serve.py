@@ -25,6 +25,11 @@ LEAST_SECONDS: Final = 3.0
 SHARE: Final = 5.0
 """A reading that takes a second is repeated after this many, should that be more."""
 
+LIVE: Final = b'data-live="1"'
+SANDBOX: Final = "sandbox allow-scripts allow-downloads"
+"""Of what runs have written: it has an origin of its own, so it can read neither the page nor the server. A report
+may hand out its history as EDN."""
+
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("serve", help="the page of a store, live, on this machine", description=(
@@ -99,10 +104,12 @@ class Handler(SimpleHTTPRequestHandler):
 
     def _send_page(self) -> Any:
         page = self._fresh.get()
+        tag = hashlib.sha256(page).hexdigest()[:16]
+        page = page.replace(LIVE, f'data-live="{tag}"'.encode(), 1)  # by which it knows whether it is still the newest
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))
-        self.send_header("ETag", f'"{hashlib.sha256(page).hexdigest()[:16]}"')
+        self.send_header("ETag", f'"{tag}"')
         self.end_headers()
         return io.BytesIO(page)
 
@@ -110,7 +117,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         if self.path.partition("?")[0] not in ("/", "/index.html"):
-            self.send_header("Content-Security-Policy", "sandbox allow-scripts")
+            self.send_header("Content-Security-Policy", SANDBOX)
         super().end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:

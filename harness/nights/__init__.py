@@ -5,9 +5,10 @@
 ``regression``: the exact tests that say which of them got worse.
 
 ``night``: the record of one night, for all who read it. ``matrix``: its cells, from a file. ``order``: which come
-first. ``child``: an attempt as a process. ``ending``: what its end means. ``nightly``: the night, from these.
-``morning``: a store as the page of ``assay index`` knows it. ``account``: what a night comes to; ``markdown`` and
-``junit`` write it.
+first. ``versions``: what git says. ``child``: an attempt as a process. ``ending``: what its end means. ``shrinking``:
+new failures made small. ``nightly``: the night, from these. ``morning``: a store as the page of ``assay index`` knows
+it. ``account``: what a night comes to; ``markdown`` and ``junit`` write it. ``carry``: what another store must have so
+that its page knows these nights.
 
 Imports ``harness.run``, ``harness.stored``, ``reports.index`` and the checks' verdicts and engines. Only
 ``harness.cli`` imports it.

@@ -38,6 +38,7 @@ class DataSetError(Exception):
 def add(stores: Sequence[Path], into: Path, night: date | None, added: Callable[[Run], None]) -> int:
     """Every run of these stores, ``added`` is called with each once it is there; returns how many.
 
+    Runs that were carried from another store were added from there, with what only their histories say.
     ``night``: of all of them; None: the day, in UTC, on which each began. Raises :class:`DataSetError` before anything
     is written.
     """
@@ -148,7 +149,7 @@ def _runs(path: Path) -> list[Path]:
     folders = store.runs(path)
     if not folders:
         raise DataSetError(f"{path} is no store with runs in it: give the folder that has <test>/<time>/ in it")
-    return folders
+    return [folder for folder in folders if not (folder / store.CARRIED).exists()]
 
 
 def _ours(into: Path) -> None:

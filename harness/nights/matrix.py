@@ -44,9 +44,13 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """The file. ``systems``: by the names that cells have for them, ``package.module:Class``."""
+    """The file. ``systems``: by the names that cells have for them, ``package.module:Class``.
+
+    ``shrink``: how long each new failure is made small; empty: not at all.
+    """
 
     systems: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
+    shrink: str = ""
     run: tuple[Block, ...] = ()
     explore: tuple[Block, ...] = ()
     canary: tuple[Block, ...] = ()
@@ -78,6 +82,11 @@ class Case:
 
 def read(path: Path) -> tuple[Cell, ...]:
     """The cells of this file, in its order. Raises :class:`NightError`."""
+    return plan(path)[0]
+
+
+def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
+    """The cells, and for how many seconds each new failure is made small. Raises :class:`NightError`."""
     try:
         table = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -89,6 +98,7 @@ def read(path: Path) -> tuple[Cell, ...]:
     try:
         _only([field.name for field in msgspec.structs.fields(Matrix)], table)
         matrix = msgspec.convert(table, Matrix)
+        shrink = seconds("shrink", matrix.shrink) if matrix.shrink else 0.0
         for kind in Kind:
             for number, block in enumerate(getattr(matrix, kind), start=1):
                 where = f" [[{kind}]] number {number}:"
@@ -101,7 +111,7 @@ def read(path: Path) -> tuple[Cell, ...]:
     twice = [name for name, count in Counter(cell.name for cell in found).items() if count > 1]
     if twice:
         raise NightError(f'{path}: two cells are named {twice[0]}: give one of their blocks a label = "..."')
-    return tuple(found)
+    return tuple(found), shrink
 
 
 def seconds(key: str, text: str) -> float:

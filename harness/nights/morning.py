@@ -4,7 +4,7 @@ Nothing that lies in a store raises: what is damaged, foreign or half written is
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +17,7 @@ from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nights import night as record
-from assay.harness.nights.night import AttemptOutcome, NightError, NightFolder, Result
+from assay.harness.nights.night import AttemptOutcome, Line, NightError, NightFolder, Result
 from assay.harness.nights.record import UNJUDGED, judgement_of, measured, outline, said
 from assay.harness.nights.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.run import store
@@ -41,6 +41,7 @@ STANDINGS: Final = {
     AttemptOutcome.DETECTED: Standing.FAIL, AttemptOutcome.MISSED: Standing.PASS,
 }  # fmt: skip
 """Of an attempt; those of the other outcomes have no verdict."""
+GONE: Final = "its run is no longer in the store"
 UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
 
 Zoo = Mapping[str, tuple[str, ...]]
@@ -62,23 +63,26 @@ def read(root: Path, zoo: Zoo) -> Stored:
     problems: list[str] = []
     expected = dict(zoo)
     of_run: dict[str, tuple[NightEntry, Result]] = {}
-    results: list[tuple[NightEntry, Result, record.Cell | None, str]] = []
+    small: dict[str, record.Small] = {}
+    results: list[tuple[NightEntry, Result, record.Cell | None, Path]] = []
     for folder, planned in _recorded(root, problems):
-        done = _results(folder, problems)
+        done, shrunk = _lines(folder.results, folder, problems), _lines(folder.shrunk, folder, problems)
+        small |= {one.run: one for one in shrunk if one.schedule and (root / one.schedule).is_file()}
         night = _night(folder, planned, done)
         parts.setdefault(planned.name, []).append((planned, night))
         cells = {cell.name: cell for cell in planned.cells}
         expected |= {cell.defect: cell.expected for cell in planned.cells if cell.defect and cell.expected}
         for result in done:
-            results.append((night, result, cells.get(result.cell), f"{store.NIGHTS}/{quote(folder.path.name)}"))
+            results.append((night, result, cells.get(result.cell), folder.path))
             of_run |= dict.fromkeys(result.runs, (night, result))
     nights = [_whole(some, problems) for some in parts.values()]
     entries = []
     for path in store.runs(root):
-        entries.append(_entry(path, of_run.get(f"{path.parent.name}/{path.name}"), expected))
+        name = f"{path.parent.name}/{path.name}"
+        entries.append(_entry(path, of_run.get(name), small.get(name), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
-        _attempt(night, result, cell, home)
+        _attempt(night, result, cell, home, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs))
         for night, result, cell, home in results
         if not any(_says(by_name.get(name), result) for name in result.runs)
     ]
@@ -100,9 +104,9 @@ def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, re
                 problems.append(str(error))
 
 
-def _results(folder: NightFolder, problems: list[str]) -> list[Result]:
+def _lines(read: Callable[[], list[Line]], folder: NightFolder, problems: list[str]) -> list[Line]:
     try:
-        return folder.results()
+        return read()
     except OSError as error:
         problems.append(f"{folder.path.name}: {error}")
         return []
@@ -120,8 +124,14 @@ def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> Nigh
         planned=len(night.cells),
         done=len({result.cell for result in done} & {cell.name for cell in night.cells}),
         version=plain(night.version or ""),
-        now=plain(running.result.cell) if running is not None and alive else "",
+        after=plain(night.after),
+        commits=tuple(map(plain, night.commits)),
+        now=_now(running) if running is not None and alive else "",
     )
+
+
+def _now(running: record.Running) -> str:
+    return plain(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
 
 
 def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
@@ -140,6 +150,8 @@ def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) ->
         planned=sum(night.planned for night in nights),
         done=sum(night.done for night in nights),
         version=nights[0].version,
+        after=nights[0].after,
+        commits=nights[0].commits,
         now=", ".join(night.now for night in nights if night.now),
     )
 
@@ -151,7 +163,7 @@ def _days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
         yield NightEntry(name=day, started=next(runs).started)
 
 
-def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) -> Entry:
+def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, small: record.Small | None, zoo: Zoo) -> Entry:
     night, result = attempt or (None, None)
     try:
         found = outline(folder)
@@ -162,13 +174,17 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) ->
     except UNREADABLE as error:
         return _damaged(folder, night, error)
     settings = found.settings
-    system, defect = run.system or UNKNOWN, run.defect
+    system, defect, base = run.system or UNKNOWN, run.defect, ""
     if (
         defect != NONE
         and result is not None
         and result.outcome in (AttemptOutcome.PASS, AttemptOutcome.FAIL, AttemptOutcome.UNKNOWN)
     ):
-        system, defect = f"{system} with {defect}", NONE  # its night takes it for a run like others, not for a canary
+        system, defect, base = (
+            f"{system} with {defect}",
+            NONE,
+            system,
+        )  # its night takes it for a run like others, not for a canary
     parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
     standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
     status, reason = run.status, run.problem or wrong
@@ -177,11 +193,16 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) ->
     elif result is not None and result.outcome not in STANDINGS:
         status, reason = str(result.outcome), result.detail or reason
     shape, more = _shape(folder, settings, judgement)
+    if shape and small is not None and small.report and (folder.parents[1] / small.report).is_file():
+        more = (*more, ("small run", quote(small.report)))
+    command = small.command if shape and small is not None else "" if found.info is None else found.info.command
     hits = _hits(judgement, zoo.get(defect))
     return Entry(
         **_place(folder),
         more=more,
         cell=_cell(*parts),
+        base=plain(base),
+        planned="" if result is None else plain(result.cell),
         night=_utc(run.started)[:10] if night is None else night.name,
         started=_utc(run.started),
         standing=standing,
@@ -189,7 +210,7 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, zoo: Zoo) ->
         anomalies=tuple(sorted(plain(name) for name in _hits(judgement, None))),
         shape=shape,
         reason=_line(reason),
-        command="" if found.info is None else plain(found.info.command, LONGEST_COMMAND),
+        command=plain(command, LONGEST_COMMAND),
         seed=run.seed,
         version=(night.version if night is not None else "") or plain(run.version or ""),
         figures=_figures(folder, judgement, hits),
@@ -210,28 +231,36 @@ def _damaged(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
     )
 
 
-def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: str) -> Entry:
-    """What no run of its own says. ``home``: the address of its night's record."""
+def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: Path, *, gone: bool) -> Entry:
+    """What no run of its own says. ``home``: its night's record.
+
+    Which failure it was, only its run could say. So without it there is none, and a pass is a pass.
+    """
     parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
     if cell is not None:
         parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
-    standing = STANDINGS.get(result.outcome, Standing.NONE)
+    standing, reason = STANDINGS.get(result.outcome, Standing.NONE), result.detail
+    if gone and result.outcome is AttemptOutcome.FAIL:
+        standing, reason = Standing.NONE, GONE
+    address = f"{store.NIGHTS}/{quote(home.name)}"
     answered = result.outcome in (AttemptOutcome.DETECTED, AttemptOutcome.MISSED)
     return Entry(
         name=attempt_name(result),
-        address=home,
-        more=(("log", f"{home}/{quote(result.log)}"),) if result.log else (),
+        address=address,
+        more=(("log", f"{address}/{quote(result.log)}"),) if result.log and (home / result.log).is_file() else (),
         cell=_cell(*parts),
+        planned=plain(result.cell),
         night=night.name,
         started=_utc(result.started),
         standing=standing,
         status=str(result.outcome),
         anomalies=("failed, and left no run that did",) if standing is Standing.FAIL else (),
-        reason=_line(result.detail),
+        reason=_line(reason),
         command=plain(result.command, LONGEST_COMMAND),
         seed=result.seed,
         version=night.version,
         caught=result.outcome is AttemptOutcome.DETECTED if answered else None,
+        gone=gone,
     )
 
 

@@ -2,7 +2,8 @@
 
 ``night.json`` is the night with all its cells, written when it begins and again when it ends. ``cells.jsonl`` has one
 line for each attempt that has ended, appended and flushed to the disk at once. ``running.json`` is the attempt that
-goes on, as it will be recorded if nothing more comes of it. A process that dies can leave half a line behind: it is
+goes on, as it will be recorded if nothing more comes of it. ``shrunk.jsonl`` has a line for each failure that was made
+small, or could not be. A process that dies can leave half a line behind: it is
 skipped, and the next one begins on a line of its own. Readers of another version find more keys, never others.
 """
 
@@ -11,13 +12,16 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from assay.harness.run.store import NIGHTS, write_atomically
 
 FORMAT: Final = 1
+CELLS: Final = "cells.jsonl"
+SHRUNK: Final = "shrunk.jsonl"
+Line = TypeVar("Line", bound=msgspec.Struct)
 
 
 class NightError(Exception):
@@ -85,6 +89,12 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None
     host: str
     cells: tuple[Cell, ...]
+    after: str = ""
+    """The version of the night before in the store."""
+    commits: tuple[str, ...] = ()
+    """Since ``after``, if both are commits of the folder: ``git log --oneline``."""
+    shrink_seconds: float = 0.0
+    """For how long each new failure is made small; 0: it is not."""
     folder: str = "."
     """Where pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET
@@ -124,6 +134,31 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
     result: Result
     owner: str
+    shrinks: bool = False
+    """It makes a failure of this cell small, and is no attempt."""
+
+
+class Small(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of ``shrunk.jsonl``: one failure that was tried to be made small."""
+
+    system: str
+    workload: str
+    anomalies: tuple[str, ...]
+    run: str
+    """``test/time``: the run that it was tried with."""
+    started: str
+    seconds: float
+    interrupted: bool = False
+    """By the user or the end of the budget; a later night tries it again."""
+    schedule: str = ""
+    """Relative to the store; empty: it was not made small, and ``detail`` says why."""
+    report: str = ""
+    """The page of the smallest run that still failed, relative to the store."""
+    command: str = ""
+    """What to type to play the schedule."""
+    detail: str = ""
+    log: str = ""
+    """What it printed, relative to the night's folder."""
 
 
 @dataclass(frozen=True)
@@ -149,21 +184,19 @@ class NightFolder:
 
     def results(self) -> list[Result]:
         """Of all attempts that have ended, in that order. After an interrupted one its number can come again."""
-        try:
-            lines = (self.path / "cells.jsonl").read_bytes().splitlines()
-        except FileNotFoundError:
-            return []
-        return list(_readable(lines))
+        return list(_readable(self.path / CELLS, Result))
 
     def append(self, result: Result) -> None:
         """It is on the disk when this returns. Raises ``OSError``."""
-        with (self.path / "cells.jsonl").open("ab+") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - 1))
-            torn = file.read(1) not in (b"", b"\n")
-            file.write(b"\n" * torn + msgspec.json.encode(result) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _append(self.path / CELLS, result)
+
+    def shrunk(self) -> list[Small]:
+        """What was tried to be made small. Raises ``OSError``."""
+        return list(_readable(self.path / SHRUNK, Small))
+
+    def append_shrunk(self, small: Small) -> None:
+        """Raises ``OSError``."""
+        _append(self.path / SHRUNK, small)
 
     def running(self) -> Running | None:
         """What goes on, or went on when the night died."""
@@ -223,9 +256,23 @@ def nights(store: Path) -> list[tuple[NightFolder, Night]]:
     return sorted(found, key=lambda pair: (pair[1].started, pair[1].night))
 
 
-def _readable(lines: list[bytes]) -> Iterator[Result]:
+def _append(path: Path, line: msgspec.Struct) -> None:
+    with path.open("ab+") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        torn = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * torn + msgspec.json.encode(line) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _readable(path: Path, kind: type[Line]) -> Iterator[Line]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return
     for line in lines:
         try:
-            yield msgspec.json.decode(line, type=Result)
+            yield msgspec.json.decode(line, type=kind)
         except msgspec.MsgspecError:
             continue  # half a line

@@ -2,7 +2,8 @@
 
 The attempts of a night are known before it begins: every cell has its seeds from the night's name and its own, and its
 place from earlier nights. First each cell is done once, then those that repeat a second time. Nothing is done again
-because of how it ended. A cell that took longer than what is left of the budget is passed over.
+because of how it ended. A cell that took longer than what is left of the budget is passed over. After each round new
+failures are made small, if the night is to.
 
 What dies here is found by the next process: ``running.json`` names the attempt and its process, which is killed and
 recorded as interrupted. Some bytes are kept in reserve, so that a full disk still has room for the record.
@@ -10,12 +11,12 @@ recorded as interrupted. Some bytes are kept in reserve, so that a full disk sti
 
 import errno
 import fcntl
+import math
 import os
 import re
 import shlex
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,11 +39,14 @@ from assay.harness.nights.night import (
     NightFolder,
     Result,
     Running,
+    Small,
     folder,
     nights,
     part_name,
 )
 from assay.harness.nights.order import ordered, past
+from assay.harness.nights.shrinking import PROGRAM, Shrinker, tidy
+from assay.harness.nights.versions import commits
 from assay.harness.run import store as runs_of
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group
@@ -66,7 +70,8 @@ NAME: Final = re.compile(r"\w[\w.-]*")
 class Nightly:
     """``run`` once. ``note`` is called with each result, and how many attempts and seconds are left.
 
-    ``begins`` is called with each attempt that begins, ``stopping`` with the reason when one is interrupted.
+    ``begins`` is called with each attempt that begins, ``stopping`` with the reason when one is interrupted;
+    ``shrinks`` with the name of the cell of which a failure is made small, ``shrank`` with what came of it.
     """
 
     store: Path
@@ -77,7 +82,10 @@ class Nightly:
     note: Callable[[Result, int, float], None] = lambda result, attempts, seconds: None
     begins: Callable[[Cell, int], None] = lambda cell, attempt: None
     stopping: Callable[[str], None] = lambda why: None
+    shrinks: Callable[[str], None] = lambda cell: None
+    shrank: Callable[[Small], None] = lambda small: None
     program: Sequence[str] = PYTEST
+    shrinker: Sequence[str] = PROGRAM
     grace: float = GRACE
     interrupt: Interrupt = field(default_factory=Interrupt)
     _unwritten: list[Result] = field(default_factory=list)
@@ -95,8 +103,14 @@ class Nightly:
             end = time.monotonic() + self.budget
             todo = self._todo(ordered(self.night.cells, earlier), results)
             seconds = {name: one.seconds for name, one in earlier.items()}
-            while todo and not self.interrupt.requested and (left := end - time.monotonic()) > 0:
+            shrunk = 1.0
+            while not self.interrupt.requested and (left := end - time.monotonic()) > 0:
                 following = next((one for one in todo if seconds.get(one[0].name, 0.0) <= left), None)
+                upto = math.inf if following is None else following[1]
+                if upto > shrunk:  # a round is over
+                    shrunk = upto
+                    self._shrink(end)
+                    continue
                 if following is None:
                     break
                 todo.remove(following)
@@ -149,6 +163,30 @@ class Nightly:
             runs=tuple(str(run.relative_to(self.store)) for run in new),
         )  # fmt: skip
 
+    def _shrink(self, end: float) -> None:
+        """The new failures, while there is time. Without room on the disk they stay as they are."""
+        if not self.night.shrink_seconds:
+            return
+        shrinker = Shrinker(
+            self.store, self.path, self.night, self.grace, self.interrupt, self.path.now_running, self.stopping,
+            self.shrinker,
+        )  # fmt: skip
+        for failure, entry in shrinker.due():
+            left = end - time.monotonic()
+            if left <= 0 or self.interrupt.requested:
+                return
+            self.shrinks(entry.planned)
+            try:
+                small = shrinker.shrink(failure, entry, left)
+                self.path.append_shrunk(small)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                return
+            finally:
+                self.path.now_running(None)
+            self.shrank(small)
+
     def _named(self, cell: Cell, ended: AttemptEnd, log: Path, new: Sequence[Path]) -> tuple[AttemptOutcome, str]:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
@@ -181,7 +219,8 @@ class Nightly:
             if owner.of(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
         begun = running.result.started
-        if any(one.started == begun for one in self.path.results()):
+        tidy(self.path)
+        if running.shrinks or any(one.started == begun for one in self.path.results()):
             self.path.now_running(None)
         else:
             self._record(running.result)
@@ -224,6 +263,7 @@ def begin(
     place: Path,
     version: str | None,
     share: tuple[int, int] = (1, 1),
+    shrink: float = 0.0,
 ) -> Night:
     """Writes the record of a night without results. ``name`` None: the UTC day, with a number from the second on.
 
@@ -245,10 +285,13 @@ def begin(
     place_of = part_name(name, part, parts)
     if place_of in taken:
         raise NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
+    earlier = [one.version for _, one in nights(store) if one.version and one.name != name]
+    after = earlier[-1] if version and earlier else ""
     night = Night(
-        night=place_of, started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
+        after=after, commits=commits(place, after, version or ""), night=place_of,
+        started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
-        whole=name if parts > 1 else "", part=part, parts=parts,
+        whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
     )  # fmt: skip
     folder(store, place_of).write(night)
     return night
@@ -263,17 +306,6 @@ def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> N
     if not known:
         raise NightError(f"there is no night in {store} to go on with")
     return known[-1]
-
-
-def version_of(place: Path) -> str | None:
-    """The commit of the folder that the matrix lies in, with ``-dirty`` for changes that are not committed."""
-    try:
-        said = subprocess.run(
-            ["git", "-C", str(place), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return said.stdout.strip() or None
 
 
 def _made_by(run: Path, pids: Sequence[int]) -> bool:

@@ -28,6 +28,8 @@ SCHEMA_VERSION: Final = FORMAT
 LATEST: Final = "latest"
 NIGHTS: Final = "nights"
 """The folder of a store that has the records of its nights (``assay.harness.nights.night``)."""
+CARRIED: Final = "carried"
+"""A file in the folder of a run of which only the small files are there (``assay carry``)."""
 NAME_LIMIT: Final = 120
 RUNNING: Final = "running"
 FINISHED: Final = "finished"

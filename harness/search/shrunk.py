@@ -77,7 +77,10 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
     settings, example = _stored(first)
     root = first.parent.parent if root is None else root.resolve()
     runner = _Runner(info.test.partition("[")[0], settings, root, wanted, note, budget)
-    rate = runner.rate(example, replays)
+    try:
+        rate = runner.rate(example, replays)
+    except OutOfTime:
+        raise HistoryError(f"{path}: the budget was over before it was known how often it fails: give more") from None
     note(f"as it was, it fails {rate}")
     if not rate.failed:
         raise HistoryError(

@@ -61,6 +61,10 @@ class Entry:
     more: tuple[tuple[str, str], ...] = ()
     """Further links: label and address."""
     cell: CellKey
+    base: str = ""
+    """Of a run with a defect that its night takes for one like others: the system without it."""
+    planned: str = ""
+    """The name of its night's cell, the same every night."""
     night: str
     started: str
     standing: Standing
@@ -77,6 +81,14 @@ class Entry:
     figures: Figures = Figures()
     caught: bool | None = None
     """Of a run with a defect: whether it was reported by an anomaly that it must be reported by; None: no verdict."""
+
+    gone: bool = False
+    """Its night's record alone speaks of it: the run is no longer in the store."""
+
+    @property
+    def before(self) -> CellKey:
+        """The cell whose passes say when it was still green."""
+        return self.cell._replace(system=self.base or self.cell.system)
 
     @property
     def links(self) -> list[tuple[str, str]]:
@@ -95,6 +107,10 @@ class NightEntry:
     planned: int = 0
     done: int = 0
     version: str = ""
+    after: str = ""
+    """The version of the night before."""
+    commits: tuple[str, ...] = ()
+    """Between the two, the newest first: ``git log --oneline``."""
     now: str = ""
     """The cell that is being run."""
 

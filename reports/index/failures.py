@@ -5,11 +5,11 @@ the one shape that is known of their anomalies; where there are several, or none
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from assay.harness.core.rate import Rate
-from assay.reports.index.entry import CellKey, Entry, Standing, Stored
+from assay.reports.index.entry import CellKey, Entry, NightEntry, Standing, Stored
 from assay.reports.index.known import Known, Mark
 
 Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
@@ -17,7 +17,10 @@ Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Failure:
-    """``entries``: the runs that had it, newest first. ``rate``: of all runs of their cells that passed or failed."""
+    """``entries``: the runs that had it, newest first. ``rate``: of all runs of their cells that passed or failed.
+
+    A pass whose run is no longer in the store says what was green, and is in no rate.
+    """
 
     system: str
     workload: str
@@ -36,6 +39,8 @@ class Failure:
     """The version of the last pass of its cells before the first of these runs; empty where none is stated."""
     suspects: tuple[str, ...]
     """The versions after ``green``, up to that of the first of these runs, as far as runs state them."""
+    commits: tuple[str, ...]
+    """After ``green``, up to the version of the first of these runs, the newest first; as far as nights record them."""
     mark: Mark | None
     expired: bool
 
@@ -56,11 +61,18 @@ def failures(store: Stored, known: Known) -> list[Failure]:
     groups = _grouped([entry for entry in runs if entry.standing is Standing.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
-        if entry.standing in (Standing.PASS, Standing.FAIL):
+        if entry.standing in (Standing.PASS, Standing.FAIL) and not entry.gone:  # those that failed do not count either
             by_cell[entry.cell].append(entry)
+    passes: dict[Hashable, list[Entry]] = defaultdict(list)
+    for entry in runs:
+        for place in _places(entry) if entry.standing is Standing.PASS else ():
+            passes[place].append(entry)
     since = store.tonight.started if store.tonight else ""
     versions = _first_stated(runs)
-    found = [_failure(key, group, by_cell, versions, since, known) for key, group in groups.items()]
+    found = [
+        _failure(key, group, by_cell, _green(group, passes), versions, store.nights, since, known)
+        for key, group in groups.items()
+    ]
     found.sort(key=lambda one: (one.entries[0].started, one.system, one.workload, one.anomalies), reverse=True)
     return sorted(found, key=lambda one: (not one.new, not one.tonight))
 
@@ -85,15 +97,15 @@ def _failure(
     key: Key,
     group: list[Entry],
     by_cell: dict[CellKey, list[Entry]],
+    green: str,
     versions: dict[str, str],
+    nights: Sequence[NightEntry],
     since: str,
     known: Known,
 ) -> Failure:
     system, workload, anomalies, shape = key
     first = group[0]
     runs = [entry for cell in {entry.cell for entry in group} for entry in by_cell[cell]]
-    passed = [one for one in runs if one.standing is Standing.PASS and one.started < first.started]
-    green = max(passed, key=lambda one: one.started).version if passed else ""
     mark = known.mark(system, workload, anomalies)
     return Failure(
         system=system,
@@ -108,9 +120,24 @@ def _failure(
         tonight=group[-1].started >= since,
         green=green,
         suspects=_between(versions, green, first.version),
+        commits=_commits(nights, green, first.version),
         mark=mark,
         expired=mark is not None and known.expired(mark),
     )
+
+
+def _places(entry: Entry) -> set[Hashable]:
+    """What makes a pass one of the same cell: a defect changes the system's name, a found schedule the faults'."""
+    places: set[Hashable] = {entry.before, entry.planned}
+    return places - {""}
+
+
+def _green(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
+    """The version of the last pass before the first of these runs."""
+    started = group[0].started
+    places = {place for entry in group for place in _places(entry)}
+    passed = [one for place in places for one in passes.get(place, ()) if one.started < started]
+    return max(passed, key=lambda one: one.started).version if passed else ""
 
 
 def _first_stated(entries: Iterable[Entry]) -> dict[str, str]:
@@ -127,3 +154,17 @@ def _between(versions: dict[str, str], green: str, red: str) -> tuple[str, ...]:
     if not (green and red):
         return ()
     return tuple(name for name, first in versions.items() if versions[green] < first <= versions[red])
+
+
+def _commits(nights: Sequence[NightEntry], green: str, red: str) -> tuple[str, ...]:
+    """From night to night back; nothing where a night in between does not say what it came after."""
+    came = {night.version: night for night in reversed(nights) if night.after not in ("", night.version)}
+    found: list[str] = []
+    version = red
+    while green and version != green:
+        night = came.pop(version, None)
+        if night is None:
+            return ()
+        found += night.commits
+        version = night.after
+    return tuple(found)

@@ -167,7 +167,7 @@
     copy: (button) => {
       const code = button.parentElement.querySelector("code");
       if (code) getSelection().selectAllChildren(code);
-      const done = () => { button.textContent = "copied"; };
+      const done = () => { button.textContent = "copied"; button.removeAttribute("aria-label"); };
       const field = Object.assign(document.createElement("textarea"), { value: button.dataset.command || code.textContent });
       const byHand = () => { document.body.append(field); field.select(); if (document.execCommand("copy")) done(); field.remove(); button.focus(); };
       if (navigator.clipboard) navigator.clipboard.writeText(field.value).then(done, byHand);
@@ -230,12 +230,11 @@
 
   // Served while a night runs: the page comes again when it has changed, and no one is writing in it.
   if (document.body.dataset.live) {
-    let tag = null;
+    const tag = '"' + document.body.dataset.live + '"';
     setInterval(async () => {
       try {
         const now = (await fetch("/", { method: "HEAD" })).headers.get("etag");
-        if (tag !== null && now !== tag && document.activeElement !== words) location.reload();
-        tag ??= now;
+        if (now && now !== tag && document.activeElement !== words) location.reload();
       } catch { /* the server has gone; what is here stays */ }
     }, 4000);
   }

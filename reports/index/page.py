@@ -6,8 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from assay.reports import html
 from assay.reports.index.board import MOST_NIGHTS, Tally, all_nights, detection, doubts, history, matrix, tally, tonight
 from assay.reports.index.entry import FILES, Entry, NightEntry, Standing, Stored
@@ -42,11 +40,16 @@ def page(store: Stored, known: Known, trends: Trends | None = None, *, live: boo
     found = failures(store, known)
     night, runs = store.tonight, tonight(store)
     board = matrix(runs, MOST_SHOWN)
-    data, listed = _data(store, trends)
+    data, listed, plots_left = _data(store, trends)
     scripts = [html.source("index/index.js")]
     environment = html.environment(FOLDER)
     environment.filters.update(
-        moment=_moment, count="{:,}".format, per_cent=_per_cent, sentence=_sentence, figure=_figure
+        moment=_moment,
+        count="{:,}".format,
+        per_cent=_per_cent,
+        sentence=_sentence,
+        figure=_figure,
+        length_of_time=_length_of_time,
     )
     environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about, terms=terms, named=_named)
     text = environment.get_template("index.html").render(
@@ -66,6 +69,7 @@ def page(store: Stored, known: Known, trends: Trends | None = None, *, live: boo
         detection=detection(store),
         workloads=_workloads(store),
         listed=listed,
+        plots_left=plots_left,
         live=live,
         data=data,
         **html.shell(scripts, html.source("style.css") + html.source("index/index.css"), "'self'" if live else ""),
@@ -117,35 +121,42 @@ def _workloads(store: Stored) -> list[str]:
 
 
 @dataclass
-class _Texts:
-    """Each text once."""
+class _Once:
+    """Each text, or cell, once; ``size``: as ``_size``."""
 
-    places: dict[str, int] = field(default_factory=dict)
+    places: dict[Any, int] = field(default_factory=dict)
     size: int = 0
 
-    def place(self, text: str) -> int:
-        if text not in self.places:
-            self.places[text] = len(self.places)
-            self.size += len(text.encode()) + 3
-        return self.places[text]
+    def place(self, one: Any) -> int:
+        if one not in self.places:
+            self.places[one] = len(self.places)
+            self.size += _size(one)
+        return self.places[one]
 
 
-def _data(store: Stored, trends: Trends | None) -> tuple[Any, int]:
-    """For the script; and how many runs are listed: the newest that there is room for."""
-    texts, names = _Texts(), all_nights(store, trends)
+def _size(value: Any) -> int:
+    """Bytes that it takes in the page, with a comma: what is harmless there is longer than JSON."""
+    return len(html.inline(value).encode()) + 1
+
+
+def _data(store: Stored, trends: Trends | None) -> tuple[Any, int, int]:
+    """For the script; how many runs are listed, the newest that there is room for; and how many cells are left out."""
+    cells, texts, names = _Once(), _Once(), all_nights(store, trends)
     nights = {night: place for place, night in enumerate(names)}
-    cells = {cell: place for place, cell in enumerate(sorted({one.cell for one in store.entries}))}
-    plots = [[cells[cell], rows] for cell, rows in history(store, trends).items()]
-    size = len(msgspec.json.encode(plots))
+    size, every, plots = _size(names), history(store, trends), []
+    for cell, figures in every.items():
+        size += _size(plot := [cells.place(cell), figures])
+        if size + cells.size > MOST_BYTES / 2:
+            break
+        plots.append(plot)
     rows: list[list[Any]] = []
     for one in reversed(store.entries):
-        row = _row(one, cells[one.cell], nights[one.night], texts)
-        size += len(msgspec.json.encode(row)) + 1
-        if size + texts.size > MOST_BYTES:
+        size += _size(row := _row(one, cells.place(one.cell), nights[one.night], texts))
+        if size + texts.size + cells.size > MOST_BYTES:
             break
         rows.append(row)
     data = {
-        "cells": list(cells),
+        "cells": list(cells.places),
         "nights": names,
         "first": max(0, len(names) - MOST_NIGHTS),
         "standings": [[one, WORDS[one], SIGNS[one]] for one in STANDINGS],
@@ -154,10 +165,10 @@ def _data(store: Stored, trends: Trends | None) -> tuple[Any, int]:
         "runs": rows,
         "plots": plots,
     }
-    return html.inline(data), len(rows)
+    return html.inline(data), len(rows), len(every) - len(plots)
 
 
-def _row(one: Entry, cell: int, night: int, texts: _Texts) -> list[Any]:
+def _row(one: Entry, cell: int, night: int, texts: _Once) -> list[Any]:
     """A seed that JavaScript cannot hold goes as text; a name goes along where it is not its address."""
     home, _, last = one.address.rpartition("/")
     said = ", ".join(one.anomalies) or one.reason
@@ -188,6 +199,11 @@ def terms(**wanted: str) -> str:
 
 def _moment(text: str | None) -> str:
     return "—" if text is None else f"{text[:10]} {text[11:16]}"
+
+
+def _length_of_time(seconds: float) -> str:
+    """In minutes up to two hours."""
+    return f"{seconds / 60:.3g} min" if seconds <= 7_200 else f"{seconds / 3600:.3g} h"
 
 
 def _per_cent(part: float) -> str:

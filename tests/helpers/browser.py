@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,12 @@ def wait(browser: Any, condition: str) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(browser, PATIENCE).until(lambda driver: driver.execute_script(condition))
+
+
+def asked_for(browser: Any) -> list[str]:
+    """The addresses of all requests since this was asked last; of a browser with ``requests``."""
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
 
 
 def complaints(browser: Any) -> list[str]:

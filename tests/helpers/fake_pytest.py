@@ -25,6 +25,7 @@ def run_folder(verdict: str | None, *anomalies: str) -> None:
         "test": "t", "status": "finished", "started": datetime.now(UTC).isoformat(), "owner": f"{os.getpid()}.0.b.0",
         "seed": 1, "cluster": "sim", "nemesis": "none", "command": "pytest", "verdict": verdict,
     }  # fmt: skip
+    (folder / "schedule.json").write_text('{"type": "run", "schedule": {"steps": []}}')
     (folder / "run.json").write_text(json.dumps(info))
     found = {"verdict": verdict, "anomalies": dict.fromkeys(anomalies, 1), "forbidden": anomalies}
     (folder / "verdict.json").write_text(json.dumps(JUDGED | found))

@@ -5,22 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from assay.checkers.verdict import Verdict
 from assay.reports.page import render
 
-from helpers.browser import chromium, complaints, wait
+from helpers.accessibility import tab_stops, violations
+from helpers.browser import asked_for, chromium, complaints, wait
 from helpers.run_folders import CLAIM, finding, hostile_run, judgement, ordinary, write_run
+from helpers.served import serving
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("profile")) as driver:
+    with chromium(tmp_path_factory.mktemp("profile"), requests=True) as driver:
         yield driver
 
 
@@ -36,6 +40,16 @@ def open_page(browser: Any, page: Path) -> list[str]:
 def red_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("red") / "run"
     return render(write_run(folder, judgement(Verdict.FAIL, finding(20, 45)), ordinary()))
+
+
+def test_the_page_asks_for_nothing_but_itself(browser: Any, red_page: Path) -> None:
+    asked_for(browser)
+    open_page(browser, red_page)
+    browser.execute_script("document.querySelector('[data-action=finding]').click()")
+    browser.execute_script("document.querySelector('[data-action=edn]').click()")
+    asked = asked_for(browser)
+    assert red_page.as_uri() in asked
+    assert {urlsplit(one).scheme for one in asked} <= {"file", "data", "blob"}
 
 
 def test_the_plot_is_drawn_and_the_finding_is_visible(browser: Any, red_page: Path) -> None:
@@ -169,15 +183,33 @@ def test_an_address_that_makes_no_sense_does_no_harm(browser: Any, red_page: Pat
     assert complaints(browser) == []
 
 
-def test_the_history_is_downloaded_as_edn(browser: Any, red_page: Path, tmp_path: Path) -> None:
-    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    assert open_page(browser, red_page) == []
+def downloaded(browser: Any, place: Path) -> list[str]:
+    """The lines of the history that a click has brought."""
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(place)})
     browser.execute_script("document.querySelector('[data-action=edn]').click()")
     end = time.monotonic() + 20
-    while not (found := list(tmp_path.glob("*.edn"))):
+    while not (found := list(place.glob("*.edn"))):
         assert time.monotonic() < end, "it was not downloaded"
         time.sleep(0.05)
-    lines = found[0].read_text().splitlines()
+    return found[0].read_text().splitlines()
+
+
+def test_a_report_that_is_served_is_in_a_sandbox_and_gives_its_history_all_the_same(
+    browser: Any, red_page: Path, tmp_path: Path
+) -> None:
+    root = red_page.parents[1].resolve()
+    with serving(root, lambda: SimpleNamespace(html="")) as port:
+        asked_for(browser)
+        browser.get(f"http://127.0.0.1:{port}/run/report.html")
+        wait(browser, "return document.documentElement.dataset.plot === 'ready'")
+        assert browser.execute_script("return self.origin") == "null", "an origin of its own: it can read nothing"
+        assert len(downloaded(browser, tmp_path)) == 117
+        assert {urlsplit(one).hostname for one in asked_for(browser)} <= {"127.0.0.1", None, ""}
+
+
+def test_the_history_is_downloaded_as_edn(browser: Any, red_page: Path, tmp_path: Path) -> None:
+    assert open_page(browser, red_page) == []
+    lines = downloaded(browser, tmp_path)
     assert lines[0].startswith('{:index 0, :type :invoke, :process 0, :f :send, :key "orders-3", :value [0], :time 0')
     assert len(lines) == 117, "60 invocations, of which three were never answered"
     assert complaints(browser) == []
@@ -194,3 +226,19 @@ def test_on_paper_all_is_open_and_light(browser: Any, red_page: Path) -> None:
     browser.execute_script("dispatchEvent(new Event('afterprint'))")
     assert browser.execute_script(folded) == before
     assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_to_complain_about(browser: Any, red_page: Path, theme: str) -> None:
+    open_page(browser, red_page)
+    browser.execute_script("if ((document.documentElement.dataset.theme ?? 'light') !== arguments[0])"
+                           "  document.querySelector('[data-action=theme]').click()", theme)  # fmt: skip
+    assert browser.execute_script("return document.documentElement.dataset.theme ?? 'light'") == theme
+    assert violations(browser) == []
+
+
+def test_the_tab_key_goes_through_the_page_from_top_to_bottom(browser: Any, red_page: Path) -> None:
+    open_page(browser, red_page)
+    stops = tab_stops(browser, 40)
+    assert len(stops) > 10
+    assert stops == sorted(stops)

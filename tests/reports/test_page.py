@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import random
 import re
 import string
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from assay.checkers.verdict import LONGEST_LIST, Verdict
+from assay.harness.core.operation import Outcome
 from assay.reports.files import SHRINKING, Shrinking
 from assay.reports.html import middle
 from assay.reports.page import render
@@ -156,6 +158,26 @@ def test_no_value_becomes_markup(tmp_path: Path) -> None:
             assert set(script) <= BASE64
         else:
             assert "onerror=alert" not in script
+
+
+def test_a_megabyte_of_random_bytes_and_names_from_right_to_left_are_cut_text(tmp_path: Path) -> None:
+    noise = random.Random(1).randbytes(1_000_000).decode("latin-1")
+    rows = ordinary()
+    plainly = parsed(write_run(tmp_path / "plain", judgement(Verdict.FAIL, finding(20, 45)), rows))
+    rows[20] = completed(20, rows[20].call, argument=noise, result={"v": noise}, key="מפתח")
+    rows[45] = completed(45, rows[45].call, argument=HOSTILE, key="مفتاح", f="\u202ekill", error=noise,
+                         outcome=Outcome.FAIL)  # fmt: skip
+    verdict = judgement(Verdict.FAIL, finding(20, 45, claim=noise, key="מפתח"))
+    folder = write_run(tmp_path / "noisy", verdict, rows, problem=noise)
+    page = parsed(folder)
+    assert (folder / "report.html").stat().st_size < (tmp_path / "plain" / "report.html").stat().st_size + 100_000
+    assert page.handlers == []
+    assert page.tags.count("script") == plainly.tags.count("script") - 1, "so long a history is not in the page"
+    hiding = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+    data = "".join(script for kind, script in page.scripts if kind == "application/json")
+    assert not re.search(hiding, page.text + data)
+    assert "מפתח" in page.text
+    assert "\\u202ekill" in page.text
 
 
 def test_nothing_is_loaded_from_anywhere(tmp_path: Path) -> None:

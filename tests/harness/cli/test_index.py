@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from assay.harness.cli.main import main
 from assay.harness.cli.serve import Fresh, open_server
 
 from helpers.morning_store import HOSTILE, Made, write
+from helpers.served import serving
 
 MARK = """\
 [[failure]]
@@ -110,14 +110,8 @@ def served(tmp_path: Path) -> Iterator[tuple[int, Path, list[int]]]:
         made[0] += 1
         return SimpleNamespace(html=f"page {made[0]}")
 
-    with open_server(root, make, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server.server_port, root, made
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(root, make) as port:
+        yield port, root, made
 
 
 def test_the_page_is_at_the_root_and_files_are_below_it(served: tuple[int, Path, list[int]]) -> None:
@@ -128,7 +122,7 @@ def test_the_page_is_at_the_root_and_files_are_below_it(served: tuple[int, Path,
     assert made == [1], "asked for again at once, it is not made again"
     status, headers, body = answer(port, "/latest/logs/n1.log")
     assert (status, body.decode()) == (200, HOSTILE)
-    assert headers["content-security-policy"] == "sandbox allow-scripts"
+    assert headers["content-security-policy"] == "sandbox allow-scripts allow-downloads", "and no allow-same-origin"
     assert headers["x-content-type-options"] == "nosniff"
     assert b"n1.log" in answer(port, "/latest/logs/")[2]
 

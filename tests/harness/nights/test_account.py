@@ -164,6 +164,9 @@ def test_each_attempt_is_a_case_with_what_repeats_it(tmp_path: Path) -> None:
         cell("unknown", "exit=1"), cell("fail=phantom", "exit=1", name="canary", **CANARY),
     ]  # fmt: skip
     performed(tmp_path, cells)
+    for path in (tmp_path / "test_fake").iterdir():
+        if b'"lost-write": 1' in (path / "verdict.json").read_bytes():
+            (path / "report.html").touch()
     found = of_night(tmp_path, known("phantom"))
     suite = ET.fromstring(junit(found))[0]
     assert [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["6", "1", "2", "1"]
@@ -173,8 +176,12 @@ def test_each_attempt_is_a_case_with_what_repeats_it(tmp_path: Path) -> None:
     (result,) = next(one.results for one in found.cells if one.cell.name == "fail-exit=1")
     assert said == {
         "seed": str(result.seed), "nemesis": "none", "cluster": "sim", "outcome": "fail", "verdict": "fail",
-        "anomaly": "lost-write", "run": result.runs[0], "command": result.command,
+        "anomaly": "lost-write", "run": result.runs[0], "report": f"{result.runs[0]}/report.html",
+        "command": result.command,
     }  # fmt: skip
+    assert (tmp_path / str(said["report"])).is_file()
+    others = [case.find("properties/property[@name='report']") for case in cases.values() if case is not failed]
+    assert others == [None] * 5, "a run without a page has none"
     failure = failed.find("failure")
     assert failure is not None
     assert failure.get("message") == "lost-write"

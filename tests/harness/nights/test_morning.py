@@ -9,14 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.harness.nights.morning import read
+from assay.harness.nights.morning import GONE, read
 from assay.harness.nights.night import AttemptOutcome as Outcome
 from assay.harness.nights.night import Kind
 from assay.harness.nights.rows import ABANDONED, DAMAGED
 from assay.harness.run import store
 from assay.reports.index.entry import CellKey, Entry, Standing
+from assay.reports.index.failures import failures
+from assay.reports.index.known import Known
+from assay.reports.index.page import page
 
-from helpers.morning_store import LAST, Made, cell, night, result, write
+from helpers.morning_store import HOSTILE, LAST, Made, cell, night, result, write
 
 
 def only(root: Path) -> Entry:
@@ -133,7 +136,9 @@ def test_attempts_go_with_their_runs_and_stand_alone_without(tmp_path: Path) -> 
         result(cells[1], Outcome.HUNG, detail="no line for 600 s", log="logs/a b.txt"),
         result(cells[2], Outcome.PASS),
     ]
-    night(tmp_path, LAST, cells, results, ended=False)
+    record = night(tmp_path, LAST, cells, results, ended=False)
+    (record.path / "logs").mkdir()
+    (record.path / "logs" / "a b.txt").touch()
     found = read(tmp_path, {})
     by_workload = {entry.cell.workload: entry for entry in found.entries}
     assert len(found.entries) == 3
@@ -151,6 +156,28 @@ def test_a_failed_attempt_whose_runs_all_passed_is_a_failure_of_its_own(tmp_path
     of = cell("test_log", "kill")
     night(tmp_path, LAST, [of], [result(of, Outcome.FAIL, f"{path.parent.name}/{path.name}", detail="exit code 1")])
     assert sorted(entry.standing for entry in read(tmp_path, {}).entries) == [Standing.FAIL, Standing.PASS]
+
+
+def test_a_run_that_is_gone_is_no_failure_and_still_says_what_was_green(tmp_path: Path) -> None:
+    of = cell("test_log", "kill")
+    paths = []
+    for back, at, ended in ((3, "v1", Outcome.PASS), (2, "v2", Outcome.FAIL), (1, "v3", Outcome.PASS), (0, "v4", None)):
+        began, outcome = LAST - timedelta(days=back), ended or Outcome.FAIL
+        anomalies = ("lost-write",) if outcome is Outcome.FAIL else ()
+        paths.append(write(tmp_path, Made(began, verdict=outcome, anomalies=anomalies)))
+        name = f"{paths[-1].parent.name}/{paths[-1].name}"
+        folder = night(tmp_path, began, [of], [result(of, outcome, name, started=began.isoformat())])
+        folder.write(msgspec.structs.replace(folder.read(), version=at))
+    (before,) = failures(read(tmp_path, {}), Known())
+    assert (before.new, before.green, before.rate.failed, before.rate.of) == (False, "v1", 2, 4)
+    store.delete(paths[:3])
+    stored = read(tmp_path, {})
+    (after,) = failures(stored, Known())
+    assert (after.new, after.green, after.rate.failed, after.rate.of) == (True, "v3", 1, 1)
+    gone = [(entry.standing, entry.reason) for entry in stored.entries[:3]]
+    assert gone == [(Standing.PASS, ""), (Standing.NONE, GONE), (Standing.PASS, "")]
+    store.delete(paths[3:])
+    assert failures(read(tmp_path, {}), Known()) == [], "of none the anomalies are known"
 
 
 def test_a_night_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
@@ -182,3 +209,21 @@ def test_a_defect_that_a_plain_cell_has_is_a_failure_and_a_canarys_is_not(
     entry = only(tmp_path)
     assert (entry.cell.system, entry.cell.defect) == (system, defect)
     assert entry.caught is (None if outcome is Outcome.FAIL else True)
+
+
+def test_a_defect_in_a_plain_cell_was_green_before_it_and_the_page_has_the_commits(tmp_path: Path) -> None:
+    planned = cell("test_log", "kill")
+    nights = [(LAST - timedelta(days=1), "v1", "", Outcome.PASS), (LAST, "v2", "v1", Outcome.FAIL)]
+    for began, at, after, ended in nights:
+        made = Made(began, verdict=ended, anomalies=("lost-write",) if ended is Outcome.FAIL else (), version="same",
+                    defect="isr-of-one" if ended is Outcome.FAIL else None)  # fmt: skip
+        path = write(tmp_path, made)
+        folder = night(tmp_path, began, [planned], [result(planned, ended, f"{path.parent.name}/{path.name}")])
+        commits = (f"abc {HOSTILE}",) if after else ()
+        folder.write(msgspec.structs.replace(folder.read(), version=at, after=after, commits=commits))
+    (one,) = failures(read(tmp_path, {}), Known())
+    assert (one.system, one.green, one.suspects) == ("broker with isr-of-one", "v1", ("v2",))
+    assert one.entries[0].planned == planned.name
+    html = page(read(tmp_path, {}), Known()).html
+    assert "1 commit since <code>v1</code>" in html
+    assert "<code>abc &lt;/script&gt;" in html

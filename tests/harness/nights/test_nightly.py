@@ -24,6 +24,7 @@ from assay.harness.cli.main import main
 from assay.harness.nights import night, nightly
 from assay.harness.nights.night import AttemptOutcome as Outcome
 from assay.harness.nights.night import Kind, NightError, Result
+from assay.harness.nights.rows import UNKNOWN
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.settings import derive
 
@@ -259,7 +260,7 @@ def test_exit_codes(
     acts: tuple[tuple[str, ...], ...], code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("assay.harness.nights.matrix.read", lambda path: tuple(cell(*one) for one in acts))
+    monkeypatch.setattr("assay.harness.nights.matrix.plan", lambda path: (tuple(cell(*one) for one in acts), 0.0))
     faked = partial(nightly.Nightly, program=PROGRAM)
     monkeypatch.setattr("assay.harness.nights.nightly.Nightly", faked)
     before = signal.getsignal(signal.SIGTERM)
@@ -272,6 +273,30 @@ def test_exit_codes(
         assert re.search(
             r"\nfail fail-exit=1, 1 of 1: lost-write in 1 of 1 runs\n  pytest fail exit=1 --seed=\d+\n", printed
         )
+
+
+@pytest.mark.parametrize(
+    ("given", "expires", "code"),
+    [
+        (False, None, Exit.FAIL), (True, "2999-01-01", Exit.PASS), (False, "2999-01-01", Exit.PASS),
+        (True, "1999-01-01", Exit.FAIL),
+    ],
+)  # fmt: skip
+def test_a_night_whose_failures_are_all_marked_is_green_until_a_mark_is_over(
+    given: bool, expires: str | None, code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.harness.nights.matrix.plan", lambda path: ((cell("fail", "exit=1"),), 0.0))
+    monkeypatch.setattr("assay.harness.nights.nightly.Nightly", partial(nightly.Nightly, program=PROGRAM))
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.chdir(tmp_path)
+    name = "mine.toml" if given else "known-failures.toml"
+    if expires is not None:
+        (tmp_path / name).write_text(
+            f'[[failure]]\nsystem = "{UNKNOWN}"\nworkload = "t"\nanomalies = ["lost-write"]\nreason = "r"\n'
+            f"expires = {expires}\n"
+        )
+    options = [f"--known={tmp_path / name}"] * given
+    assert main(["nightly", "--budget=60s", f"--store={tmp_path / 'store'}", *options]) == code
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,6 +93,34 @@ def test_versions_are_those_after_the_last_pass_before_the_first_failure() -> No
     assert (unstated.green, unstated.suspects) == ("", ())
 
 
+def test_a_defect_in_a_plain_cell_and_a_found_schedule_were_green_where_their_cell_was() -> None:
+    defect = KILL._replace(system="broker with isr-of-one")
+    (one,) = found(entry(1), failed(2, cell=defect, base="broker"))
+    assert (one.green, one.suspects, one.system) == ("v1", ("v2",), "broker with isr-of-one")
+    assert (one.rate.failed, one.rate.of) == (1, 1), "the correct one's passes are not of its rate"
+    (other,) = found(entry(1), failed(2, cell=defect._replace(workload="test_group"), base="broker"))
+    assert (other.green, other.suspects) == ("", ())
+    searched = entry(1, cell=KILL._replace(nemesis="any"), planned="explore/test_log/any/sim")
+    (one,) = found(searched, failed(2, planned=searched.planned))
+    assert (one.green, one.suspects) == ("v1", ("v2",))
+    (unplanned,) = found(replace(searched, planned=""), failed(2))
+    assert unplanned.green == "", "no name is no common name"
+
+
+def test_commits_are_those_of_all_nights_after_the_green_one() -> None:
+    made = store(entry(1), entry(2, Standing.UNKNOWN), entry(3, Standing.UNKNOWN), failed(4), failed(5))
+    said = [("v1", "", ()), ("v2", "v1", ("b",)), ("v2", "v2", ()), ("v4", "v2", ("d", "c")), ("v5", "v4", ("e",))]
+    nights = [
+        replace(night, version=version, after=after, commits=commits)
+        for night, (version, after, commits) in zip(made.nights, said, strict=True)
+    ]
+    (one,) = failures(replace(made, nights=tuple(nights)), Known())
+    assert (one.green, one.commits) == ("v1", ("d", "c", "b"))
+    nights[1] = replace(nights[1], after="")
+    (gap,) = failures(replace(made, nights=tuple(nights)), Known())
+    assert gap.commits == (), "a night that is missing may have had others"
+
+
 def test_the_run_to_repeat_is_small_then_simulated_then_the_latest() -> None:
     docker = KILL._replace(cluster="docker")
     (one,) = found(failed(1), failed(2), failed(3, cell=docker))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,8 +14,10 @@ from assay.harness.nights.morning import read
 from assay.reports.index.known import Known
 from assay.reports.index.page import page
 
-from helpers.browser import chromium, complaints, wait
+from helpers.accessibility import tab_stops, violations
+from helpers.browser import asked_for, chromium, complaints, wait
 from helpers.morning_store import HOSTILE, LAST, Made, many, write
+from helpers.served import serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -63,11 +66,9 @@ def search(browser: Any, words: str) -> None:
 
 def test_ten_thousand_runs_are_one_small_file_that_asks_for_nothing(browser: Any, large: Path) -> None:
     assert large.stat().st_size < LARGEST
-    browser.get_log("performance")
+    asked_for(browser)
     assert opened(browser, large) == []
-    asked = [entry for entry in browser.get_log("performance") if '"Network.requestWillBeSent"' in entry["message"]]
-    assert asked, "of the page itself"
-    assert not [entry for entry in asked if '"url":"http' in entry["message"]]
+    assert [one for one in asked_for(browser) if one != "about:blank"] == [large.as_uri()]
     assert texts(browser, "#found")[0].startswith("10,000 runs")
     assert len(texts(browser, "#list tbody tr")) == 100
 
@@ -135,6 +136,41 @@ def test_the_keyboard_alone_does_it(browser: Any, large: Path) -> None:
     )
     third.send_keys(Keys.ENTER)
     assert texts(browser, "#list tbody tr")
+
+
+def test_a_cells_nights_are_drawn(browser: Any, tmp_path: Path) -> None:
+    for day, (median, verdict) in enumerate([(2.0, "pass"), (4.0, "fail"), (1.0, "pass")]):
+        write(tmp_path, Made(LAST + timedelta(days=day), verdict=verdict, figures={"median_ms": median}))
+    opened(browser, written(tmp_path))
+    bars = browser.execute_script(
+        "return [...document.querySelectorAll('#plots rect')].map(one => [one.getAttribute('class'),"
+        "  one.getBBox().height, one.firstChild.textContent])"
+    )
+    assert [name for name, _, _ in bars] == ["pass", "fail", "pass"]
+    assert bars[1][1] > 2 * bars[0][1] > 0
+    assert bars[1][2] == "2026-11-25: 1 fail"
+    heights = browser.execute_script(
+        "return document.querySelector('#plots td:nth-child(4) polyline.first').getAttribute('points')"
+    )
+    points = [tuple(map(float, point.split(","))) for point in heights.split()]
+    assert [x for x, _ in points] == sorted({x for x, _ in points})
+    assert points[1][1] < points[0][1] < points[2][1], "higher is slower"
+    box = browser.execute_script("return document.querySelector('#plots polyline.first').getBoundingClientRect().width")
+    assert box > 50, "and visible"
+
+
+def test_a_run_that_is_written_while_the_page_is_open_appears(browser: Any, tmp_path: Path) -> None:
+    write(tmp_path, Made())
+    made = lambda: page(read(tmp_path, {}), Known(today=date(2026, 11, 24)), live=True)  # noqa: E731
+    with serving(tmp_path.resolve(), made) as port:
+        asked_for(browser)
+        browser.get(f"http://127.0.0.1:{port}/")
+        wait(browser, "return document.documentElement.dataset.index === 'ready'")
+        assert texts(browser, "#found")[0].startswith("1 runs")
+        write(tmp_path, Made(LAST + timedelta(minutes=1), verdict="fail", anomalies=("lost-write",)))
+        wait(browser, "return (document.getElementById('found')?.textContent ?? '').startsWith('2 runs')")
+        assert "lost-write" in texts(browser, "#new")[0]
+        assert {urlsplit(one).hostname for one in asked_for(browser) if one.startswith("http")} == {"127.0.0.1"}
 
 
 def test_the_state_is_in_the_address(browser: Any, large: Path) -> None:
@@ -209,3 +245,19 @@ def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(browser: Any, t
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 380
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_to_complain_about(browser: Any, large: Path, theme: str) -> None:
+    opened(browser, large)
+    browser.execute_script("if ((document.documentElement.dataset.theme ?? 'light') !== arguments[0])"
+                           "  document.querySelector('[data-action=theme]').click()", theme)  # fmt: skip
+    assert browser.execute_script("return document.documentElement.dataset.theme ?? 'light'") == theme
+    assert violations(browser) == []
+
+
+def test_the_tab_key_goes_through_the_page_from_top_to_bottom(browser: Any, large: Path) -> None:
+    opened(browser, large)
+    stops = tab_stops(browser, 40)
+    assert len(stops) > 10
+    assert stops == sorted(stops)

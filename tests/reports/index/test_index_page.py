@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.harness.nights.morning import read
@@ -91,6 +93,46 @@ def test_every_run_is_in_the_data_until_there_is_no_room(tmp_path: Path, monkeyp
     assert [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
 
 
+@pytest.mark.parametrize("other", ["reason", "workload"])
+def test_the_limit_is_of_what_is_written_whatever_it_is_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """An opening bracket is six bytes in the page, and each run may be of a cell of its own."""
+    for number in range(60):
+        text = f"{number}" + "<" * 200
+        made_of = {"workload": text} if other == "workload" else {"reason": text, "verdict": "unknown", "command": text}
+        write(tmp_path, Made(LAST - timedelta(minutes=number), seed=number, **made_of))
+    monkeypatch.setattr(module, "MOST_BYTES", 40_000)
+    html = made(tmp_path).html
+    found = re.search(r'id="data">(.*?)</script>', html, re.DOTALL)
+    assert found
+    assert len(found.group(1).encode()) < 42_000
+    assert 3 < len(data(html)["runs"]) < 60
+    left = 60 - len(data(html)["plots"])
+    assert (f"{left} more cells, which failed longest ago" in html) is (other == "workload")
+
+
+def test_problems_without_end_are_cut_and_counted(tmp_path: Path) -> None:
+    for number in range(70):
+        (tmp_path / "nights" / f"broken {number}").mkdir(parents=True)
+        (tmp_path / "nights" / f"broken {number}" / "night.json").write_text("{")
+    html = made(tmp_path).html
+    assert html.count("is not the record of a night") == 60
+    assert "and 10 more problems" in html
+
+
+def test_a_megabyte_of_random_bytes_and_names_from_right_to_left_are_cut_text(tmp_path: Path) -> None:
+    noise = random.Random(1).randbytes(1_000_000).decode("latin-1")
+    write(tmp_path, Made(verdict="fail", anomalies=(noise[:5_000],), version=noise, command=noise, replay=noise))
+    write(tmp_path, Made(verdict="unknown", reason=noise, system=noise, cluster=noise))
+    write(tmp_path, Made(verdict="fail", anomalies=("אבד",), workload="test_שלום", system="وسيط", nemesis="\u202ekill"))
+    html = made(tmp_path).html
+    assert len(html.encode()) < 200_000
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", html)
+    assert "<bdi>test_שלום</bdi>" in html
+    assert "\\u202ekill" in html
+
+
 def test_a_command_comes_back_with_its_seed_whole(tmp_path: Path) -> None:
     for seed in (7, 2**63 - 1):
         write(tmp_path, Made(seed=seed))
@@ -103,6 +145,15 @@ def test_a_live_page_may_ask_its_server_and_a_file_no_one(tmp_path: Path) -> Non
     write(tmp_path, Made())
     assert "connect-src" not in made(tmp_path).html
     assert "connect-src 'self'" in unescape(made(tmp_path, live=True).html)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(90, "1.5 min"), (120, "2 min"), (1_800, "30 min"), (5_400, "90 min"), (28_800, "8 h")]
+)
+def test_a_budget_is_said_as_people_say_it(tmp_path: Path, seconds: float, said: str) -> None:
+    folder = night(tmp_path, LAST, [cell("test_log", "kill")], [])
+    folder.write(msgspec.structs.replace(folder.read(), budget_seconds=seconds))
+    assert f"<dt>budget</dt><dd>{said}</dd>" in made(tmp_path).html
 
 
 def test_an_empty_store_has_a_page(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""From one store to another what the page of a morning is made of: each run's small files, and the records of nights.
+
+A machine that begins with an empty store every night would else take each failure for a new one. Histories, logs and
+pages stay where they are, so what is carried is small, and no run is played or judged from it.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from assay.harness.nights.morning import FOUND
+from assay.harness.nights.night import CELLS, SHRUNK
+from assay.harness.run import store
+from assay.harness.run.store import write_atomically
+from assay.reports.figures import FIGURES
+
+OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)
+OF_NIGHT: Final = ("night.json", CELLS, SHRUNK)
+
+
+def carry(source: Path, target: Path) -> tuple[int, int]:
+    """How many runs and nights were copied. Raises ``OSError``.
+
+    What ``target`` knows more of stays: a run with its history, a longer night.
+    """
+    runs = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
+    nights = [
+        night
+        for night in sorted((source / store.NIGHTS).glob("*/"))
+        if _size(target / store.NIGHTS / night.name / CELLS) < _size(night / CELLS)
+        or not (target / store.NIGHTS / night.name / OF_NIGHT[0]).exists()
+    ]
+    for folders, names in ((runs, OF_RUN), (nights, OF_NIGHT)):
+        for folder in folders:
+            _copy((folder / name for name in names), target / folder.relative_to(source))
+    for run in runs:
+        _mark(target / run.relative_to(source))
+    _copy((source / FOUND).glob("*.json"), target / FOUND)
+    return len(runs), len(nights)
+
+
+def _copy(files: Iterable[Path], into: Path) -> None:
+    for file in files:
+        if file.is_file() and not file.is_symlink():
+            into.mkdir(parents=True, exist_ok=True)
+            write_atomically(into / file.name, file.read_bytes())
+
+
+def _mark(run: Path) -> None:
+    """Without its history it looks damaged to those who want more than a page."""
+    if run.exists():
+        (run / store.CARRIED).touch()
+
+
+def _size(file: Path) -> int:
+    """-1 where there is none."""
+    return os.path.getsize(file) if file.is_file() else -1

@@ -1,0 +1,36 @@
+"""What git says of the folder that a matrix lies in: the version that a night tests, and the commits since the last."""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+DIRTY: Final = "-dirty"
+MOST: Final = 500
+"""Commits that a night records."""
+
+
+def version_of(place: Path) -> str | None:
+    """The commit, with ``-dirty`` for changes that are not committed; None where there is no git, or no repository."""
+    return _git(place, "describe", "--always", f"--dirty={DIRTY}") or None
+
+
+def commits(place: Path, green: str, red: str) -> tuple[str, ...]:
+    """``git log --oneline green..red``, the newest first; empty unless both are commits that are there.
+
+    Of a version with changes that are not committed its commit is taken.
+    """
+    ends = [_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options",
+                 f"{version.removesuffix(DIRTY)}^{{commit}}") for version in (green, red)]  # fmt: skip
+    if not all(ends):
+        return ()
+    said = _git(place, "log", "--oneline", "--no-decorate", f"--max-count={MOST}", "..".join(map(str, ends)))
+    return tuple((said or "").splitlines())
+
+
+def _git(place: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(place), "-c", "color.ui=false", *arguments]
+    try:
+        said = subprocess.run(command, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return said.stdout.decode(errors="replace").strip()
