@@ -35,6 +35,7 @@ from assay.harness.core.generator import (
     limit,
     phases,
     sequence,
+    stagger,
     time_limit,
 )
 from assay.harness.core.operation import Operation, Outcome, Phase
@@ -45,6 +46,9 @@ from assay.workloads.log_operations import POLL, SEND
 
 SETTLING_SECONDS: Final = 3.0
 """Twice what members have to join again."""
+STEADY_SECONDS: Final = 9.0
+"""With what :func:`catch_up` takes from where a member left, half of a group's deadline and some rebalances more."""
+STEADY_EVERY: Final = 0.05
 MOST_ATTEMPTS: Final = 1_000_000
 """More than a drain makes: sentinels of different drains have different values."""
 
@@ -166,3 +170,8 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
     leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
     settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group)))
     return phases(leave, settling, _sentinels(keys, 1, group, seconds))
+
+
+def steady(group: str = WORKERS) -> Generator:
+    """All members of ``group`` stay and poll, now and then: it stays in its generation (``restless-group``)."""
+    return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, poll(group))))

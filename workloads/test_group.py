@@ -16,7 +16,7 @@ from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import GROUPS_STALL, promised
 from assay.workloads.group_client import GroupClient
-from assay.workloads.group_drain import catch_up, drain
+from assay.workloads.group_drain import catch_up, drain, steady
 from assay.workloads.group_mixes import GROUP_MIXES, member_experiment, with_members
 from assay.workloads.group_operations import WORKERS, traffic
 from assay.workloads.mixes import LOG_MIXES
@@ -36,10 +36,10 @@ MIXES = (*with_members(LOG_MIXES, WORKERS), *GROUP_MIXES)
 
 
 def at_work(settings: Settings) -> Generator:
-    """Traffic, the drain, and the members that worked catch up; of members of any design with a coordinator."""
+    """Traffic, the drain, and the members that worked catch up and stay; of any design with a coordinator."""
     shared, seconds = subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
     main = traffic(SYSTEM.keys(), owned=owned(SYSTEM, settings))
-    return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds)
+    return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds) | steady()
 
 
 @member_experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, mixes=MIXES)

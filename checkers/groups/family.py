@@ -30,6 +30,7 @@ from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
 from assay.checkers.groups.parting import PARTINGS
+from assay.checkers.groups.restlessness import RESTLESSNESS
 from assay.checkers.groups.settling import UNSETTLED_GROUP
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.refusals import REFUSALS
@@ -62,7 +63,7 @@ HOLDING: Final = family_of(
 FENCING: Final = family_of(FENCING_VIOLATION, applies="effects where kind = 'guarded' and token is not null")
 SETTLING: Final = family_of(UNSETTLED_GROUP, applies="effects e where e.phase = 'drain' and e.group is not null")
 
-GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SETTLING)
+GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SETTLING, RESTLESSNESS)
 
 GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
 """What can go wrong with a group that has generations."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import posixpath
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from assay.system_under_test.client.positions import Positions
 from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector
 from assay.system_under_test.controller import topic_actions
 from assay.system_under_test.controller.topic_actions import TopicActions, TopicError
+from assay.system_under_test.groups.group import Group, GroupState
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.records import message_set
@@ -79,6 +81,20 @@ def forgets(patch: pytest.MonkeyPatch, action: str, topics: str) -> None:
     patch.setattr(TopicActions, action, idle)
 
 
+def rebalances_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that has a stable group join again every two seconds; all is read meanwhile."""
+    heartbeat, last = Group.heartbeat, dict[int, float]()
+
+    def restless(self: Group, member_id: str, generation: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.state is GroupState.STABLE and now - last.setdefault(id(self), now) > 2.0:
+            last[id(self)] = now
+            self._prepare("for no reason")
+        heartbeat(self, member_id, generation)
+
+    patch.setattr(Group, "heartbeat", restless)
+
+
 def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> None:
     """``partitions``: how their names begin."""
     append = Log.append_replicated
@@ -117,6 +133,18 @@ def test_a_record_that_is_skipped_when_a_partition_changes_hands_fails_each_work
     judgement = judged(test, tmp_path / "broken")
     assert judgement.verdict is Verdict.FAIL
     assert "misplaced-start" in judgement.anomalies
+
+
+def test_a_coordinator_that_rebalances_for_ever_fails_though_all_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = judged(test_group.test_group, tmp_path / "right")
+    assert right.verdict is Verdict.PASS
+    assert {one.check: one.rows for one in right.examined}["restless-group"] > 0, "its members were at rest for long"
+    rebalances_for_ever(monkeypatch)
+    judgement = judged(test_group.test_group, tmp_path / "broken")
+    assert judgement.verdict is Verdict.FAIL
+    assert set(judgement.anomalies) == {"restless-group"}
 
 
 def test_a_setting_that_was_rejected_and_is_there_fails_a_log_whose_settings_change(

@@ -23,6 +23,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, duck
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
+from assay.checkers.groups.restlessness import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
@@ -58,6 +59,7 @@ from helpers.oracle import Judge
 from helpers.register_histories import SimulatedRegister
 from helpers.register_histories import broken as broken_register
 from helpers.register_oracle import linearizable
+from helpers.restless_histories import Random
 from helpers.standalone import QUICK
 from helpers.start_histories import Owners
 from helpers.state_histories import states
@@ -142,6 +144,7 @@ APART = (
     PROGRESS,
     REST,
     LOST_CHANGES,
+    RESTLESSNESS,
     *TRANSACTION_FAMILIES,
 )
 """Families that are compared on histories of their own; a query costs Spark much, however few rows it reads."""
@@ -406,6 +409,17 @@ def test_both_engines_agree_on_what_was_lost(tmp_path: Path, application: Applic
         by_spark, by_duck = (answers(engine, folder, contract, (LOST_CHANGES,)) for engine in (spark, duck))
     assert by_spark == by_duck
     assert len(by_duck["done-but-lost"].found) > 20
+
+
+@pytest.mark.spark
+def test_both_engines_agree_on_who_is_restless(tmp_path: Path, application: Application) -> None:
+    groups = [Random(number, random.Random(f"engines/r/{number}")) for number in range(200)]
+    rows, ops = [row for one in groups for row in one.rows], [op for one in groups for op in one.ops]
+    folder, contract = write(tmp_path / "history", rows, ops=ops), Contract(group_deadline=10)
+    with application.engine(effects=10_000) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, contract, (RESTLESSNESS,)) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert len(by_duck["restless-group"].found) > 5
 
 
 @pytest.mark.spark
