@@ -111,7 +111,7 @@ def _trouble(
         no_space = NO_SPACE.search(printed)
         if no_space or machine.disk_full():
             return AttemptOutcome.NO_DISK, _line(no_space[0] if no_space else "the disk of the store is full")
-    if verdicts & {None, Verdict.UNKNOWN}:
+    if verdicts != {Verdict.FAIL}:  # a run that passed may fail to clear up
         no_engine = NO_ENGINE.search(printed)
         if no_engine or (cell.cluster == DOCKER and not machine.engine_answers()):
             return AttemptOutcome.NO_ENGINE, _line(no_engine[0] if no_engine else "no Docker engine answers any more")

@@ -70,6 +70,13 @@ def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch:
     printed = f"ERROR w.py::t[kill] - Failed: the cluster did not start: EngineError: {raised.value}"
     found, detail = outcome(cell(cluster="docker"), AttemptEnd(1), printed, [Seen(None)], WELL)
     assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value))
+    cleared = f"ERROR w.py::t[none] - assay.cluster.docker.engine.EngineError: not removed: n3 removed: {raised.value}"
+    found, detail = outcome(cell(cluster="docker"), AttemptEnd(1), cleared, [PASS], WELL)
+    assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value)), "after a run whose verdict is pass"
+    other = "ERROR w.py::t[none] - AssertionError: something else"
+    assert outcome(cell(cluster="docker"), AttemptEnd(1), other, [PASS], WELL)[0] is Outcome.UNKNOWN
+    failing = [Seen("fail", ("phantom",))]
+    assert outcome(CANARY, AttemptEnd(1), cleared, failing, WELL)[0] is Outcome.MISSED, "a verdict that is there counts"
 
 
 @pytest.mark.parametrize("ended", [AttemptEnd(1), AttemptEnd(-9), AttemptEnd(-6, Outcome.HUNG, "no end")])
