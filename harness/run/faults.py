@@ -47,7 +47,7 @@ def replayed(path: Path, faults: Catalogue) -> Schedule:
 
 def fault_names(schedule: Schedule) -> tuple[str, ...]:
     """Sorted, as in test ids."""
-    return tuple(sorted({step.fault for step in schedule.steps}))
+    return tuple(sorted({step.fault for step in schedule.all_steps}))
 
 
 def possible(system: System, settings: Settings, faults: Catalogue) -> tuple[str, ...]:
@@ -115,7 +115,10 @@ def schedule(
     """
     if settings.replay is not None:
         schedule = replayed(settings.replay, faults)
-        late = [step for step in schedule.steps if step.until >= settings.time_limit]
+        late = [step for step in schedule.all_steps if step.until >= settings.time_limit]
+        beyond = [branch for branch in schedule.branches if branch.at >= settings.time_limit]
+        if beyond:
+            raise ScheduleError(f"{beyond[0]}: raise --time-limit above that")
         if late:
             raise ScheduleError(f"{late[0]} ends at {late[0].until:g} s: raise --time-limit above that")
         return schedule

@@ -11,7 +11,6 @@ verdict cannot be pass.
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -163,17 +162,19 @@ class Trial:
         settings = self.settings
         assert self._generator is not None, "set_up comes first"
         main, *later = split_phases(self._generator)
-        contract = self.experiment.contract
+        contract, chance = self.experiment.contract, self.world.chance
         meant = schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
         conductor = Conductor(
             self.cluster,
             self.system,
             meant,
-            random.Random(derive(settings.seed, "targets")),
+            chance.source("targets", derive(settings.seed, "targets")),
             self._fault_recorder(history),
             stamps.now,
             catalogue=self.faults,
             recovery_seconds=contract.recovery_deadline,
+            reseed=chance.reseed,
+            between_steps=self.world.between_steps,
         )
         self.folder.write("schedule.json", encode(meant))
         collector = Collector(self._servers(), history, stamps, conductor.event)
@@ -199,6 +200,7 @@ class Trial:
                 stamps=stamps,
                 on_completion=(self.tally.completed, acknowledged),
             ) as interpreter:
+                chance.listen("workload", interpreter.reseed)
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
                 if later and not self.interrupt.requested:
                     self.tally.stage = "drain"
