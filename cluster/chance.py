@@ -1,6 +1,6 @@
-"""All chance of one run, in one place: sources by label, which can be told to begin again from another seed.
+"""All chance of one run, in one place: sources by label, which can be made to begin again from another seed.
 
-Whoever draws keeps its source, and methods of it, for as long as it likes: :meth:`Chance.reseed` resets it in place.
+What draws keeps its source, and methods of it, for as long as it likes: :meth:`Chance.reseed` resets it in place.
 """
 
 import weakref
@@ -19,10 +19,8 @@ class Chance:
 
     def source(self, label: str, seed: int | None = None) -> Random:
         """A source for this use. Until chance is reseeded it draws as ``Random(label)`` does, or ``Random(seed)``."""
-        if self._seed is not None:
-            made = Random(self._label(label))
-        else:
-            made = Random(label if seed is None else seed)
+        first = label if seed is None else seed
+        made = Random(first if self._seed is None else self._label(label))
         number = self._made
         self._made += 1
         self._sources[number] = weakref.ref(made, lambda gone: self._sources.pop(number, None)), label

@@ -62,8 +62,8 @@ class Conductor:
     """Plays one schedule once.
 
     ``record`` takes each row as it comes to pass; ``stamp`` gives the history's strictly increasing nanoseconds;
-    ``rng`` feeds the choices of steps that carry no seed of their own; ``reseed`` is told where a branch has all chance
-    drawn from, and ``between_steps`` calls back at a moment of the loop's clock without changing anything by that.
+    ``rng`` feeds the choices of steps that carry no seed of their own. ``reseed`` takes the seed from which all chance
+    of a branch comes, and ``between_steps`` calls back at a moment of the loop's clock, changing nothing else by that.
     Raises ``ScheduleError`` at once when the schedule names a fault that is not in ``catalogue``.
     """
 
@@ -110,6 +110,11 @@ class Conductor:
         """Nothing more is played, whatever branch may come."""
         self._further: list[asyncio.Task[None]] = []
         """What plays the steps of branches that came when all was played."""
+
+    @property
+    def began(self) -> float:
+        """The loop's time at which the main phase began."""
+        return self._reporter.started
 
     @property
     def elapsed(self) -> float:

@@ -83,7 +83,7 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     steps: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
-        return f"from {self.at:g} s on chance is drawn from seed {self.seed}"
+        return f"from {self.at:.6g} s on chance is drawn from seed {self.seed}"
 
 
 class Schedule(

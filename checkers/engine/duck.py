@@ -1,19 +1,25 @@
 """DuckDB in this process: what serves a test run, and all that one machine can hold on its disk."""
 
+from __future__ import annotations
+
 import os
 import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final, Self
-
-import duckdb
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
 from assay.checkers.engine.deferred import Deferred, Relation
+from assay.harness.core.late import Late
+
+if TYPE_CHECKING:
+    import duckdb
+    import numpy as np
+    import pyarrow as pa
+else:
+    duckdb = Late("duckdb")
 
 DEFAULT_MEMORY: Final = "4GB"
 KEPT_ROWS: Final = 8_000_000

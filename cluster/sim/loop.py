@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+import math
 import socket
 import weakref
 from collections import deque
@@ -139,7 +140,7 @@ class SimTimer(asyncio.TimerHandle):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The event loop of one simulation; ``seed`` decides the network's latencies. ``chance``: all that is drawn on it."""
+    """The event loop of one simulation; ``seed`` decides the network's latencies; ``chance`` is all chance on it."""
 
     simulated = True
     """Says to the interpreter that threads, and so blocking clients, have no place here."""
@@ -206,6 +207,10 @@ class SimLoop(asyncio.BaseEventLoop):
         """
         self._break_count += 1
         heapq.heappush(self._breaks, (when, self._break_count, call))
+
+    def following(self) -> float:
+        """The time of the next timer; infinite when there is none."""
+        return self._timers[0][0] if self._timers else math.inf
 
     def run_soon(self, runnable: Runnable) -> None:
         """As ``schedule``, now."""

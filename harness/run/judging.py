@@ -8,7 +8,7 @@ from assay.checkers.context import with_context
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
 from assay.checkers.judge import Watch, judge
-from assay.checkers.linearizability import Model, ModelError, search
+from assay.checkers.linearizability import Model, ModelError
 from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.registry import Registry
@@ -54,6 +54,8 @@ def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch
 
     ``engine``: holds the history.
     """
+    from assay.checkers.linearizability.search import search  # loads NumPy
+
     try:
         found = search(history.table("ops"), model, progress=watch or (lambda what, done, total: None))
     except ModelError as error:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.checkers.engine import Engines
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
-from assay.harness.search.states import event_names, injected, reached
+from assay.harness.search.states import Steering
 
 CRASH = "crash"
 """A process of the system that ended by an exception: what no contract needs to forbid."""
@@ -80,13 +81,14 @@ class Player:
         failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
         if problem is not None and "crashed:" in problem:
             failures.add(CRASH)
+        steering = Steering.of(open_history(attempt.folder.history))
         return PlayOutcome(
             verdict=str(judgement.verdict),
             failures=frozenset(failures),
             digest=attempt.digest,
-            states=reached(attempt.folder.history),
-            events=event_names(attempt.folder.history),
-            injected=injected(attempt.folder.history),
+            states=steering.states,
+            events=steering.events,
+            injected=steering.injected,
             folder=attempt.folder.path if failures else None,
             text=text if judgement.verdict is Verdict.FAIL else None,
             problem=problem,
