@@ -51,7 +51,8 @@ def register_parts(engine: Engine, reader: HistoryReader, family: str | None = N
     for name in DATA_SETS:
         loaded = reader.in_memory(name)
         if loaded is not None:
-            engine.load(name, loaded)
+            if not engine.holds(name):
+                engine.load(name, loaded)
             continue
         texts = reader.translation(name, family)
         try:

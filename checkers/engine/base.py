@@ -65,6 +65,9 @@ class Engine(Protocol):
     def lacks(self, name: str) -> bool:
         """Whether a view or table has certainly no rows. False: it may have some."""
 
+    def holds(self, name: str) -> bool:
+        """Whether the engine was given a data set of this name before its judgement began."""
+
     def rows(self, sql: str) -> list[Row]:
         """All rows of a query that returns few."""
 

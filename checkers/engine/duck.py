@@ -106,6 +106,9 @@ class DuckDB:
         else:
             self._deferred.declare(name, sql, kept=True)
 
+    def holds(self, name: str) -> bool:
+        return False
+
     def lacks(self, name: str) -> bool:
         return self._deferred.lacks(name)
 
@@ -157,21 +160,22 @@ class DuckDB:
 
     def _make(self, relation: Relation) -> int | None:
         if not relation.kept:
-            self._run(f"create or replace temporary view {relation.name} as {relation.sql}")
+            self.run(f"create or replace temporary view {relation.name} as {relation.sql}")
             return None
         text = f"select * from ({relation.sql}) as none limit 0" if relation.lacks else str(relation.sql)
         return self._filled(relation.name, text)
 
     def _filled(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Makes a table; how many rows it has."""
-        cursor = self._run(f"create or replace temporary table {name} as {sql}", parameters)
+        cursor = self.run(f"create or replace temporary table {name} as {sql}", parameters)
         return int(cursor.fetchall()[0][0])
 
     def _asked(self, sql: str, parameters: Sequence[Any]) -> Any:
         self._deferred.ensure(sql)
-        return self._run(sql, parameters)
+        return self.run(sql, parameters)
 
-    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """The cursor of a statement about what is there already."""
         try:
             return self._connection.execute(self._statement(sql), list(parameters) or None)
         except (duckdb.Error, RuntimeError) as error:

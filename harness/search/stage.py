@@ -17,6 +17,7 @@ import gc
 import math
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ class Played:
     notes: tuple[str, ...]
     problem: str | None
     words: frozenset[str]
+    seconds: float
+    """Of processor time that it took; of a branch, those since it left."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,7 @@ class _Run:
         self._fresh: list[str] = []
         self._moments = 0
         self._latest = -math.inf
+        self._began = time.process_time()
         self._trial: Trial | None = None
 
     def play(self, experiment: Experiment, base: Settings, registry: Registry) -> Played:
@@ -235,7 +239,15 @@ class _Run:
             finally:
                 close_loop(loop)
         problem = "; ".join(ended.problems) or None
-        return Played(self.order.example, history.columns(), ended.digest, ended.notes, problem, frozenset(self._words))
+        return Played(
+            self.order.example,
+            history.columns(),
+            ended.digest,
+            ended.notes,
+            problem,
+            frozenset(self._words),
+            time.process_time() - self._began,
+        )
 
     def fault(self, number: int, name: str, phase: str) -> None:
         self._passing.fault(number, name, phase)
@@ -282,6 +294,7 @@ class _Run:
         assert self._trial is not None
         asyncio._set_running_loop(self._trial.world.loop)  # asyncio knows a running loop by the process, too
         self.order, self._moments, self._latest = order, 0, self._trial.conductor.elapsed
+        self._began = time.process_time()
         self._trial.conductor.branch(order.example.schedule.branches[-1])
 
 
