@@ -78,8 +78,8 @@ def judge_together(runs: Sequence[Unjudged], registry: Registry, *, model: str |
         for name, each in tables.items():
             together.load(name, each)
         return [
-            judge_run(run.history, run.contract, _Given(together.engine(number)), registry, model=model, notes=run.notes)
-            for number, run in enumerate(runs)
+            judge_run(run.history, run.contract, _Given(engine), registry, model=model, notes=run.notes)
+            for run, engine in zip(runs, map(together.engine, range(len(runs))), strict=True)
         ]
 
 
