@@ -97,7 +97,7 @@ class Exploration:
     def _cut_short(self, found: Found) -> str:
         """What a search had found when it was interrupted; nothing is played any more."""
         schedule, settings = self._kept(found)
-        steps, before = len(found.example.schedule.steps), len(found.first.schedule.steps)
+        steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [
                 _headline(found),
@@ -130,7 +130,7 @@ class Exploration:
         finally:
             attempt.tear_down()
         same = found.identical and attempt.digest == found.outcome.digest
-        steps, before = len(found.example.schedule.steps), len(found.first.schedule.steps)
+        steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         lines = [
             _headline(found),
             f"shrunk from {before} steps to {steps}"

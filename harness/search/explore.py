@@ -217,7 +217,7 @@ class Explorer:
         except _Failing:
             return first, failing[-1]
         except Flaky:  # the clock ended the shrinking at an inconvenient place
-            return first, min(failing, key=lambda example: len(example.schedule.steps))
+            return first, min(failing, key=lambda example: len(example.schedule.all_steps))
         return first, first
 
     def _draw(
@@ -262,7 +262,7 @@ class Explorer:
         after, number = self._failed - self._began, self.tally.examples
         wanted = self._seen[_key(first)].failures
         rate = self._rate(example, wanted, MOST_REPETITIONS // 2)
-        self._note(f"{len(example.schedule.steps)} steps after Hypothesis; with other seeds it fails {rate}")
+        self._note(f"{len(example.schedule.all_steps)} steps after Hypothesis; with other seeds it fails {rate}")
         deadline = self._clock() + MINIMISING
 
         def reproduce(candidate: Example, repetitions: int) -> Example | None:

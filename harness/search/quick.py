@@ -7,7 +7,7 @@ the run in a folder, and is asked for whatever is to be shown to a person.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
@@ -17,7 +17,7 @@ from typing import Final
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history.handed_over import HandedOver
 from assay.harness.run.attempt import Reports
-from assay.harness.run.judging import judge_run
+from assay.harness.run.judging import Unjudged, judge_together
 from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.search.archive import Archive, Kept
 from assay.harness.search.example import Example
@@ -54,6 +54,8 @@ class QuickPlayer:
         self._player = player
         self._stage = start(lambda end: Stage(player.experiment, player.base, player.registry, end))
         self._archive: Archive[Standing] = Archive(uniform=uniform)
+        self.seconds = 0.0
+        """Of processor time that the runs took to play, in other processes."""
 
     def close(self) -> None:
         """Ends all processes. Idempotent."""
@@ -129,6 +131,7 @@ class QuickPlayer:
             return self._player.play(example)  # what was raised is raised here, or kept in the run's folder
         assert isinstance(answer, Played)
         self._archive.came_through(answer.words)
+        self.seconds += answer.seconds
         return answer
 
     def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
@@ -136,18 +139,14 @@ class QuickPlayer:
         outcomes = map(self._outcome, played, self._judge(played))
         return [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
 
-    def _judge(self, played: Sequence[Played]) -> Iterator[Judgement]:
+    def _judge(self, played: Sequence[Played]) -> list[Judgement]:
         player = self._player
+        runs = []
         for run in played:
             variant = configured(with_defect(player.experiment.system, player.base.defect), run.example.configuration)
-            yield judge_run(
-                HandedOver(run.columns),
-                with_limits(player.experiment.contract, variant),
-                player.engines,
-                player.registry,
-                model=player.experiment.model,
-                notes=run.notes,
-            )
+            contract = with_limits(player.experiment.contract, variant)
+            runs.append(Unjudged(HandedOver(run.columns), contract, run.notes))
+        return judge_together(runs, player.registry, model=player.experiment.model)
 
     def _outcome(self, run: Played, judgement: Judgement) -> PlayOutcome:
         return outcome_of(judgement, run.problem, run.digest, Steering.of(run.columns))
