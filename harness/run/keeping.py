@@ -1,4 +1,4 @@
-"""What a run leaves: in a folder of the store (``store.RunFolder``), or in memory for whoever played it."""
+"""What a run leaves: in a folder of the store (``store.RunFolder``), or in memory."""
 
 import asyncio
 from dataclasses import dataclass, field

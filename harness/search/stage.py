@@ -108,7 +108,7 @@ def fork() -> int:
 
 
 def start(make: Callable[[Connection], Stage]) -> Connection:
-    """Forks the process that plays. ``make`` gives its stage, there; whoever closes the connection ends it."""
+    """Forks the process that plays. ``make`` gives its stage, there; closing the connection ends it."""
     ours, theirs = Pipe()
     if os.fork() == 0:
         parent = os.getppid()

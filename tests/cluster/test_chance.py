@@ -44,7 +44,7 @@ def test_after_a_reseed_draws_depend_on_the_seed_and_the_label_alone(
     assert len({first for first, _ in found}) == len(labels), "each label has chance of its own"
 
 
-def test_two_seeds_draw_differently_and_listeners_are_told() -> None:
+def test_two_seeds_draw_differently_and_listeners_hear_of_it() -> None:
     heard: list[int] = []
     chance = Chance()
     source = chance.source("network")

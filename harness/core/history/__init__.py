@@ -2,7 +2,8 @@
 
 - ``data_sets``: the six data sets and their columns; the number of the format. ``schema``: the same for Arrow.
 - ``kinds``: what effects are called.
-- ``rows``: what a run hands over, as plain rows; ``in_memory`` keeps them.
+- ``rows``: what a run hands over, as plain rows; ``in_memory`` keeps them, and ``handed_over`` reads
+  what was kept
 - ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
 - ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
@@ -11,13 +12,14 @@
 - ``digest``: one hash over all rows, to compare two runs.
 
 Imports ``harness.core.operation`` alone, and Arrow; checkers, reports and every room of the harness but ``remote`` and
-``plugin`` import it. Names are looked up when they are first used, so that what only plays runs loads no Arrow.
+``plugin`` import it. Names are looked up when they are first used (``lookup``), so that what only plays runs loads no
+Arrow.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, HistoryError
+from assay.harness.core.history.lookup import __getattr__ as __getattr__
 from assay.harness.core.history.rows import History
 
 if TYPE_CHECKING:
@@ -40,13 +42,3 @@ __all__ = [
     "HistoryReader",
     "HistoryWriter",
 ]
-
-_HOMES = {"HistoryReader": "reader", "HistoryWriter": "writer"}
-"""Of other names the home is ``schema``."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'schema')}"), name)
-    return found

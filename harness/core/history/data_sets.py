@@ -143,7 +143,7 @@ FAULTS = DataSet(
         _optional("loses_unsynced", "bool"),
         _optional("damages_files", "bool"),
         _optional("wrong_clock", "bool"),
-    _optional("moves_replicas", "bool"),
+        _optional("moves_replicas", "bool"),
     )
 )
 """``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.

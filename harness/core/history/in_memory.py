@@ -50,7 +50,7 @@ class HistoryInMemory(History):
         return digest_of(self.columns())
 
     def flush(self) -> None:
-        """There is nothing to be done: whoever has the history has its rows."""
+        """There is nothing to be done: its rows are in the history itself."""
 
     def close(self) -> None:
         self.closed = True

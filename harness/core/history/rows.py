@@ -125,6 +125,7 @@ COLUMNS: Final[Mapping[str, Callable[[Sequence[Any]], list[list[Any]]]]] = {
 }
 """Rows of a data set to its columns. Effects come first: they are sealed before the operations that they belong to."""
 
+
 def _listed(value: Any) -> Any:
     """A list of nodes' numbers as text."""
     return ",".join(map(str, value)) if isinstance(value, list) else value
