@@ -1,12 +1,22 @@
 """Checks that a history's files are whole, and that they are those that its run left. Errors name file and row."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from assay.harness.core.history import CLOSED, HistoryError
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.late import Late
+from assay.harness.core.printable import plainly
 
-from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, HistoryReader
-from assay.harness.core.history.reader import plainly
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from assay.harness.core.history import HistoryReader
+else:
+    pa, pq = Late("pyarrow"), Late("pyarrow.parquet")
 
 
 def untouched(reader: HistoryReader) -> None:
@@ -25,7 +35,7 @@ def readable(reader: HistoryReader) -> None:
 
     Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
     """
-    for name in SCHEMAS:
+    for name in DATA_SETS:
         for path in reader.paths(name):
             first = 1
             try:
@@ -69,7 +79,7 @@ def as_closed(reader: HistoryReader) -> None:
     if reader.closed is None:
         return
     for name, rows in reader.closed.rows.items():
-        if name in SCHEMAS and rows != reader.rows(name):
+        if name in DATA_SETS and rows != reader.rows(name):
             raise HistoryError(
                 f"{reader.folder / name}: its parts have {reader.rows(name)} rows, but {CLOSED} says that {rows} were "
                 "written; a part is missing, cut short or not of this run"

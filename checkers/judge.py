@@ -5,11 +5,13 @@ only if nothing speaks against it; every reason to doubt is named. Checks about 
 run, and a run that was not closed may lack operations, so a value without a sender proves nothing there.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers import coverage
 from assay.checkers.causes import with_causes
@@ -24,7 +26,9 @@ from assay.checkers.objects import kinds as objects
 from assay.checkers.source import count_kinds, register_contract, register_parts
 from assay.checkers.validate import validate
 from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
-from assay.harness.core.history import HistoryReader
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
 
 Watch = Callable[[str, int, int], None]
 """Called before each check with its name, how many were done, and how many there may be."""

@@ -1,15 +1,21 @@
 """Gives an engine a history's data sets, no matter who wrote them, as views with exactly the columns of the format."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import View, build
 from assay.checkers.contract import DEADLINES, NANOSECONDS, Contract
 from assay.checkers.damage import readable
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.objects.kinds import KINDS, log_effects
-from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
-from assay.harness.core.history.reader import plainly
+from assay.harness.core.history import HistoryError
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.printable import plainly
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
 
 OPTIONAL: Final = ("faults", "events", "replicas", "looks")
 """Data sets that a history from elsewhere may lack; they are empty then."""
@@ -20,6 +26,8 @@ def open_history(folder: Path) -> HistoryReader:
 
     Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
+    from assay.harness.core.history import HistoryReader
+
     return HistoryReader(folder, optional=OPTIONAL)
 
 
@@ -40,7 +48,12 @@ def register_parts(engine: Engine, reader: HistoryReader, family: str | None = N
 
     ``family``: what its objects are, where a history of format 1 does not say it.
     """
-    for name in SCHEMAS:
+    for name in DATA_SETS:
+        loaded = reader.in_memory(name)
+        if loaded is not None:
+            if not engine.holds(name):
+                engine.load(name, loaded)
+            continue
         texts = reader.translation(name, family)
         try:
             engine.register(f"stored_{name}" if texts else name, reader.paths(name), reader.stored_schema(name))

@@ -8,11 +8,13 @@ then looked up in its file. One error names file, row (the file's first is row 1
 What is *not* asked: whether the operations make sense. That is what checks are for.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +24,11 @@ from assay.checkers.check import Table, View, build
 from assay.checkers.damage import as_closed
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.base import quoted
-from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
+from assay.harness.core.history import HistoryError
+from assay.harness.core.history.data_sets import DATA_SETS
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Outcome, Phase
 
 FAULT_PHASES: Final = ("intended", "injected", "healed", "recovered", "failed")
@@ -111,7 +117,7 @@ def _among(words: tuple[str, ...]) -> str:
 
 def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]) -> Rule:
     """What one row shows alone: required values, words, and ``more``: (name of the case, condition)."""
-    required = [field.name for field in SCHEMAS[data] if not field.nullable]
+    required = [field.name for field in DATA_SETS[data] if not field.nullable]
     words = _WORDS.get(data, {})
     cases = {f"null {column}": f"{quoted(column)} is null" for column in required}
     cases |= {f"word {column}": f"{column} not in ({_among(known)})" for column, known in words.items()}

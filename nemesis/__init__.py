@@ -10,7 +10,8 @@ files and disks (``damage``, ``data_loss``, ``disk_full``, ``slow_fsync``), mach
 ``clock``), replicas (``move``), servers that leave and join (``membership``). ``catalogue`` has them by name.
 
 How a run has them: ``draw`` (a random schedule), ``mix`` (one of many kinds), ``conductor`` (plays it) with
-``waiting`` (triggers), ``ambush``, ``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it
+``score`` (the steps that are known so far), ``waiting`` (triggers), ``ambush``, ``in_force``, ``recovery``,
+``attempt`` and ``reporter``; ``row`` is what it
 reports, ``plan`` a schedule for displays.
 
 Imports ``cluster.node`` and the protocols of ``cluster.system`` alone, and knows no time but the running loop's: the

@@ -126,7 +126,7 @@ class Catalogue(Mapping[str, Fault]):
 
     def check(self, schedule: Schedule) -> None:
         """Raises ``ScheduleError`` when a step's fault is not in this catalogue."""
-        unknown = sorted({step.fault for step in schedule.steps} - set(self))
+        unknown = sorted({step.fault for step in schedule.all_steps} - set(self))
         if unknown:
             raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
 

@@ -21,7 +21,8 @@ import asyncio
 import enum
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -37,7 +38,8 @@ from assay.nemesis.in_force import InForce
 from assay.nemesis.recovery import RECOVERY_SECONDS, Recoveries
 from assay.nemesis.reporter import Reporter
 from assay.nemesis.row import FaultRow, Stage
-from assay.nemesis.schedule import Record, Schedule, Step
+from assay.nemesis.schedule import Branch, Record, Schedule, Step
+from assay.nemesis.score import Score
 from assay.nemesis.target import Chosen, clients, servers
 from assay.nemesis.trigger import Fired
 from assay.nemesis.waiting import Waiting
@@ -60,8 +62,9 @@ class Conductor:
     """Plays one schedule once.
 
     ``record`` takes each row as it comes to pass; ``stamp`` gives the history's strictly increasing nanoseconds;
-    ``rng`` feeds the choices of steps that carry no seed of their own. Raises ``ScheduleError`` at once when the
-    schedule names a fault that is not in ``catalogue``.
+    ``rng`` feeds the choices of steps that carry no seed of their own. ``reseed`` takes the seed from which all chance
+    of a branch comes, and ``between_steps`` calls back at a moment of the loop's clock, changing nothing else by that.
+    Raises ``ScheduleError`` at once when the schedule names a fault that is not in ``catalogue``.
     """
 
     def __init__(
@@ -75,27 +78,48 @@ class Conductor:
         *,
         catalogue: Catalogue,
         recovery_seconds: float = RECOVERY_SECONDS,
+        reseed: Callable[[int], None] = lambda seed: None,
+        between_steps: Callable[[float, Callable[[], object]], object] | None = None,
     ) -> None:
         catalogue.check(schedule)
         self._faults = catalogue
-        self._schedule = schedule
+        self._score = Score(schedule)
+        self._rng = rng
+        self._reseed = reseed
+        self._between_steps = between_steps or asyncio.get_running_loop().call_at
         # Drawn now, in the order of the steps: what happens in between must not change who is hit.
-        self._seeds = [rng.getrandbits(32) if step.seed is None else step.seed for step in schedule.steps]
+        self._seeds = {number: self._seed(step) for number, step in self._score.numbered()}
+        self._steps: deque[tuple[int, Step]] = deque()
+        """Those whose time has not come, by time."""
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._seen: Counter[str] = Counter()
         self._context = FaultContext(cluster, system, Cuts(cluster), self._last_events, self._seen)
-        self._reporter = Reporter(schedule, catalogue, clients(cluster), record, stamp)
+        self._reporter = Reporter(self._score, catalogue, clients(cluster), record, stamp)
         self._recoveries = Recoveries(system, self._reporter, recovery_seconds)
         self._in_force = InForce(self._context, catalogue)
         self._wake = asyncio.Event()
         ambush = Ambush(servers(cluster, system), system, self._last_events)
-        self._waiting = Waiting(schedule, ambush, self._in_force, self._reporter, self._wake.set)
+        self._waiting = Waiting(self._score, ambush, self._in_force, self._reporter, self._wake.set)
         self._heals: dict[int, float] = {}
         """When each fault in force is to be healed, in seconds of the run."""
         self._latest: dict[int, float] = {}
         """The same of those that were to be healed and have had no effect: by then they are."""
         self._acting = asyncio.Lock()
         self._halted = False
+        self._over = False
+        """Nothing more is played, whatever branch may come."""
+        self._further: list[asyncio.Task[None]] = []
+        """What plays the steps of branches that came when all was played."""
+
+    @property
+    def began(self) -> float:
+        """The loop's time at which the main phase began."""
+        return self._reporter.started
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the run."""
+        return self._reporter.elapsed()
 
     @property
     def in_force(self) -> tuple[Injection, ...]:
@@ -128,17 +152,50 @@ class Conductor:
 
         Cancelling it heals what is in force before the cancellation goes on.
         """
-        self._reporter.intended()
+        self._reporter.begins()
+        self._reporter.intended(self._score.numbered())
+        self._steps.extend(self._score.numbered())
+        for branch in self._score.schedule.branches:
+            self._between_steps(self._reporter.started + branch.at, partial(self.branch, branch))
+        await self._play_all()
+
+    def branch(self, branch: Branch) -> None:
+        """Between two steps of the loop: chance has another seed from now on, and these steps are to be played, too."""
+        self._reseed(branch.seed)
+        added = self._score.begin(branch)
+        self._seeds |= {number: self._seed(step) for number, step in added}
+        self._reporter.intended(added, self._reporter.elapsed())
+        self._steps = deque(sorted((*self._steps, *added), key=lambda numbered: numbered[1].at))
+        if self._halted and added and not self._over:
+            self._halted = False
+            again = asyncio.get_running_loop().create_task(self._play_all(), name="nemesis of a branch")
+            self._further.append(again)
+        self._wake.set()
+
+    def _seed(self, step: Step) -> int:
+        return self._rng.getrandbits(32) if step.seed is None else step.seed
+
+    async def _play_all(self) -> None:
         try:
             await self._play()
+        except BaseException:
+            self._over = True
+            raise
         finally:
-            await self.heal_all()
+            await self._undo_all()
 
     async def heal_all(self) -> tuple[str, ...]:
         """Plays no further step and heals every fault in force, going on when one heal fails. Idempotent.
 
         Returns what could not be healed, a message each; empty when nothing is left in force.
         """
+        self._over = True
+        errors = await self._undo_all()
+        for task in self._further:
+            await task
+        return errors
+
+    async def _undo_all(self) -> tuple[str, ...]:
         self._halted = True
         self._wake.set()
         self._waiting.drop_all("the run ended first")
@@ -162,10 +219,9 @@ class Conductor:
         return errors
 
     async def _play(self) -> None:
-        steps = deque(enumerate(self._schedule.steps, start=1))
-        while not self._halted and (steps or self._waiting or self._heals):
+        while not self._halted and (self._steps or self._waiting or self._heals):
             self._wake.clear()
-            at, turn, number = min(self._agenda(steps))
+            at, turn, number = min(self._agenda())
             if not await self._time_has_come(at):
                 continue  # a trigger was fulfilled, or the run is halted
             if turn is _Turn.HEAL:
@@ -176,13 +232,13 @@ class Conductor:
             elif turn is _Turn.GIVE_UP:
                 await self._waiting.give_up(number, at)
             else:
-                step = steps.popleft()[1]
+                step = self._steps.popleft()[1]
                 if step.trigger is None:
                     await self._inject(number)
                 else:
                     await self._waiting.arm(number, step.trigger)
 
-    def _agenda(self, steps: Sequence[tuple[int, Step]]) -> Iterator[tuple[float, _Turn, int]]:
+    def _agenda(self) -> Iterator[tuple[float, _Turn, int]]:
         """What is to be done next of each sort, with its time in seconds of the run."""
         for number, at in self._heals.items():
             yield at, _Turn.HEAL, number
@@ -190,8 +246,9 @@ class Conductor:
             yield at, _Turn.FIRED, number
         for at, number in self._waiting.deadlines():
             yield at, _Turn.GIVE_UP, number
-        if steps:
-            yield steps[0][1].at, _Turn.BEGIN, steps[0][0]
+        if self._steps:
+            number, step = self._steps[0]
+            yield step.at, _Turn.BEGIN, number
 
     async def _time_has_come(self, seconds: float) -> bool:
         """Waits until then; False as soon as there is a reason to look at the agenda again."""
@@ -217,12 +274,12 @@ class Conductor:
 
     async def _strike(self, number: int, fired: Fired | None, held: bool) -> str | None:
         """Chooses the targets and injects the fault; why it could not be injected, or None."""
-        step, began = self._schedule.steps[number - 1], self._reporter.elapsed()
+        step, began = self._score[number], self._reporter.elapsed()
         chosen = await self._choose(number, step, fired)
         if isinstance(chosen, str):
             self._reporter.missed(number, began, Stage.TARGET, chosen)
             return None
-        seed = self._seeds[number - 1]
+        seed = self._seeds[number]
         injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
         began = self._reporter.moment()
         self._reporter.aimed(injection, began, _described(step, chosen, fired, held, began))
@@ -248,7 +305,7 @@ class Conductor:
         chosen: list[Chosen] = []
 
         async def choose() -> None:
-            chosen.append(await self._in_force.choose(step, self._seeds[number - 1], fired))
+            chosen.append(await self._in_force.choose(step, self._seeds[number], fired))
 
         trouble = await attempt(ACTION_SECONDS, choose())
         return chosen[0] if trouble is None else trouble

@@ -47,7 +47,7 @@ def plan(document: Schedule | Record) -> FaultPlan:
     if isinstance(document, Schedule):
         meant = [
             PlannedFault(number, step.fault, str(step), step.at, step.until)
-            for number, step in enumerate(document.steps, start=1)
+            for number, step in enumerate(document.all_steps, start=1)
         ]
         return FaultPlan(tuple(meant), document.omitted)
     happened = [

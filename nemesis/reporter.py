@@ -5,7 +5,7 @@ Times that a row's detail gives are seconds of the run; the row's own time is th
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,8 @@ import msgspec
 from assay.cluster.node import Node
 from assay.nemesis.fault import Fault, Injection, Proof
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
-from assay.nemesis.schedule import Record, Resolved, Schedule, Step
+from assay.nemesis.schedule import Record, Resolved, Step
+from assay.nemesis.score import Score
 from assay.nemesis.trigger import OnEvent
 
 
@@ -25,13 +26,13 @@ class Reporter:
 
     def __init__(
         self,
-        schedule: Schedule,
+        score: Score,
         catalogue: Mapping[str, Fault],
         clients: Sequence[Node],
         record: Callable[[FaultRow], None],
         stamp: Callable[[], int],
     ) -> None:
-        self._schedule = schedule
+        self._score = score
         self._catalogue = catalogue
         self._clients = {node.name for node in clients}
         self._record = record
@@ -43,7 +44,7 @@ class Reporter:
     @property
     def outcome(self) -> Record:
         """What was meant and what it has come to so far."""
-        return Record(self._schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
+        return Record(self._score.schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
 
     @property
     def started(self) -> float:
@@ -59,12 +60,15 @@ class Reporter:
         self._noted = max(self.elapsed(), math.nextafter(self._noted, math.inf))
         return self._noted
 
-    def intended(self) -> None:
-        """The run begins: one row for each step that will surely be tried."""
+    def begins(self) -> None:
+        """The run begins, and time is counted from now on."""
         self._started = asyncio.get_running_loop().time()
-        for number, step in enumerate(self._schedule.steps, start=1):
+
+    def intended(self, steps: Iterable[tuple[int, Step]], now: float = 0.0) -> None:
+        """One row for each of these that will surely be tried. ``now``: seconds of the run."""
+        for number, step in steps:
             if not optional(step):
-                self._intended(number, step, int(step.at))
+                self._intended(number, step, max(int(step.at - now), 0))
 
     def _intended(self, number: int, step: Step, starts: int) -> None:
         detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
@@ -72,7 +76,7 @@ class Reporter:
 
     def missed(self, number: int, at: float, stage: Stage, reason: str) -> None:
         """It failed before it had a target."""
-        step = self._schedule.steps[number - 1]
+        step = self._score[number]
         self._resolved[number] = Resolved(step, (), at, None, {"reason": reason})
         if not (optional(step) and stage is Stage.TRIGGER):
             self.failed(number, (), stage, reason)
@@ -108,7 +112,7 @@ class Reporter:
 
     def failed(self, number: int, targets: tuple[str, ...], stage: Stage, reason: str) -> None:
         """Something went wrong with it."""
-        detail = {"what": str(self._schedule.steps[number - 1]), "stage": str(stage), "reason": reason}
+        detail = {"what": str(self._score[number]), "stage": str(stage), "reason": reason}
         self._row(number, targets, FaultPhase.FAILED, detail, stage=stage)
 
     def _row(
@@ -123,7 +127,7 @@ class Reporter:
         starts: int | None = None,
     ) -> None:
         """``starts``: whole seconds from now on until it may begin."""
-        fault, time = self._schedule.steps[number - 1].fault, self._stamp()
+        fault, time = self._score[number].fault, self._stamp()
         self._record(
             FaultRow(
                 number,

@@ -71,16 +71,43 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return f"{fault} {whom}{when}".replace("  ", " ").strip()
 
 
-class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule"):
-    """Steps as meant, by time. ``omitted``: faults that were asked for and found no time."""
+class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where a run leaves another one that began like it: from ``at`` on chance is drawn from ``seed``, and only then
+    are ``steps`` known, which are further faults. ``at`` and their times: seconds from the start of the main phase.
+
+    In the simulation this is all chance; on real nodes what the harness draws, targets and clients.
+    """
+
+    at: Seconds
+    seed: int
+    steps: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        return f"from {self.at:.6g} s on chance is drawn from seed {self.seed}"
+
+
+class Schedule(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule", omit_defaults=True
+):
+    """Steps as meant, by time. ``omitted``: faults that were asked for and found no time; ``branches``, by time."""
 
     seed: int
     steps: tuple[Step, ...] = ()
     omitted: tuple[str, ...] = ()
+    branches: tuple[Branch, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(later.at < earlier.at for earlier, later in itertools.pairwise(self.steps)):
+        times = [[step.at for step in steps] for steps in (self.steps, *(branch.steps for branch in self.branches))]
+        times.append([branch.at for branch in self.branches])
+        if any(later < earlier for one in times for earlier, later in itertools.pairwise(one)):
             raise ScheduleError("steps must be in the order of their times")
+        if any(step.at < branch.at for branch in self.branches for step in branch.steps):
+            raise ScheduleError("a step of a branch cannot come before it")
+
+    @property
+    def all_steps(self) -> tuple[Step, ...]:
+        """With those of its branches, each where its number says: the first has 1."""
+        return (*self.steps, *(step for branch in self.branches for step in branch.steps))
 
 
 class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,7 +153,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
             if done.targets
         ]
         steps.sort(key=lambda step: step.at)
-        return Schedule(seed=self.schedule.seed, steps=tuple(steps), omitted=self.schedule.omitted)
+        branches = tuple(Branch(branch.at, branch.seed) for branch in self.schedule.branches)
+        return Schedule(self.schedule.seed, tuple(steps), self.schedule.omitted, branches)
 
 
 def _between(at: float, healed_at: float) -> float:

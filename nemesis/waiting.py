@@ -15,7 +15,7 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.in_force import InForce
 from assay.nemesis.reporter import Reporter
 from assay.nemesis.row import Stage
-from assay.nemesis.schedule import Schedule
+from assay.nemesis.score import Score
 from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
 LOOK_AGAIN = 0.25
@@ -26,9 +26,9 @@ class Waiting:
     """Of one run. ``wake`` is called when a trigger is fulfilled."""
 
     def __init__(
-        self, schedule: Schedule, ambush: Ambush, in_force: InForce, reporter: Reporter, wake: Callable[[], None]
+        self, score: Score, ambush: Ambush, in_force: InForce, reporter: Reporter, wake: Callable[[], None]
     ) -> None:
-        self._steps = schedule.steps
+        self._score = score
         self._ambush = ambush
         self._in_force = in_force
         self._reporter = reporter
@@ -78,11 +78,11 @@ class Waiting:
                 await self.end_ambush()
 
     def _arm(self, number: int, trigger: Trigger) -> None:
-        self._armed[number] = Armed(trigger, self._steps[number - 1].at + trigger.within, self._acknowledged)
+        self._armed[number] = Armed(trigger, self._score[number].at + trigger.within, self._acknowledged)
 
     async def give_up(self, number: int, at: float) -> None:
         """Its time is over. But a process may stand in its ambush, and only its line has not been read yet."""
-        armed, step = self._armed[number], self._steps[number - 1]
+        armed, step = self._armed[number], self._score[number]
         if self._ambush.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
             try:
                 sprung = await self._ambush.has_sprung(self._in_force.kept_from_running())
@@ -113,7 +113,7 @@ class Waiting:
             self.drop(number, f"no process was seen stopped: {error}")
             return None
         if caught is None:  # armed again at once: the next line may be read at any moment
-            trigger = self._steps[number - 1].trigger
+            trigger = self._score[number].trigger
             assert trigger is not None, "it has fired"
             self._arm(number, trigger)
             return None
@@ -134,5 +134,5 @@ class Waiting:
         """A step whose trigger was not fulfilled, or too late to act."""
         self._armed.pop(number, None)
         self._fired.pop(number, None)
-        reason = f"{self._steps[number - 1]}: {reason}"
+        reason = f"{self._score[number]}: {reason}"
         self._reporter.missed(number, self._reporter.elapsed(), Stage.TRIGGER, reason)

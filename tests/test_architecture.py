@@ -189,6 +189,7 @@ def test_package_files_only_describe_and_re_export() -> None:
                 plain = isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) or (
                     isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
                 )
+                plain |= isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
                 if not plain:
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert not wrong

@@ -1,7 +1,8 @@
 """Where the checks' SQL runs: one text, two engines.
 
 Read ``base`` first: what an engine is, and the rules of the SQL subset. ``duck`` is DuckDB in this process; it makes
-what is read (``deferred``), and nothing that cannot have rows (``needs``). ``spark`` is one session of Spark,
+what is read (``deferred``), and nothing that cannot have rows (``needs``); ``together`` asks many small histories at
+once. ``spark`` is one session of Spark,
 ``spark_application`` the JVM behind it, with ``spark_settings`` and ``spark_errors``; ``names`` keeps relations of few
 rows in this process. ``choice`` picks the engine of a history, and imports Spark only when it is used. Imported by
 checks, by reports (DuckDB) and by the harness; imports ``harness.core.history``.

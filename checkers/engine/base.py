@@ -15,16 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from assay.harness.core.history.data_sets import DataSet
 
 Row = Mapping[str, Any]
 
 INFINITY: Final = 9223372036854775807
 """What an operation's missing ``ret`` is coalesced to; never computed with."""
 
-_TYPES: Final = ((pa.types.is_int64, "bigint"), (pa.types.is_int32, "int"), (pa.types.is_boolean, "boolean"))
+_TYPES: Final = {"int64": "bigint", "int32": "int", "bool": "boolean"}
 
 
 class EngineError(Exception):
@@ -62,6 +65,9 @@ class Engine(Protocol):
     def lacks(self, name: str) -> bool:
         """Whether a view or table has certainly no rows. False: it may have some."""
 
+    def holds(self, name: str) -> bool:
+        """Whether the engine was given a data set of this name before its judgement began."""
+
     def rows(self, sql: str) -> list[Row]:
         """All rows of a query that returns few."""
 
@@ -79,9 +85,9 @@ class Engine(Protocol):
         """Lets go of all that was made. Idempotent."""
 
 
-def sql_type(kind: pa.DataType) -> str:
+def sql_type(kind: pa.DataType | str) -> str:
     """The name that both engines know this type of the format by."""
-    return next((name for is_one, name in _TYPES if is_one(kind)), "string")
+    return _TYPES.get(str(kind), "string")
 
 
 def quoted(name: str) -> str:
@@ -89,7 +95,7 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def empty(schema: pa.Schema) -> str:
+def empty(schema: pa.Schema | DataSet) -> str:
     """SQL of a relation with these columns and no rows."""
     columns = ", ".join(f"cast(null as {sql_type(field.type)}) as {quoted(field.name)}" for field in schema)
     return f"select {columns} where 1 = 0"

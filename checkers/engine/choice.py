@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineUnavailable
 from assay.checkers.engine.duck import SMALL_ROWS, DuckDB
-from assay.harness.core.history import HistoryReader
 
 if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
     from assay.checkers.engine.spark_application import SparkApplication
+    from assay.harness.core.history import HistoryReader
 
 AUTO: Final = "auto"
 DUCKDB: Final = "duckdb"

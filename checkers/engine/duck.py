@@ -1,19 +1,25 @@
 """DuckDB in this process: what serves a test run, and all that one machine can hold on its disk."""
 
+from __future__ import annotations
+
 import os
 import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final, Self
-
-import duckdb
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
 from assay.checkers.engine.deferred import Deferred, Relation
+from assay.harness.core.late import Late
+
+if TYPE_CHECKING:
+    import duckdb
+    import numpy as np
+    import pyarrow as pa
+else:
+    duckdb = Late("duckdb")
 
 DEFAULT_MEMORY: Final = "4GB"
 KEPT_ROWS: Final = 8_000_000
@@ -100,6 +106,9 @@ class DuckDB:
         else:
             self._deferred.declare(name, sql, kept=True)
 
+    def holds(self, name: str) -> bool:
+        return False
+
     def lacks(self, name: str) -> bool:
         return self._deferred.lacks(name)
 
@@ -151,21 +160,22 @@ class DuckDB:
 
     def _make(self, relation: Relation) -> int | None:
         if not relation.kept:
-            self._run(f"create or replace temporary view {relation.name} as {relation.sql}")
+            self.run(f"create or replace temporary view {relation.name} as {relation.sql}")
             return None
         text = f"select * from ({relation.sql}) as none limit 0" if relation.lacks else str(relation.sql)
         return self._filled(relation.name, text)
 
     def _filled(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Makes a table; how many rows it has."""
-        cursor = self._run(f"create or replace temporary table {name} as {sql}", parameters)
+        cursor = self.run(f"create or replace temporary table {name} as {sql}", parameters)
         return int(cursor.fetchall()[0][0])
 
     def _asked(self, sql: str, parameters: Sequence[Any]) -> Any:
         self._deferred.ensure(sql)
-        return self._run(sql, parameters)
+        return self.run(sql, parameters)
 
-    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """The cursor of a statement about what is there already."""
         try:
             return self._connection.execute(self._statement(sql), list(parameters) or None)
         except (duckdb.Error, RuntimeError) as error:

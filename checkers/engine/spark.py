@@ -90,6 +90,9 @@ class Spark:
                     return
             self._known(name, made)
 
+    def holds(self, name: str) -> bool:
+        return False
+
     def lacks(self, name: str) -> bool:
         return self._names.lacks(name)
 

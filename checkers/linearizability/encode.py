@@ -9,21 +9,28 @@ a key depends on its own operations only, no matter which others there are and w
 What ended fail did not happen, and what ended info and reads only says nothing: both are left out here.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking
+from assay.harness.core.late import Late
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+else:
+    np, pa = Late("numpy"), Late("pyarrow")
 
 COLUMNS: Final = ("index", "process", "f", "key", "argument", "result", "call", "ret", "outcome")
-FOREVER: Final = np.iinfo(np.int64).max
+FOREVER: Final = 2**63 - 1
 LONGEST_SHOWN: Final = 60
 """Characters of a value in words; what is longer is cut."""
 

@@ -4,12 +4,12 @@ The algorithm is picked for each key from the model and the data. A register who
 zones of its values, in near-linear time; everything else by the compiled search. The choice is noted in ``examined``.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.linearizability.answer import NONLINEARIZABLE, Answer
 from assay.checkers.linearizability.encode import Encoded, encode
@@ -19,6 +19,9 @@ from assay.checkers.linearizability.place import ThisMachine
 from assay.checkers.linearizability.summary import Found, count, summary
 from assay.checkers.linearizability.zones import judge_zones
 from assay.checkers.verdict import Judgement
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Progress = Callable[[str, int, int], None]
 """What is being done; how many operations are judged, of how many."""

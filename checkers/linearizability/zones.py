@@ -10,19 +10,25 @@ Conditions, key by key: reads and plain writes only, no value written twice, non
 value's zone begins before everything. A write that ended info counts only if its value was read.
 """
 
-from typing import Final
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.linearizability.encode import FOREVER, Encoded
 from assay.checkers.linearizability.model import INITIAL
 from assay.checkers.verdict import Finding
+from assay.harness.core.late import Late
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-BEFORE: Final = np.iinfo(np.int64).min
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+else:
+    np = Late("numpy")
+
+BEFORE: Final = -(2**63)
 Zoned = tuple[dict[int, Finding | None], list[int]]
 
 

@@ -30,7 +30,7 @@ from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
 from assay.checkers.sql import first_of, order_by
 from assay.checkers.times import seconds
-from assay.harness.core.history import EFFECTS
+from assay.harness.core.history.data_sets import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
 ERA: Final = 1 << 32

@@ -4,14 +4,19 @@ A kind names its object: ``counter-add``, ``set-read``, ``queue-dequeue``. Histo
 keys whose object the reader could not find out are reported here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import Check, Family, Table, View, build
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import empty
-from assay.harness.core.history import EFFECTS, HistoryReader
+from assay.harness.core.history.data_sets import EFFECTS
 from assay.harness.core.history.kinds import KINDS as OF_FORMAT
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
 
 MOST_NAMED: Final = 5
 

@@ -5,12 +5,11 @@ and a short one of each; ``words`` describes it. One instance is one component, 
 that it has.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, build, doubts
 from assay.checkers.engine import INFINITY, Engine, Row
@@ -25,12 +24,20 @@ from assay.checkers.transactions.graph import (
     Component,
     Cycles,
     Graph,
-    Ints,
     classify,
 )
 from assay.checkers.transactions.views import SOURCE_VIEWS
 from assay.checkers.transactions.words import Link, Moments, Reasons, circle, links, repeated
 from assay.checkers.verdict import MOST_OPERATIONS
+from assay.harness.core.late import Late
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from assay.checkers.transactions.graph import Ints
+else:
+    np, pa = Late("numpy"), Late("pyarrow")
 
 PROCESS: Final = "process"
 REAL_TIME: Final = "real-time"
@@ -39,18 +46,10 @@ ORDERS: Final = (PROCESS, REAL_TIME)
 _MOMENTS: Final = -(2**62)
 """Ids from here up to those of fans stand for moments: two edges for each transaction express real time with them."""
 
-_SCHEMA: Final = pa.schema(
-    [
-        ("anomaly", pa.string()),
-        ("number", pa.int64()),
-        ("key", pa.string()),
-        ("first_op", pa.int64()),
-        ("second_op", pa.int64()),
-        ("ops", pa.string()),
-        ("more", pa.int64()),
-        ("claim", pa.string()),
-    ]
-)
+_COLUMNS: Final = {
+    "anomaly": "string", "number": "int64", "key": "string", "first_op": "int64", "second_op": "int64",
+    "ops": "string", "more": "int64", "claim": "string",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,9 @@ class _Search:
                     "claim": claim,
                 }
             )
-        return pa.Table.from_pylist(rows, schema=_SCHEMA)
+        return pa.Table.from_pylist(
+            rows, schema=pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
+        )
 
     def _classify(self, graph: Graph) -> Classified:
         classified = classify(graph)

@@ -22,15 +22,19 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.transactions.edges import FIRST, RW, THEN, WR
+from assay.harness.core.late import Late
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+else:
+    np = Late("numpy")
 
 ORDER: Final = 5
 """The kind of edges that time draws, in addition to those of ``txn_edges``."""

@@ -6,7 +6,6 @@ that name its use, so that adding one use leaves the others as they were.
 """
 
 import asyncio
-import random
 from collections.abc import Mapping, Sequence
 
 from assay.cluster.naming import node_name
@@ -50,7 +49,7 @@ class SimCluster:
     def _make(self, role: str, index: int, name: str) -> SimNode:
         number = FIRST_ADDRESS + len(self._nodes)
         host = self._loop.network.add_host(name, f"198.18.{number // 250}.{number % 250}")
-        disk = SimDisk(random.Random(f"{self._seed} {name} disk"))
+        disk = SimDisk(self._loop.chance.source(f"{self._seed} {name} disk"))
         return SimNode(self._loop, host, role, index, disk, self._main, self.crashes)
 
     @property
@@ -90,8 +89,9 @@ class SimCluster:
         label = f"{self._seed} harness {self._harness_runtimes}"
         return SimRuntime(
             label=label,
+            chance=self._loop.chance,
             process=None,
-            disk=SimDisk(random.Random(f"{label} disk")),
+            disk=SimDisk(self._loop.chance.source(f"{label} disk")),
             clock=lambda: EPOCH + self._loop.time(),
             event_log=_unread,
         )
@@ -105,6 +105,7 @@ class SimCluster:
                 await node.write_file(path, data)
         runtime = SimRuntime(
             label=f"{self._seed} {process.incarnation}",
+            chance=self._loop.chance,
             process=process,
             disk=node.disk,
             clock=lambda: EPOCH + self._loop.time() + node.clock_offset,

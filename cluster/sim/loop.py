@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
-import random
+import math
 import socket
 import weakref
 from collections import deque
@@ -25,6 +25,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
+from assay.cluster.chance import Chance
 from assay.cluster.sim.network import Network
 from assay.cluster.sim.process import PROCESS, Process, Runnable, close_coroutine
 from assay.cluster.sim.server import SimServer
@@ -139,7 +140,7 @@ class SimTimer(asyncio.TimerHandle):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The event loop of one simulation; ``seed`` decides the network's latencies."""
+    """The event loop of one simulation; ``seed`` decides the network's latencies; ``chance`` is all chance on it."""
 
     simulated = True
     """Says to the interpreter that threads, and so blocking clients, have no place here."""
@@ -158,7 +159,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, Runnable]] = []
         self._cancelled_timers = 0
         self._generators: dict[int, tuple[weakref.ref[AsyncGenerator[Any, Any]], Process | None]] = {}
-        self.network = Network(self, random.Random(f"network {seed}"))
+        self._breaks: list[tuple[float, int, Callable[[], object]]] = []
+        self._break_count = 0
+        self.chance = Chance()
+        self.network = Network(self, self.chance.source(f"network {seed}"))
 
     # Time and callbacks
 
@@ -197,6 +201,17 @@ class SimLoop(asyncio.BaseEventLoop):
         self._sequence += 1
         heapq.heappush(self._timers, (when, self._sequence, runnable))
 
+    def before(self, when: float, call: Callable[[], object]) -> None:
+        """Calls ``call`` between two steps: at the last moment at which it is not later than ``when``, once nothing is
+        ready. Nothing else changes by it: it is no timer, and takes no place in the order of those.
+        """
+        self._break_count += 1
+        heapq.heappush(self._breaks, (when, self._break_count, call))
+
+    def following(self) -> float:
+        """The time of the next timer; infinite when there is none."""
+        return self._timers[0][0] if self._timers else math.inf
+
     def run_soon(self, runnable: Runnable) -> None:
         """As ``schedule``, now."""
         self._ready.append(runnable)
@@ -218,6 +233,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Runs until ``stop``; asyncio's ``run_forever`` calls it once."""
         ready = self._ready
         timers = self._timers
+        breaks = self._breaks
         steps = 0
         while not self._stopping:
             if ready:
@@ -228,6 +244,8 @@ class SimLoop(asyncio.BaseEventLoop):
                     while timers and timers[0][0] <= self._now:
                         ready.append(heapq.heappop(timers)[2])
                 ready.popleft()._fire()
+            elif breaks and (not timers or timers[0][0] > breaks[0][0]):
+                heapq.heappop(breaks)[2]()
             elif timers:
                 when, _, runnable = heapq.heappop(timers)
                 if when > self._now:

@@ -1,9 +1,9 @@
 """What a simulated process gets: satisfies ``assay.cluster.runtime.Runtime``, and the broker's own, structurally."""
 
 import errno
-import random
 from collections.abc import Callable
 
+from assay.cluster.chance import Chance
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.client import SimZooKeeper
@@ -23,20 +23,22 @@ class SimRuntime:
         self,
         *,
         label: str,
+        chance: Chance,
         process: Process | None,
         disk: SimDisk,
         clock: Callable[[], float],
         event_log: Callable[[str], None],
     ) -> None:
-        """``label`` seeds the randomness: the run's seed, the node, the incarnation."""
+        """``label`` seeds the randomness, which comes from ``chance``: the run's seed, the node, the incarnation."""
         self._label = label
+        self._chance = chance
         self._process = process
         self._disk = disk
         self._clock = clock
         self._event_log = event_log
         self._clients = 0
-        self.random = random.Random(label)
-        delays = random.Random(f"{label} fsync")
+        self.random = chance.source(label)
+        delays = chance.source(f"{label} fsync")
         self.storage = disk.storage(check=self._check, fsync_delay=lambda: 0.0002 + 0.0018 * delays.random())
 
     def read_file(self, path: str) -> bytes:
@@ -48,7 +50,8 @@ class SimRuntime:
 
     def zookeeper(self, servers: str, session_timeout: float) -> SimZooKeeper:
         self._clients += 1
-        return SimZooKeeper(servers, session_timeout, random.Random(f"{self._label} zookeeper {self._clients}"))
+        source = self._chance.source(f"{self._label} zookeeper {self._clients}")
+        return SimZooKeeper(servers, session_timeout, source)
 
     def event_log(self, line: str) -> None:
         process = self._process

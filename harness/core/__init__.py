@@ -23,7 +23,8 @@ harness may import it. In the order to read it:
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
 - ``worker`` (one task per worker), ``blocking`` (clients in threads), ``report`` (what a run reports in addition),
   ``transactions`` (effects of micro-operations), ``printable`` (text that is safe on a terminal), ``rate`` (how often
-  something fails).
+  something fails), ``late`` (modules that are loaded when they are first used).
 
-Only ``history`` needs Arrow: a worker process on a node runs clients without it.
+Only what reads and writes files of a ``history`` needs Arrow: a worker process on a node runs clients without it, and
+a search plays runs without it.
 """

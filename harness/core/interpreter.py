@@ -157,6 +157,10 @@ class Interpreter:
         """Whether any worker has a client that is open."""
         return bool(self._roster.free | self._roster.busy)
 
+    def reseed(self, seed: int) -> None:
+        """From now on the generators' chance is drawn from ``seed``."""
+        self._roster.reseed(seed)
+
     async def __aenter__(self) -> Interpreter:
         """Begins to open the clients, all at once; a worker is free when its client is open."""
         self._workers = [self._hire(number, number) for number in range(self._concurrency)]

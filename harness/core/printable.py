@@ -6,3 +6,9 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def plainly(error: Exception) -> str:
+    """A reader's words for a damaged file, in one line and without the file's bytes that they may quote."""
+    text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])
+    return " ".join(text.split())

@@ -4,11 +4,11 @@
   (faults, checks, models and systems of a session), ``faults`` (which runs the options ask for, and the schedule of
   each), ``command_line``
 - where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
-- how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines),
-  with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``, ``process_group``; what is looked at besides:
-  ``inspecting`` (at each acknowledgement), ``rest`` and ``processes`` (when the workload is done); ``judging`` (the
-  history to its judgement)
-- on disk: ``store``
+- how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines;
+  ``made`` makes one), with ``event_logs``, ``sim_logs``, ``progress``, ``interrupt``, ``process_group``; what is looked
+  at besides: ``inspecting`` (at each acknowledgement), ``rest`` and ``processes`` (when the workload is done);
+  ``judging`` (the history to its judgement)
+- what is left: ``keeping`` (by a run in memory), ``store`` (on disk)
 - objects by name: ``named``, ``systems`` (also with a defect or settings); ``variant`` (settings that are drawn)
 
 Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:

@@ -11,7 +11,7 @@ import hashlib
 import platform
 import traceback
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -29,18 +29,16 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.report import place
 from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.faults import possible
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import judge_run
+from assay.harness.run.made import make_trial
 from assay.harness.run.progress import Progress, Silent
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
-from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.run.trial import Trial, TrialEnd, Unavailable
 from assay.harness.run.workload_mix import mixed, resolved
-from assay.harness.run.worlds import World, open_world
-from assay.nemesis.fault import needs_disks
+from assay.harness.run.worlds import World
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 from assay.reports.figures import FIGURES, figures
@@ -122,20 +120,17 @@ class Attempt:
             command=self.command,
         )
         folder.write_run(self._info)
-        variant = configured(with_defect(self.experiment.system, settings.defect), settings.configuration)
-        self.experiment = replace(self.experiment, contract=with_limits(self.experiment.contract, variant))
-        system = self.experiment.deployed(variant)
-        drawn = [self.registry.faults[name] for name in possible(system, settings, self.registry.faults)]
-        world = self._world = open_world(
-            system,
+        trial = self._trial = make_trial(
+            self.experiment,
             settings,
+            folder,
+            self.registry,
             run_id=run_id(folder.path),
-            own_disks=any(map(needs_disks, drawn)),
-            own_clocks=any(fault.impact.wrong_clock for fault in drawn),
+            interrupt=self.interrupt,
+            progress=self.progress,
         )
-        trial = self._trial = Trial(
-            self.experiment, system, settings, world, folder, self.registry.faults, self.interrupt, self.progress
-        )
+        world, self.experiment = trial.world, trial.experiment
+        self._world = world
         try:
             trial.prepare()
         except Exception as error:

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster.node import Node, NodeError
-from assay.harness.core.history import HistoryWriter
-from assay.harness.core.history.schema import EVENTS, NODE_LISTS
+from assay.harness.core.history import History
+from assay.harness.core.history.data_sets import EVENTS, NODE_LISTS
 from assay.harness.core.stamps import NANOSECONDS, Stamps
 
 UNREADABLE: Final = "unreadable"
@@ -69,7 +69,7 @@ class Collector:
     """Follows the event logs of some nodes from ``start`` to ``stop``."""
 
     nodes: Sequence[Node]
-    history: HistoryWriter
+    history: History
     stamps: Stamps
     on_line: Callable[[str, str], None] | None
     """Called with a node's name and each line, as soon as it is there."""

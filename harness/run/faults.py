@@ -47,7 +47,7 @@ def replayed(path: Path, faults: Catalogue) -> Schedule:
 
 def fault_names(schedule: Schedule) -> tuple[str, ...]:
     """Sorted, as in test ids."""
-    return tuple(sorted({step.fault for step in schedule.steps}))
+    return tuple(sorted({step.fault for step in schedule.all_steps}))
 
 
 def possible(system: System, settings: Settings, faults: Catalogue) -> tuple[str, ...]:
@@ -114,11 +114,7 @@ def schedule(
     servers at once.
     """
     if settings.replay is not None:
-        schedule = replayed(settings.replay, faults)
-        late = [step for step in schedule.steps if step.until >= settings.time_limit]
-        if late:
-            raise ScheduleError(f"{late[0]} ends at {late[0].until:g} s: raise --time-limit above that")
-        return schedule
+        return in_time(replayed(settings.replay, faults), settings.time_limit)
     nodes = node_counts(system, settings)
     servers = sum(number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE))
     census = Census(
@@ -150,6 +146,17 @@ def schedule(
         target=None if settings.nemesis_target is None else parse_target(settings.nemesis_target),
         trigger=parse_trigger(settings.nemesis_trigger),
     )
+
+
+def in_time(schedule: Schedule, time_limit: float) -> Schedule:
+    """The same. Raises ``ScheduleError`` when something in it comes after the run's main phase."""
+    for step in schedule.all_steps:
+        if step.until >= time_limit:
+            raise ScheduleError(f"{step} ends at {step.until:g} s: raise --time-limit above that")
+    for branch in schedule.branches:
+        if branch.at >= time_limit:
+            raise ScheduleError(f"{branch}: raise --time-limit above that")
+    return schedule
 
 
 def listing(faults: Catalogue, systems: Iterable[System]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.cluster.system import Inspector, SeenAtRest
-from assay.harness.core.history import HistoryWriter
+from assay.harness.core.history import History
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.stamps import Stamps
 
@@ -20,7 +20,7 @@ APPEND: Final = "append"
 class Inspecting:
     """Satisfies ``Recorder``: what it is given goes into the history, and then the inspector looks."""
 
-    history: HistoryWriter
+    history: History
     inspector: Inspector
     stamps: Stamps
 

@@ -6,11 +6,11 @@ Rows of ``looks`` with look 0; what they mean is said where they are judged, in 
 from collections.abc import Sequence
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
-from assay.harness.core.history import HistoryWriter
+from assay.harness.core.history import History
 from assay.harness.core.stamps import Stamps
 
 
-async def record_processes(cluster: Cluster, servers: Sequence[Node], history: HistoryWriter, stamps: Stamps) -> None:
+async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
     """Writes a row for each server that can be asked, and one for each crash that the cluster knows of."""
     for crash in getattr(cluster, "crashes", ()):
         moment = stamps.at(crash.time)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from assay.checkers.rest.looks import STALL
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.system import DeploymentError, Observable
-from assay.harness.core.history import HistoryWriter
+from assay.harness.core.history import History
 from assay.harness.core.stamps import Stamps
 
 LOOK_EVERY: Final = 1.0
@@ -31,7 +31,7 @@ class Watch:
     system: Observable
     cluster: Cluster
     runtime: Any
-    history: HistoryWriter
+    history: History
     stamps: Stamps
     looks: int = 0
     _epochs: Mapping[tuple[str | None, ...], int | None] | None = None

@@ -8,6 +8,7 @@ is dead was abandoned.
 run or the new one. Small files are written next to their place and renamed in, too.
 """
 
+import asyncio
 import hashlib
 import os
 import re
@@ -21,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster import owner
-from assay.harness.core.history import FORMAT
+from assay.harness.core.history import FORMAT, History
 from assay.harness.core.stamps import Origin
 
 SCHEMA_VERSION: Final = FORMAT
@@ -81,6 +82,12 @@ class RunFolder:
     @property
     def report(self) -> Path:
         return self.path / "report.html"
+
+    def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
+        """Of the run; with a loop, parts are sealed by its clock."""
+        from assay.harness.core.history import HistoryWriter  # loads Arrow
+
+        return HistoryWriter(self.history, loop=loop)
 
     def write(self, name: str, data: bytes) -> None:
         write_atomically(self.path / name, data)

@@ -11,7 +11,6 @@ verdict cannot be pass.
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from assay.cluster.system import (
 )
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
-from assay.harness.core.history import HistoryWriter
+from assay.harness.core.history import History
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport
@@ -43,16 +42,16 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
 from assay.harness.run.inspecting import Inspecting
 from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.keeping import Keeping
 from assay.harness.run.processes import record_processes
 from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
-from assay.harness.run.store import RunFolder
 from assay.harness.run.worlds import World
 from assay.nemesis.catalogue import MIX, Catalogue
 from assay.nemesis.conductor import Conductor
 from assay.nemesis.row import FaultPhase, FaultRow
-from assay.nemesis.schedule import encode
+from assay.nemesis.schedule import Schedule, encode
 from assay.nemesis.target import servers
 
 TICK: Final = 0.1
@@ -86,15 +85,18 @@ class Trial:
     system: System
     settings: Settings
     world: World
-    folder: RunFolder
+    folder: Keeping
     faults: Catalogue
     interrupt: Interrupt
     progress: Progress
     tally: Tally = field(default_factory=Tally)
     origin: Origin | None = None
     """When the history began; None before."""
+    meant: Schedule | None = None
+    """The faults to be played; None: those that the settings mean."""
     _generator: Generator | None = None
     _cluster: Cluster | None = None
+    _conductor: Conductor | None = None
     _logs_kept: bool = False
     _problems: list[str] = field(default_factory=list)
     _unavailable: list[str] = field(default_factory=list)
@@ -103,6 +105,12 @@ class Trial:
     def cluster(self) -> Cluster:
         assert self._cluster is not None, "set_up comes first"
         return self._cluster
+
+    @property
+    def conductor(self) -> Conductor:
+        """Of the run that is going on."""
+        assert self._conductor is not None, "run comes first"
+        return self._conductor
 
     def prepare(self) -> None:
         """Has the test make its generator, before there is a cluster. Raises what the test raises."""
@@ -132,7 +140,7 @@ class Trial:
         loop = asyncio.get_running_loop()
         # In the simulation seconds fly by, and a run that is killed is played again: nothing is sealed before its end.
         sealing = None if getattr(loop, "simulated", False) else loop
-        history = HistoryWriter(self.folder.history, loop=sealing)
+        history = self.folder.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
         except BaseException:
@@ -146,7 +154,7 @@ class Trial:
 
     async def keep_logs(self) -> None:
         """Takes the nodes' logs into the run's folder, once."""
-        if self._cluster is not None and not self._logs_kept:
+        if self._cluster is not None and self.folder.logs is not None and not self._logs_kept:
             self._logs_kept = True
             for missing in await self.world.save_logs(self.folder.logs):
                 self.progress.note(f"log not kept: {missing}")
@@ -159,21 +167,25 @@ class Trial:
             self._cluster = None
             await self.world.close(keep=keep)
 
-    async def _drive(self, history: HistoryWriter, stamps: Stamps) -> RunReport:
+    async def _drive(self, history: History, stamps: Stamps) -> RunReport:
         settings = self.settings
         assert self._generator is not None, "set_up comes first"
         main, *later = split_phases(self._generator)
-        contract = self.experiment.contract
-        meant = schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
-        conductor = Conductor(
+        contract, chance = self.experiment.contract, self.world.chance
+        if self.meant is None:
+            self.meant = schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
+        meant = self.meant
+        conductor = self._conductor = Conductor(
             self.cluster,
             self.system,
             meant,
-            random.Random(derive(settings.seed, "targets")),
+            chance.source("targets", derive(settings.seed, "targets")),
             self._fault_recorder(history),
             stamps.now,
             catalogue=self.faults,
             recovery_seconds=contract.recovery_deadline,
+            reseed=chance.reseed,
+            between_steps=self.world.between_steps,
         )
         self.folder.write("schedule.json", encode(meant))
         collector = Collector(self._servers(), history, stamps, conductor.event)
@@ -199,6 +211,7 @@ class Trial:
                 stamps=stamps,
                 on_completion=(self.tally.completed, acknowledged),
             ) as interpreter:
+                chance.listen("workload", interpreter.reseed)
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
                 if later and not self.interrupt.requested:
                     self.tally.stage = "drain"
@@ -270,7 +283,7 @@ class Trial:
         except TimeoutError:
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal")
 
-    async def _come_to_rest(self, history: HistoryWriter, stamps: Stamps) -> None:
+    async def _come_to_rest(self, history: History, stamps: Stamps) -> None:
         """Has a system looked at until it is at rest, or until all deadlines for that are over."""
         if isinstance(self.system, Observable):
             self.tally.stage = "coming to rest"
@@ -279,7 +292,7 @@ class Trial:
             if trouble is not None:
                 self._problems.append(trouble)
 
-    async def _read_replicas(self, history: HistoryWriter) -> None:
+    async def _read_replicas(self, history: History) -> None:
         """What lies on the nodes' disks, of a system that can read them; all of it or, with a reason to doubt, none."""
         if not isinstance(self.system, Replicated):
             return
@@ -301,7 +314,7 @@ class Trial:
             # A node in recovery may answer in any way; it is asked again until the deadline.
             return False
 
-    def _fault_recorder(self, history: HistoryWriter) -> Callable[[FaultRow], None]:
+    def _fault_recorder(self, history: History) -> Callable[[FaultRow], None]:
         def record(row: FaultRow) -> None:
             history.fault(**row.columns())
             if row.phase is FaultPhase.INJECTED:

@@ -5,11 +5,11 @@ the simulated loop: its time limits and time-outs are virtual, so that a run is 
 """
 
 import asyncio
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from assay.cluster.chance import Chance
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
 from assay.harness.remote.runtime import ClientRuntime
@@ -27,6 +27,13 @@ class World(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def chance(self) -> Chance:
+        """All that is left to chance in here, as far as the seed decides it."""
+
+    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+        """Calls ``call`` at this moment of the loop's clock; in the simulation nothing else changes by that."""
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
         """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps."""
@@ -75,8 +82,13 @@ class SimWorld:
         self._system = system
         self._settings = settings
         self.loop = SimLoop(derive(settings.seed, "network"))
+        self.chance = self.loop.chance
         self._cluster: SimCluster | None = None
         self._logs: SimLogs | None = None
+
+    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+        self.loop.before(when, call)
+        return None
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
         from assay.cluster.sim.cluster import SimCluster
@@ -134,7 +146,11 @@ class DockerWorld:
         self._own_disks = own_disks
         self._own_clocks = own_clocks
         self.loop = asyncio.new_event_loop()
+        self.chance = Chance()
         self._cluster: DockerCluster | None = None
+
+    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+        return self.loop.call_at(when, call)
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
         from assay.cluster.docker.cluster import DockerCluster
@@ -158,7 +174,7 @@ class DockerWorld:
 
     def runtime(self) -> Any:
         zookeeper = self._system.zookeeper_client if isinstance(self._system, ZooKeeperClients) else None
-        return ClientRuntime(random.Random(derive(self._settings.seed, "client")), zookeeper)
+        return ClientRuntime(self.chance.source("client", derive(self._settings.seed, "client")), zookeeper)
 
     async def save_logs(self, folder: Path) -> list[str]:
         return [] if self._cluster is None else await self._cluster.collect_logs(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import msgspec
 
 from assay.harness.run.faults import fault_names
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule import Schedule, Step, encode
+from assay.nemesis.schedule import Branch, Schedule, Step, encode
 from assay.nemesis.trigger import EVERY
 
 
@@ -29,6 +29,10 @@ class Example(msgspec.Struct, frozen=True):
     def settings(self, base: Settings, file: Path) -> Settings:
         """The settings of its run; the schedule is written to ``file`` and played from there."""
         file.write_bytes(encode(self.schedule))
+        return replace(self.varied(base), replay=file)
+
+    def varied(self, base: Settings) -> Settings:
+        """The settings of its run, for one that is handed its schedule."""
         varied = msgspec.structs.asdict(self)
         del varied["schedule"]
         return replace(
@@ -37,13 +41,24 @@ class Example(msgspec.Struct, frozen=True):
             nemesis=fault_names(self.schedule),
             nemesis_target=None,
             nemesis_trigger=EVERY,
-            replay=file,
+            replay=None,
         )
 
     def only(self, numbers: Collection[int]) -> Example:
-        """The same with these steps, counted from 1; all of them when there would be none."""
-        steps = tuple(step for number, step in enumerate(self.schedule.steps, start=1) if number in numbers)
-        return msgspec.structs.replace(self, schedule=Schedule(self.schedule.seed, steps)) if steps else self
+        """The same with these steps, counted from 1; all of them when there would be none. Branches are none, since
+        chance would not lead to them again.
+        """
+        kept = [step for number, step in enumerate(self.schedule.all_steps, start=1) if number in numbers]
+        return self.playing(sorted(kept, key=lambda step: step.at)) if kept else self
+
+    def playing(self, steps: Iterable[Step], branches: Iterable[Branch] = ()) -> Example:
+        """The same with these faults."""
+        schedule = Schedule(self.schedule.seed, tuple(steps), branches=tuple(branches))
+        return msgspec.structs.replace(self, schedule=schedule)
+
+    def branching(self, branch: Branch) -> Example:
+        """The same, left by this branch."""
+        return self.playing(self.schedule.steps, (*self.schedule.branches, branch))
 
     @staticmethod
     def of(settings: Settings, schedule: Schedule) -> Example:
@@ -56,7 +71,10 @@ class Example(msgspec.Struct, frozen=True):
         pace = "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s"
         zookeepers = f"{self.zookeepers} ZooKeeper{'s' if self.zookeepers > 1 else ''}"
         shape = f"{self.nodes} nodes, {zookeepers}, {self.concurrency} clients, {pace}, {self.time_limit:g} s"
-        return [", ".join([shape, *self.configuration]), *map(described, self.schedule.steps)]
+        lines = [", ".join([shape, *self.configuration]), *map(described, self.schedule.steps)]
+        for branch in self.schedule.branches:
+            lines += [f"{branch.at:6.3f} s  {branch}", *map(described, branch.steps)]
+        return lines
 
 
 def described(step: Step) -> str:

@@ -21,6 +21,7 @@ from assay.harness.run.variant import few
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import Player
+from assay.harness.search.quick import QuickPlayer
 from assay.harness.search.story import write_story
 from assay.harness.search.strategies import TIME_LIMITS, Terrain
 from assay.harness.search.workers import search
@@ -83,7 +84,9 @@ class Exploration:
         if budget.examples is not None:
             # Dealt out so that together they are exactly as many.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
-        return Explorer(player, terrain(self.experiment.deployed(), base, self.registry.faults), budget, note=note)
+        return Explorer(
+            QuickPlayer(player), terrain(self.experiment.deployed(), base, self.registry.faults), budget, note=note
+        )
 
     def _kept(self, found: Found) -> tuple[Path, Settings]:
         """The schedule's file, and the settings that play it."""
@@ -94,7 +97,7 @@ class Exploration:
     def _cut_short(self, found: Found) -> str:
         """What a search had found when it was interrupted; nothing is played any more."""
         schedule, settings = self._kept(found)
-        steps, before = len(found.example.schedule.steps), len(found.first.schedule.steps)
+        steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [
                 _headline(found),
@@ -127,7 +130,7 @@ class Exploration:
         finally:
             attempt.tear_down()
         same = found.identical and attempt.digest == found.outcome.digest
-        steps, before = len(found.example.schedule.steps), len(found.first.schedule.steps)
+        steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         lines = [
             _headline(found),
             f"shrunk from {before} steps to {steps}"

@@ -9,23 +9,30 @@ the clock ends it, or other modules are loaded: Hypothesis also draws from the c
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from random import Random
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Flaky
+from hypothesis.strategies import SearchStrategy
 
 from assay.harness.core.rate import MOST_REPETITIONS, Rate
 from assay.harness.run.attempt import Reports
 from assay.harness.run.settings import Budget, derive
 from assay.harness.search.example import Example
-from assay.harness.search.player import Player, PlayOutcome
+from assay.harness.search.further import further_steps
+from assay.harness.search.player import PlayOutcome
+from assay.harness.search.quick import Further
 from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.strategies import Terrain, examples
+from assay.nemesis.schedule import Step
 
 BATCH: Final = 20
+BRANCHES: Final = 20
+"""Runs that leave others, after each batch."""
 MOST_IDLE: Final = 10
 """Batches in a row in which nothing was drawn that had not been played: there is no more."""
 SHRINKING: Final = 45.0
@@ -76,12 +83,33 @@ class _Failing(Exception):
     """Says to Hypothesis that the example fails."""
 
 
+class Plays(Protocol):
+    """What an explorer plays with: ``Player``, or one that is quicker."""
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome: ...
+
+    def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]: ...
+
+
+@runtime_checkable
+class Leaving(Protocol):
+    """A player that can leave runs that it has played."""
+
+    def branch(
+        self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
+    ) -> list[tuple[Example, PlayOutcome]]: ...
+
+
+def _key(example: Example) -> bytes:
+    return msgspec.json.encode(example)
+
+
 class Explorer:
     """One search. ``note`` is called with its progress; ``clock`` gives seconds, of the wall."""
 
     def __init__(
         self,
-        player: Player,
+        player: Plays,
         terrain: Terrain,
         budget: Budget,
         *,
@@ -112,7 +140,7 @@ class Explorer:
             while not self._over() and idle < MOST_IDLE:
                 number += 1
                 before = self.tally.examples
-                failing = self._batch(number)
+                failing = self._batch(number) or self._branches(number)
                 if failing is not None:
                     return self._shrunk(*failing)
                 idle = 0 if self.tally.examples > before else idle + 1
@@ -127,15 +155,80 @@ class Explorer:
         return self._budget.examples is not None and self.tally.examples >= self._budget.examples
 
     def _batch(self, number: int) -> tuple[Example, Example] | None:
-        """The first failing example, and what Hypothesis made of it."""
-        terrain = replace(self._terrain, events=tuple(sorted(self._events)))
-        corpus = tuple(self._corpus)
-        failing: list[Example] = []
+        """The first failing example, and what Hypothesis made of it.
+
+        First all are drawn, played and judged together; only when one fails Hypothesis draws them again, and shrinks.
+        """
+        drawing = examples(replace(self._terrain, events=tuple(sorted(self._events))), tuple(self._corpus))
+        drawn: dict[bytes, Example] = {}
+
+        def take(example: Example) -> None:
+            drawn.setdefault(_key(example), example)
+
+        self._draw(number, drawing, take, Phase.generate)
+        new = [example for key, example in drawn.items() if key not in self._seen]
+        first = self._take(zip(new, self._player.play_all(new, self._over), strict=False))
+        return None if first is None else self._shrunk_by_hypothesis(number, drawing, first)
+
+    def _branches(self, number: int) -> tuple[Example, Example] | None:
+        """Some runs that leave those that were played before. The first that fails, as :meth:`_batch` has it."""
+        if not isinstance(self._player, Leaving) or self._over():
+            return None
+        chance = Random(derive(self._terrain.base.seed, "branches", number))
+        first = self._take(self._player.branch(chance, self._further, BRANCHES, self._over))
+        return None if first is None else (first, first)
+
+    def _further(self, chance: Random, example: Example, at: float) -> Sequence[Step]:
+        return further_steps(chance, example, at, replace(self._terrain, events=tuple(sorted(self._events))))
+
+    def _take(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
+        """Learns from runs. The first of them that failed."""
+        first = None
+        for example, outcome in played:
+            self._seen[_key(example)] = outcome
+            self._learn(example, outcome)
+            if outcome.failures and first is None:
+                first = example
+        if first is not None:
+            self._failed, self._searched = self._clock(), len(self._seen)
+            self._report(first, first)
+            self._note(f"fails with {', '.join(sorted(self._seen[_key(first)].failures))}; shrinking")
+        return first
+
+    def _shrunk_by_hypothesis(
+        self, number: int, drawing: SearchStrategy[Example], first: Example
+    ) -> tuple[Example, Example]:
+        wanted = self._seen[_key(first)].failures
+        failing = [first]
+
+        def shrink(example: Example) -> None:
+            known = self._seen.get(_key(example))
+            if known is None:
+                if self._clock() - self._failed > SHRINKING:
+                    return  # enough of that; what is known to fail still does
+                known = self._seen[_key(example)] = self._player.play(example)
+            if known.failures & wanted:
+                failing.append(example)
+                self._report(first, example)
+                raise _Failing
+
+        try:
+            self._draw(number, drawing, shrink, Phase.generate, Phase.shrink)
+        except _Failing:
+            return first, failing[-1]
+        except Flaky:  # the clock ended the shrinking at an inconvenient place
+            return first, min(failing, key=lambda example: len(example.schedule.all_steps))
+        return first, first
+
+    def _draw(
+        self, number: int, drawing: SearchStrategy[Example], take: Callable[[Example], None], *phases: Phase
+    ) -> None:
+        """Calls ``take`` with the examples of a batch, the same each time."""
 
         @seed(derive(self._terrain.base.seed, "explore", number))
         @settings(
             max_examples=BATCH,
-            phases=(Phase.generate, Phase.shrink),
+            phases=phases,
             database=None,
             deadline=None,
             print_blob=False,
@@ -143,60 +236,33 @@ class Explorer:
             verbosity=Verbosity.quiet,
             suppress_health_check=list(HealthCheck),
         )
-        @given(examples(terrain, corpus))
+        @given(drawing)
         def batch(example: Example) -> None:
-            key = msgspec.json.encode(example)
-            known = self._seen.get(key)
-            if known is None:
-                if failing and self._clock() - self._failed > SHRINKING:
-                    return  # enough of that; what is known to fail still does
-                if not failing and self._over():
-                    return
-                known = self._seen[key] = self._play(example, steer=not failing)
-            if known.failures and (
-                not failing or known.failures & self._seen[msgspec.json.encode(failing[0])].failures
-            ):
-                first = not failing
-                if first:
-                    self._failed, self._searched = self._clock(), len(self._seen)
-                failing.append(example)
-                self._report(failing[0], example)
-                if first:
-                    self._note(f"fails with {', '.join(sorted(known.failures))}; shrinking")
-                raise _Failing
+            take(example)
 
-        try:
-            batch()
-        except _Failing:
-            return failing[0], failing[-1]
-        except Flaky:  # the clock ended the shrinking at an inconvenient place
-            return failing[0], min(failing, key=lambda example: len(example.schedule.steps))
-        return None
+        batch()
 
-    def _play(self, example: Example, *, steer: bool) -> PlayOutcome:
-        outcome = self._player.play(example)
-        if steer:
-            self.tally.examples += 1
-            self.tally.verdicts[outcome.verdict] = self.tally.verdicts.get(outcome.verdict, 0) + 1
-            self._events |= outcome.events
-            if outcome.states - self._states:
-                self._states |= outcome.states
-                self._corpus.append(example.only(outcome.injected))
-            self.tally.states, self.tally.corpus = len(self._states), len(self._corpus)
-            self.tally.seconds = self._clock() - self._began
-            self.on_progress(self.tally)
-        return outcome
+    def _learn(self, example: Example, outcome: PlayOutcome) -> None:
+        self.tally.examples += 1
+        self.tally.verdicts[outcome.verdict] = self.tally.verdicts.get(outcome.verdict, 0) + 1
+        self._events |= outcome.events
+        if outcome.states - self._states:
+            self._states |= outcome.states
+            self._corpus.append(example.only(outcome.injected))
+        self.tally.states, self.tally.corpus = len(self._states), len(self._corpus)
+        self.tally.seconds = self._clock() - self._began
+        self.on_progress(self.tally)
 
     def _report(self, first: Example, example: Example) -> None:
         """Says what is known of a failure before it has been made small: the search may be interrupted."""
-        after, outcome = self._failed - self._began, self._seen[msgspec.json.encode(example)]
+        after, outcome = self._failed - self._began, self._seen[_key(example)]
         self.on_found(Found(example, outcome, None, False, False, first, after, self.tally.examples))
 
     def _shrunk(self, first: Example, example: Example) -> Found:
         after, number = self._failed - self._began, self.tally.examples
-        wanted = self._seen[msgspec.json.encode(first)].failures
+        wanted = self._seen[_key(first)].failures
         rate = self._rate(example, wanted, MOST_REPETITIONS // 2)
-        self._note(f"{len(example.schedule.steps)} steps after Hypothesis; with other seeds it fails {rate}")
+        self._note(f"{len(example.schedule.all_steps)} steps after Hypothesis; with other seeds it fails {rate}")
         deadline = self._clock() + MINIMISING
 
         def reproduce(candidate: Example, repetitions: int) -> Example | None:
@@ -217,7 +283,7 @@ class Explorer:
         return Found(small, outcome, rate, identical, finished, first, after, number, plays)
 
     def _failures(self, example: Example) -> frozenset[str]:
-        key = msgspec.json.encode(example)
+        key = _key(example)
         if key not in self._seen:
             outcome = self._seen[key] = self._player.play(example)
             if outcome.folder is not None:

@@ -2,17 +2,19 @@
 nothing."""
 
 import shutil
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.checkers.engine import Engines
-from assay.checkers.verdict import Verdict
+from assay.checkers.source import open_history
+from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
-from assay.harness.search.states import event_names, injected, reached
+from assay.harness.search.states import Steering
 
 CRASH = "crash"
 """A process of the system that ended by an exception: what no contract needs to forbid."""
@@ -33,6 +35,24 @@ class PlayOutcome:
     folder: Path | None
     text: str | None
     problem: str | None = None
+
+
+def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, steering: Steering) -> PlayOutcome:
+    """What became of a run that ended, apart from what it left."""
+    failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+    if problem is not None and "crashed:" in problem:
+        failures.add(CRASH)
+    return PlayOutcome(
+        verdict=str(judgement.verdict),
+        failures=frozenset(failures),
+        digest=digest,
+        states=steering.states,
+        events=steering.events,
+        injected=steering.injected,
+        folder=None,
+        text=None,
+        problem=problem,
+    )
 
 
 @dataclass
@@ -74,22 +94,24 @@ class Player:
             shutil.rmtree(attempt.folder.path)
         return outcome
 
+    def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
+        """One run of each; fewer when it is ``enough`` before."""
+        outcomes: list[PlayOutcome] = []
+        for example in examples:
+            if enough():
+                break
+            outcomes.append(self.play(example))
+        return outcomes
+
     def _outcome(self, attempt: Attempt, text: str | None) -> PlayOutcome:
-        judgement, problem = attempt.judgement, attempt.problem
+        judgement = attempt.judgement
         assert judgement is not None, "a run that ended was judged"
-        failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
-        if problem is not None and "crashed:" in problem:
-            failures.add(CRASH)
-        return PlayOutcome(
-            verdict=str(judgement.verdict),
-            failures=frozenset(failures),
-            digest=attempt.digest,
-            states=reached(attempt.folder.history),
-            events=event_names(attempt.folder.history),
-            injected=injected(attempt.folder.history),
-            folder=attempt.folder.path if failures else None,
+        steering = Steering.of(open_history(attempt.folder.history))
+        outcome = outcome_of(judgement, attempt.problem, attempt.digest, steering)
+        return replace(
+            outcome,
+            folder=attempt.folder.path if outcome.failures else None,
             text=text if judgement.verdict is Verdict.FAIL else None,
-            problem=problem,
         )
 
     def _broken(self, attempt: Attempt, schedule: Path, error: str) -> PlayOutcome:

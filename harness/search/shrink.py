@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from assay.harness.search.example import Example
-from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.schedule import Step
 from assay.nemesis.target import number
 from assay.nemesis.trigger import OnEvent
 
@@ -72,6 +72,8 @@ class _Shrinking:
 
     def reduce(self, tries: int) -> None:
         """Until nothing more can be left out that fails in so many tries."""
+        for plain in without_branches(self.best):
+            self._fails(plain, tries)
         delta_debug(self.best.schedule.steps, lambda steps: self._fails(with_steps(self.best, steps), tries))
         while any(self._fails(simpler, tries) for simpler in simplifications(self.best)):
             pass
@@ -85,9 +87,9 @@ class _Shrinking:
 
 def left_out(before: Example, after: Example) -> list[Step]:
     """The steps of one example that the other, which was made of it, has no more. A step may have become simpler."""
-    rest = [_identity(step) for step in after.schedule.steps]
+    rest = [_identity(step) for step in after.schedule.all_steps]
     gone = []
-    for step in before.schedule.steps:
+    for step in before.schedule.all_steps:
         if _identity(step) in rest:
             rest.remove(_identity(step))
         else:
@@ -100,24 +102,43 @@ def _identity(step: Step) -> tuple[object, ...]:
 
 
 def with_steps(example: Example, steps: Sequence[Step]) -> Example:
-    return msgspec.structs.replace(example, schedule=Schedule(example.schedule.seed, tuple(steps)))
+    """The same with these steps in place of those that are known from the start; branches stay."""
+    return example.playing(steps, example.schedule.branches)
+
+
+def without_branches(example: Example) -> Iterator[Example]:
+    """The same faults, all known from the start, with chance as the example's seed has it."""
+    if example.schedule.branches:
+        yield example.playing(sorted(example.schedule.all_steps, key=lambda step: step.at))
+
+
+def simpler_branches(example: Example) -> Iterator[Example]:
+    """One branch fewer, or one step of a branch."""
+    steps, branches = example.schedule.steps, example.schedule.branches
+    for index, branch in enumerate(branches):
+        yield example.playing(steps, (*branches[:index], *branches[index + 1 :]))
+        for place in range(len(branch.steps)):
+            fewer = msgspec.structs.replace(branch, steps=branch.steps[:place] + branch.steps[place + 1 :])
+            yield example.playing(steps, (*branches[:index], fewer, *branches[index + 1 :]))
 
 
 def simplifications(example: Example) -> Iterator[Example]:
     """What is simpler by one thing, the largest first."""
     change = msgspec.structs.replace
-    steps = example.schedule.steps
+    steps, every = example.schedule.steps, example.schedule.all_steps
+    yield from without_branches(example)
+    yield from simpler_branches(example)
     for index in range(len(steps)) if len(steps) > 1 else ():
         yield with_steps(example, steps[:index] + steps[index + 1 :])
     for index in range(len(example.configuration)):
         yield change(example, configuration=example.configuration[:index] + example.configuration[index + 1 :])
     if example.zookeepers > 1:
         yield change(example, zookeepers=1)
-    if example.nodes > 3 and not any(number(name) > 3 for step in steps for name in step.target.names):
+    if example.nodes > 3 and not any(number(name) > 3 for step in every for name in step.target.names):
         yield change(example, nodes=3)
     if example.concurrency > 1:
         yield change(example, concurrency=max(1, example.concurrency // 2))
-    end = max((step.until for step in steps), default=0.0)
+    end = max([0.0, *(step.until for step in every), *(branch.at for branch in example.schedule.branches)])
     if example.time_limit > math.floor(end) + 1:
         yield change(example, time_limit=float(math.floor(end) + 1))
     for index, step in enumerate(steps):

@@ -48,7 +48,7 @@ class Shrunk:
     report: Path
 
     def text(self) -> str:
-        steps, before = len(self.example.schedule.steps), len(self.before.schedule.steps)
+        steps, before = len(self.example.schedule.all_steps), len(self.before.schedule.all_steps)
         return "\n".join(
             [
                 f"{', '.join(sorted(self.wanted))}: from {before} steps to {steps} in {self.runs} runs"
@@ -135,7 +135,7 @@ class _Runner:
         for turn in range(repetitions):
             again = self._again(example, turn)
             if self.fails(again):
-                steps = len(example.schedule.steps)
+                steps = len(example.schedule.all_steps)
                 self.note(f"still fails with {steps} step{'s' * (steps != 1)} (run {self.runs})")
                 return again
         return None

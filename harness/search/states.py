@@ -6,12 +6,18 @@ carries, such as the size of an in-sync set, an epoch, how many records were cut
 before it (in powers of two of milliseconds) its node said what it said last, which leads the search to exact moments.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-from assay.harness.core.history import HistoryReader
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.history.in_memory import Columns
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
 
 NEAR = 1_000_000_000
 """Nanoseconds between an event and a fault that may have to do with each other."""
@@ -19,20 +25,53 @@ SMALL = 8
 """Larger numbers count by their powers of two."""
 
 
-def reached(history: Path) -> frozenset[str]:
-    """The states of a run that ended."""
-    reader = HistoryReader(history, optional=("events", "faults"))
-    events = sorted(_rows(reader, "events", "time", "node", "seq", "event", "key", "epoch", "value"), key=_order)
-    faults = list(_rows(reader, "faults", "time", "id", "fault", "phase", "targets"))
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Steering:
+    """What a search learns of a run, beside its verdict: ``states``; ``events``, the names that its logs speak of, for
+    which steps can wait; ``injected``, the numbers, from 1, of the steps that acted at all: the others waited in vain,
+    or found no time.
+    """
+
+    states: frozenset[str]
+    events: frozenset[str]
+    injected: frozenset[int]
+
+    @staticmethod
+    def of(history: HistoryReader | Columns) -> Steering:
+        """Of a run that ended."""
+        events, faults = (_rows(history, name) for name in ("events", "faults"))
+        return Steering(
+            reached(events, faults),
+            frozenset(row["event"] for row in events),
+            frozenset(row["id"] for row in faults if row["phase"] == "injected"),
+        )
+
+
+def reached(events: Rows, faults: Rows) -> frozenset[str]:
+    """The states of a run, by rows of the history."""
+    events = sorted(events, key=_order)
     return frozenset([*_counts(events), *_sequences(events), *_amid(events, faults), *_moments(events, faults)])
 
 
-def _rows(reader: HistoryReader, name: str, *columns: str) -> Iterator[dict[str, Any]]:
-    for batch in reader.batches(name):
-        yield from batch.select(columns).to_pylist()
+_READ = {
+    "events": ("time", "node", "seq", "event", "key", "epoch", "value"),
+    "faults": ("time", "id", "fault", "phase", "targets"),
+}
 
 
-def _order(row: dict[str, Any]) -> tuple[int, str, int]:
+def _rows(history: HistoryReader | Columns, name: str) -> Rows:
+    wanted = _READ[name]
+    if not isinstance(history, dict):
+        return [row for batch in history.batches(name) for row in batch.select(wanted).to_pylist()]
+    names, columns = DATA_SETS[name].names, history[name]
+    chosen = [columns[names.index(one)] for one in wanted] if columns else []
+    return [dict(zip(wanted, row, strict=True)) for row in zip(*chosen, strict=True)]
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, str, int]:
     return row["time"], row["node"], row["seq"]
 
 
@@ -41,7 +80,7 @@ def bucket(number: int) -> int:
     return number if 0 <= number < SMALL else (1 << (abs(number).bit_length() - 1)) * (1 if number > 0 else -1)
 
 
-def _counts(events: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _counts(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     times: Counter[str] = Counter()
     for row in events:
         times[row["event"]] += 1
@@ -51,7 +90,7 @@ def _counts(events: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield from (f"{event} x{bucket(count)}" for event, count in times.items())
 
 
-def _sequences(events: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _sequences(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Pairs and triples of one node's events about one key, or about none."""
     last: defaultdict[tuple[str, str | None], tuple[str, ...]] = defaultdict(tuple)
     for row in events:
@@ -61,7 +100,7 @@ def _sequences(events: Iterable[dict[str, Any]]) -> Iterator[str]:
         yield " > ".join(last[where])
 
 
-def _amid(events: Iterable[dict[str, Any]], faults: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _amid(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Events with the faults in force when they occurred."""
     steps = sorted(
         [(row["time"], 0, row["id"], row["fault"], row["phase"]) for row in faults]
@@ -77,7 +116,7 @@ def _amid(events: Iterable[dict[str, Any]], faults: Iterable[dict[str, Any]]) ->
             in_force.pop(number, None)
 
 
-def _moments(events: Iterable[dict[str, Any]], faults: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _moments(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Faults, injected or healed, shortly after an event: on the fault's own node, and on any other."""
     known = list(events)
     for row in faults:
@@ -96,15 +135,3 @@ def _moments(events: Iterable[dict[str, Any]], faults: Iterable[dict[str, Any]])
 def bucket_of_time(nanoseconds: int) -> int:
     """Milliseconds, as the power of two above; 0 is less than one."""
     return 0 if nanoseconds < 1_000_000 else 1 << (nanoseconds // 1_000_000).bit_length()
-
-
-def event_names(history: Path) -> frozenset[str]:
-    """What the system's event logs speak of: what steps can wait for."""
-    reader = HistoryReader(history, optional=("events", "faults"))
-    return frozenset(row["event"] for row in _rows(reader, "events", "event"))
-
-
-def injected(history: Path) -> frozenset[int]:
-    """Which steps of the schedule, from 1, acted at all: the others waited in vain, or found no time."""
-    reader = HistoryReader(history, optional=("events", "faults"))
-    return frozenset(row["id"] for row in _rows(reader, "faults", "id", "phase") if row["phase"] == "injected")

@@ -17,7 +17,7 @@ def write_story(
     """
     story = Shrinking(
         runs=runs,
-        kept=tuple(described(step).strip() for step in after.schedule.steps),
+        kept=tuple(described(step).strip() for step in after.schedule.all_steps),
         left_out=tuple(described(step).strip() for step in left_out(before, after)),
         first=first,
         last=last,

@@ -269,28 +269,28 @@ def tidy(example: Example, terrain: Terrain) -> Example:
     What loses data that were not on disk yet (a power loss, damage) hits one and the same server all through the run:
     of what a majority acknowledged something is left elsewhere. More than that no such system promises.
     """
-    servers = example.nodes
-    lossy = {name for name, fault in terrain.catalogue.items() if fault.impact.loses_data}
-    victim = named(f"n{1 + example.seed % servers}")
-    steps = []
-    for step in example.schedule.steps:
-        if step.target.kind is Kind.NAMED and any(number(name) > servers for name in step.target.names):
-            step = msgspec.structs.replace(step, target=named("n1"))
-        if step.fault in lossy:
-            step = msgspec.structs.replace(step, target=victim)
-        steps.append(_in_time(step, example.time_limit))
-    steps.sort(key=lambda step: step.at)
+    steps = sorted((tidied(step, example, terrain) for step in example.schedule.steps), key=lambda step: step.at)
     return msgspec.structs.replace(example, schedule=Schedule(0, tuple(steps)))
 
 
-def _in_time(step: Step, limit: float) -> Step:
+def tidied(step: Step, example: Example, terrain: Terrain, earliest: float = 0.0) -> Step:
+    """One step of it, likewise. ``earliest``: it is not known before that."""
+    servers = example.nodes
+    if step.target.kind is Kind.NAMED and any(number(name) > servers for name in step.target.names):
+        step = msgspec.structs.replace(step, target=named("n1"))
+    if terrain.catalogue[step.fault].impact.loses_data:
+        step = msgspec.structs.replace(step, target=named(f"n{1 + example.seed % servers}"))
+    return _in_time(step, example.time_limit, earliest)
+
+
+def _in_time(step: Step, limit: float, earliest: float) -> Step:
     last = limit - MARGIN
-    at = min(step.at, last - 0.5)
+    at = max(earliest, min(step.at, last - 0.5))
     trigger = step.trigger
     if trigger is None:
         return msgspec.structs.replace(step, at=at, duration=min(step.duration, last - at))
     # What it waits for may be seconds away, when servers notice that another is gone: most of what is left is for that.
-    at = min(at, limit / 2)
+    at = max(earliest, min(at, limit / 2))
     delay = min(trigger.delay, 0.2)
     duration = min(step.duration, (last - at - delay) / 3)
     within = min(trigger.within, last - at - delay - duration)

@@ -5,7 +5,6 @@ is interrupted. The processes end with the one that started them, no matter how 
 what each of them does is a function of its seed; which one comes first is not.
 """
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -18,12 +17,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from assay.harness.search.explore import Explorer, Found, Tally
+from assay.harness.search.stage import end_with
 
 NOTE_EVERY: Final = 10.0
 GRACE: Final = 5.0
 """Seconds for a process to end that was asked to."""
-PR_SET_PDEATHSIG: Final = 1
-"""Of Linux: prctl(2)."""
 
 
 Make = Callable[[int, Callable[[str], None]], Explorer]
@@ -78,15 +76,8 @@ class _Worker:
     process: BaseProcess
 
 
-def _end_with(parent: int) -> None:
-    """From now on the kernel kills this process when its parent is gone, even if that was killed itself."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # gone before the kernel knew
-        os._exit(1)
-
-
 def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
-    _end_with(pid)
+    end_with(pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

@@ -18,6 +18,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.enviro
 SMALL = {
     "interpreter": "--operations=2000",
     "simulation_loop": "--pairs=1000",
+    "search": "--workloads=test_log --examples=2",
     "simulation": "--seconds=2 --rates=50 --faults=none",
     "groups": "--groups=2",
     "herd": "--consumers=2,3",

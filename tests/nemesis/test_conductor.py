@@ -13,7 +13,7 @@ from assay.cluster.node import NodeError, ProcessState
 from assay.nemesis.conductor import Conductor
 from assay.nemesis.fault import Census
 from assay.nemesis.row import FaultPhase, Stage
-from assay.nemesis.schedule import Schedule, ScheduleError, Step, decode, encode
+from assay.nemesis.schedule import Branch, Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import parse
 
 from helpers.examples import some_of
@@ -408,3 +408,47 @@ def test_an_unknown_fault_is_refused_before_the_run() -> None:
 
 def test_an_empty_schedule_ends_at_once() -> None:
     assert Play(Schedule(1)).play() == []
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["foreseen", "on the way"])
+@pytest.mark.parametrize("at", [4.0, 30.0], ids=["in the midst of a step", "when all was played"])
+def test_the_steps_of_a_branch_are_played_from_its_time_on(at: float, known: bool) -> None:
+    """Whether the branch was in the schedule from the start, or is taken while the run goes on: the same rows."""
+    branch = Branch(at, 5, steps((at + 1, "stop", "n2", 2), (at + 6, "kill", "n3", 1)).steps)
+    first = steps((2, "kill", "n1", 5), (9, "stop", "n1", 1))
+    play = Play(msgspec.structs.replace(first, branches=(branch,)) if known else first)
+    reseeded: list[float] = []
+    play.options["reseed"] = lambda seed: reseeded.append(asyncio.get_running_loop().time())
+
+    async def main() -> None:
+        conductor = play.conductor()
+        if not known:
+            asyncio.get_running_loop().call_at(at, conductor.branch, branch)
+        await conductor.run()
+        await asyncio.sleep(60)
+        await conductor.heal_all()
+        await conductor.settle()
+        play.record = conductor.outcome
+
+    run(main())
+    intended = {row.id: time for row, time in zip(play.rows, play.times, strict=True) if row.phase.value == "intended"}
+    assert intended == {1: 0, 2: 0, 3: at, 4: at}
+    assert reseeded == [at]
+    assert all(play.phases(number)[1:3] == ["injected", "healed"] for number in (1, 2, 3, 4))
+    assert play.record.schedule.branches == (branch,)
+    assert [done.at for done in play.record.resolved] == pytest.approx([2, 9, at + 1, at + 6])
+
+
+def test_a_branch_of_a_run_that_is_over_strikes_no_one() -> None:
+    play = Play(steps((2, "kill", "n1", 1)))
+
+    async def main() -> None:
+        conductor = play.conductor()
+        await conductor.run()
+        await conductor.heal_all()
+        conductor.branch(Branch(4, 5, steps((5, "stop", "n2", 2)).steps))
+        await asyncio.sleep(60)
+        assert await conductor.close() == ()
+
+    run(main())
+    assert play.phases(2) == ["intended"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.fault import Census
-from assay.nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, decode, encode
+from assay.nemesis.schedule import Branch, Record, Resolved, Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import Kind, Target, named, parse
 
 from helpers.nemesis_fakes import FAULTS, draw
@@ -91,3 +91,24 @@ def test_a_step_is_said_in_words(step: Step, said: str) -> None:
 def test_what_came_of_a_step_is_said_in_words() -> None:
     step = Step(14, "kill", parse("leader:orders-0"), 5)
     assert str(Resolved(step, ("n2",), 14.203, 19.31, {})) == "kill leader of orders-0: n2 at 14.203 s to 19.310 s"
+
+
+def test_branches_survive_json_and_number_their_steps_after_all_others() -> None:
+    kill, stop = (Step(at, name, parse("n1"), 1.0) for at, name in ((2.0, "kill"), (5.0, "stop")))
+    schedule = Schedule(7, (stop,), branches=(Branch(1.0, 3, (kill,)), Branch(4.0, 4)))
+    assert decode(encode(schedule)) == schedule
+    assert schedule.all_steps == (stop, kill)
+    assert b"branches" not in encode(Schedule(7, (kill, stop))), "a schedule without any reads as it always did"
+
+
+@pytest.mark.parametrize(
+    ("branches", "message"),
+    [
+        ([{"at": 3.0, "seed": 1}, {"at": 2.0, "seed": 1}], "in the order of their times"),
+        ([{"at": 3.0, "seed": 1, "steps": [Step(2.9, "kill", parse("n1"), 1.0)]}], "before it"),
+        ([{"at": 3.0}], "seed"),
+    ],
+)
+def test_a_branch_that_cannot_be_is_refused(branches: list[object], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        decode(msgspec.json.encode({"type": "schedule", "seed": 7, "branches": branches}), "mine.json")

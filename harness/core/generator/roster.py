@@ -18,6 +18,10 @@ class Roster:
         self.cursor = 0
         self.random = scatter(seed)
 
+    def reseed(self, seed: int) -> None:
+        """Chance goes on from another number."""
+        self.random = scatter(seed)
+
     def context(self, now: int) -> Context:
         """The present moment, as a generator sees it."""
         return Context(now, self.free, self.busy, self.everyone, self.processes, self.cursor, self.random)

@@ -1,7 +1,9 @@
 """Histories on disk. Read them in this order:
 
-- ``schema``: the six data sets and their columns; the number of the format.
+- ``data_sets``: the six data sets and their columns; the number of the format. ``schema``: the same for Arrow.
 - ``kinds``: what effects are called.
+- ``rows``: what a run hands over, as plain rows; ``in_memory`` keeps them, and ``handed_over`` reads
+  what was kept
 - ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
 - ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
@@ -10,23 +12,20 @@
 - ``digest``: one hash over all rows, to compare two runs.
 
 Imports ``harness.core.operation`` alone, and Arrow; checkers, reports and every room of the harness but ``remote`` and
-``plugin`` import it.
+``plugin`` import it. Names are looked up when they are first used (``lookup``), so that what only plays runs loads no
+Arrow.
 """
 
-from assay.harness.core.history.reader import HistoryReader
-from assay.harness.core.history.schema import (
-    CLOSED,
-    DIGESTED,
-    EFFECTS,
-    EVENTS,
-    FAULTS,
-    FORMAT,
-    LOOKS,
-    OPS,
-    SCHEMAS,
-    HistoryError,
-)
-from assay.harness.core.history.writer import HistoryWriter
+from typing import TYPE_CHECKING
+
+from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, HistoryError
+from assay.harness.core.history.lookup import __getattr__ as __getattr__
+from assay.harness.core.history.rows import History
+
+if TYPE_CHECKING:
+    from assay.harness.core.history.reader import HistoryReader
+    from assay.harness.core.history.schema import EFFECTS, EVENTS, FAULTS, LOOKS, OPS, SCHEMAS
+    from assay.harness.core.history.writer import HistoryWriter
 
 __all__ = [
     "CLOSED",
@@ -38,6 +37,7 @@ __all__ = [
     "LOOKS",
     "OPS",
     "SCHEMAS",
+    "History",
     "HistoryError",
     "HistoryReader",
     "HistoryWriter",

@@ -29,6 +29,7 @@ from assay.harness.core.history.schema import (
 )
 from assay.harness.core.history.sql import Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
+from assay.harness.core.printable import plainly
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -101,6 +102,10 @@ class HistoryReader:
             return ds.dataset(self.table(name))
         return self._files(name, SCHEMAS[name])
 
+    def in_memory(self, name: str) -> pa.Table | None:
+        """A data set that is in this process already and in no file, else None."""
+        return None
+
     def table(self, name: str) -> pa.Table:
         """A whole data set in memory, in the order in which it was written."""
         return pa.Table.from_batches(self.batches(name), schema=SCHEMAS[name])
@@ -169,12 +174,6 @@ class HistoryReader:
             return msgspec.json.decode(path.read_bytes(), type=Closed)
         except (msgspec.MsgspecError, OSError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
-
-
-def plainly(error: Exception) -> str:
-    """A reader's words for a damaged file, in one line and without the file's bytes that they may quote."""
-    text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])
-    return " ".join(text.split())
 
 
 class _Part(NamedTuple):

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,9 +23,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.columns import EffectRow, OpRow, effects_batch, op_row, ops_batch, plain_batch, to_json
+from assay.harness.core.history.columns import to_batch
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import CLOSED, EVENTS, FAULTS, LOOKS, NODE_LISTS, REPLICAS, SCHEMAS, HistoryError
+from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, op_row
+from assay.harness.core.history.schema import CLOSED, SCHEMAS, HistoryError
 from assay.harness.core.operation import Completed, Effect
 
 TEXT_COLUMNS = {
@@ -36,13 +37,10 @@ TEXT_COLUMNS = {
 class PartWriter:
     """One data set: a folder of part files, the first of them empty."""
 
-    def __init__(self, folder: Path, name: str, batch: Callable[[Sequence[Any]], pa.RecordBatch]) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder / name
         self._unfinished = folder / ".unfinished" / f"{name}.parquet"
         self._name = name
-        self._columns = frozenset(SCHEMAS[name].names)
-        self._required = frozenset(field.name for field in SCHEMAS[name] if not field.nullable)
-        self._batch = batch
         self._file: pq.ParquetWriter | None = None
         self._sealed = 0
         self.pending: list[Any] = []
@@ -52,21 +50,12 @@ class PartWriter:
         self._open()
         self.seal()
 
-    def add(self, columns: Mapping[str, Any]) -> None:
-        """One row, by names of columns; ``HistoryError`` if it has too many or too few."""
-        if not self._required <= columns.keys() <= self._columns:
-            unknown = ", ".join(sorted(columns.keys() - self._columns))
-            missing = ", ".join(sorted(self._required - columns.keys()))
-            wrong = f"has no column {unknown}" if unknown else f"must have a value for {missing} in every row"
-            raise HistoryError(f"{self._name} {wrong}; it has {', '.join(SCHEMAS[self._name].names)}")
-        self.pending.append(tuple(map(columns.get, SCHEMAS[self._name].names)))
-
     def convert(self, digest: HistoryDigest) -> None:
         """Moves the pending rows into the unfinished part."""
         if not self.pending:
             return
         rows, self.pending = self.pending, []
-        self.write(self._batch(rows), digest)
+        self.write(to_batch(SCHEMAS[self._name], COLUMNS[self._name](rows)), digest)
 
     def write(self, batch: pa.RecordBatch, digest: HistoryDigest) -> None:
         """Adds a batch with the schema's columns to the unfinished part."""
@@ -99,12 +88,7 @@ class PartWriter:
         return self._file
 
 
-def _listed(value: Any) -> Any:
-    """A list of nodes' numbers as text."""
-    return ",".join(map(str, value)) if isinstance(value, list) else value
-
-
-class HistoryWriter:
+class HistoryWriter(History):
     """The history of one run. Not for use from several threads.
 
     ``folder`` must hold no history yet. With ``loop`` parts are sealed by its clock even when nothing happens;
@@ -133,20 +117,8 @@ class HistoryWriter:
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         (self._folder / ".unfinished").mkdir(parents=True)
-        self._effects = PartWriter(self._folder, "effects", effects_batch)
-        self._ops = PartWriter(self._folder, "ops", ops_batch)
-        self._faults = PartWriter(self._folder, "faults", plain_batch(FAULTS))
-        self._events = PartWriter(self._folder, "events", plain_batch(EVENTS))
-        self._replicas = PartWriter(self._folder, "replicas", plain_batch(REPLICAS))
-        self._looks = PartWriter(self._folder, "looks", plain_batch(LOOKS))
-        self._parts = {
-            "effects": self._effects,
-            "ops": self._ops,
-            "faults": self._faults,
-            "events": self._events,
-            "replicas": self._replicas,
-            "looks": self._looks,
-        }
+        self._parts = {name: PartWriter(self._folder, name) for name in COLUMNS}
+        self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
     @property
     def folder(self) -> Path:
@@ -165,30 +137,10 @@ class HistoryWriter:
         if self._timer is None or len(self._ops.pending) >= self._batch_rows or self._error is not None:
             self._added(self._ops)
 
-    def fault(self, *, targets: Sequence[str], detail: Any = None, **columns: Any) -> None:
-        """One step of a fault: ``phase`` is intended, injected, healed, recovered or failed; ``time`` a stamp.
-
-        ``columns``: those of ``FAULTS``, as for each of the following methods those of its data set: null where it may
-        be and is not given. Each raises ``HistoryError`` for a column that there is not, or that must be there.
-        """
-        about = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
-        self._add(self._faults, {**columns, "targets": to_json(list(targets), "targets"), "detail": about})
-
-    def event(self, *, detail: Any = None, **columns: Any) -> None:
-        """One line of a node's event log; ``seq`` is its order on that node and incarnation. Columns that name nodes
-        may be lists of numbers.
-        """
-        about = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
-        lists: dict[str, Any] = {name: _listed(columns.get(name)) for name in NODE_LISTS}
-        self._add(self._events, {**columns, **lists, "detail": about})
-
-    def replica(self, **columns: Any) -> None:
-        """One record as found on a node's disk after the run, or the end of its log."""
-        self._add(self._replicas, columns)
-
-    def look(self, **columns: Any) -> None:
-        """One thing seen in a look at the system at rest."""
-        self._add(self._looks, columns)
+    def _row(self, name: str, row: tuple[Any, ...]) -> None:
+        part = self._parts[name]
+        part.pending.append(row)
+        self._added(part)
 
     def batch(self, name: str, rows: pa.RecordBatch) -> None:
         """Rows of the data set ``name`` that were made column by column, with exactly its schema."""
@@ -256,10 +208,6 @@ class HistoryWriter:
         if not self._closed and self._error is None:
             self.flush()
         self.abandon()
-
-    def _add(self, part: PartWriter, columns: Mapping[str, Any]) -> None:
-        part.add(columns)
-        self._added(part)
 
     def _added(self, part: PartWriter) -> None:
         self._raise_if_unusable()

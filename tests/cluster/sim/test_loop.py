@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
@@ -335,3 +336,38 @@ def test_a_process_killed_while_stopped_stays_dead() -> None:
         return seen
 
     assert run(main) == []
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3]), min_size=1, max_size=8),
+    st.lists(st.sampled_from([0.0, 0.05, 0.1, 0.25]), max_size=4),
+)
+def test_a_call_between_steps_comes_last_at_its_moment_and_leaves_all_timers_as_they_are(
+    delays: list[float], breaks: list[float]
+) -> None:
+    def steps(breaks: list[float]) -> list[tuple[float, str]]:
+        seen: list[tuple[float, str]] = []
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimLoop)
+            for when in breaks:
+                loop.before(when, lambda when=when: seen.append((when, "between")))  # type: ignore[misc]
+
+            def fire(number: int) -> None:
+                seen.append((loop.time(), f"timer {number}"))
+                loop.call_soon(lambda: seen.append((loop.time(), f"soon {number}")))
+
+            for number, delay in enumerate(delays):
+                loop.call_at(delay, fire, number)
+            await asyncio.sleep(1.0)
+
+        run(main)
+        return seen
+
+    found = steps(breaks)
+    assert [step for step in found if step[1] != "between"] == steps([])
+    assert found == sorted(found, key=lambda step: step[0]), "after all that is due by then, before all that is later"
+    assert len(found) == 2 * len(delays) + len(breaks)
+    for earlier, later in itertools.pairwise(found):
+        assert not (earlier[1] == "between" and later[1] != "between" and later[0] <= earlier[0])

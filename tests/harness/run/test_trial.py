@@ -274,7 +274,7 @@ def test_nodes_get_disks_and_clocks_of_their_own_for_faults_that_say_what_they_d
         opened.append((own_disks, own_clocks))
         raise NotImplementedError
 
-    monkeypatch.setattr("assay.harness.run.attempt.open_world", open_world)
+    monkeypatch.setattr("assay.harness.run.made.open_world", open_world)
     run = attempt(toy, tmp_path, nemesis=nemesis)
     run.registry = Registry.extended(faults=[UpsFailure()])
     with pytest.raises(NotImplementedError):

@@ -6,7 +6,7 @@ import itertools
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,9 @@ class PretendPlayer:
             folder=None,
             text=None,
         )
+
+    def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
+        return [self.play(example) for example in itertools.takewhile(lambda _: not enough(), examples)]
 
 
 def explorer(player: Any, budget: Budget, seed: int = 3) -> Explorer:
@@ -171,7 +174,7 @@ from assay.nemesis.catalogue import Catalogue
 from assay.system_under_test.deployment import Broker
 
 class Player:
-    def play(self, example, **given):
+    def play_all(self, examples, enough):
         time.sleep(600)
 
 ground = terrain(Broker(), Settings(seed=3), Catalogue.standard())

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.harness.core.rate import MOST_REPETITIONS, Rate
+from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.shrink import OutOfTime, delta_debug, minimise
 from assay.harness.search.shrunk import _stored
 from assay.harness.search.story import write_story
-from assay.nemesis.schedule import Schedule, Step, encode
-from assay.nemesis.target import ONE, named
+from assay.nemesis.schedule import Branch, Schedule, Step, encode
+from assay.nemesis.target import ONE, named, parse
 from assay.nemesis.trigger import OnEvent
 from assay.reports.files import SHRINKING, Shrinking
 
@@ -139,3 +140,39 @@ def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_
         last="3 of 9",
         minimal=False,
     )
+
+
+def branched() -> Example:
+    kill, stop = (Step(at, name, parse("n1"), 0.5, seed=1) for at, name in ((1.0, "kill"), (3.5, "stop")))
+    plain = Example.of(Settings(1, time_limit=9.0), Schedule(0, (kill,)))
+    return plain.branching(Branch(2.0, 5)).branching(Branch(3.0, 6, (stop,)))
+
+
+def test_branches_are_left_out_when_the_faults_alone_fail() -> None:
+    def fails(example: Example, _: int) -> Example | None:
+        return example if len(example.schedule.all_steps) > 1 else None
+
+    small, finished = minimise(branched(), 1, fails)
+    assert finished
+    assert small.schedule.branches == ()
+    assert [step.fault for step in small.schedule.steps] == ["kill", "stop"]
+
+
+def test_a_branch_that_is_needed_stays_and_all_else_goes() -> None:
+    small, finished = minimise(
+        branched(), 1, lambda example, _: example if any(one.seed == 6 for one in example.schedule.branches) else None
+    )
+    assert finished
+    assert small.schedule.steps == ()
+    assert [(branch.seed, branch.steps) for branch in small.schedule.branches] == [(6, ())]
+    assert small.time_limit == 4.0, "the branch is still within the main phase"
+
+
+def test_lines_say_where_a_run_leaves_and_with_what() -> None:
+    lines = branched().lines()
+    assert lines[2:] == [
+        " 2.000 s  from 2 s on chance is drawn from seed 5",
+        " 3.000 s  from 3 s on chance is drawn from seed 6",
+        " 3.500 s  stop n1, for 0.5 s",
+    ]
+    assert branched().only({2}).schedule == Schedule(0, (branched().schedule.all_steps[1],))

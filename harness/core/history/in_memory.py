@@ -1,0 +1,89 @@
+"""The history of a run that is kept in memory: one of a search, of which hundreds pass and are never looked at again.
+
+It has the digest that its rows would have in files, computed without Arrow; ``digest`` says of what.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from assay.harness.core.history.data_sets import DATA_SETS, DIGESTED, HistoryError
+from assay.harness.core.history.rows import COLUMNS, History, op_row
+from assay.harness.core.operation import Completed, Effect
+
+Columns = dict[str, list[list[Any]]]
+"""By data set its columns, each a list of plain values; no list where there is no row."""
+
+
+class HistoryInMemory(History):
+    """The rows of one run, kept until :meth:`columns` hands them over."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[Any]] = {name: [] for name in DATA_SETS}
+        self.closed = False
+
+    def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
+        self._take("ops", op_row(completed))
+        self._rows["effects"].extend((completed, sub, effect) for sub, effect in enumerate(effects))
+
+    def _row(self, name: str, row: tuple[Any, ...]) -> None:
+        self._take(name, row)
+
+    def _take(self, name: str, row: tuple[Any, ...]) -> None:
+        if self.closed:
+            raise HistoryError("the history in memory is closed")
+        self._rows[name].append(row)
+
+    def columns(self) -> Columns:
+        """What there is, with exactly the columns of the format. Raises ``HistoryError`` for a required value that is
+        missing.
+        """
+        made = {name: COLUMNS[name](rows) if rows else [] for name, rows in self._rows.items()}
+        for name, columns in made.items():
+            for column, values in zip(DATA_SETS[name], columns, strict=False):
+                if not column.nullable and None in values:
+                    raise HistoryError(f"column {column.name} of the history must have a value in every row")
+        return made
+
+    def digest(self) -> str:
+        return digest_of(self.columns())
+
+    def flush(self) -> None:
+        """There is nothing to be done: its rows are in the history itself."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abandon(self) -> None:
+        self.closed = True
+
+
+def digest_of(columns: Columns) -> str:
+    """The hash of the rows of ops, effects and faults, as ``HistoryDigest`` has it."""
+    whole = _hash()
+    for name in DIGESTED:
+        part = _hash()
+        for column, values in zip(DATA_SETS[name], columns[name] or [[]] * len(DATA_SETS[name]), strict=True):
+            part.update(_column(column.name, column.type == "string", values))
+        whole.update(f"{name}={part.hexdigest()};".encode())
+    return whole.hexdigest()
+
+
+def _column(name: str, text: bool, values: Sequence[Any]) -> bytes:
+    nulls, numbers, letters = _hash(), _hash(), _hash()
+    nulls.update(bytes(value is None for value in values))
+    if text:
+        encoded = [b"" if value is None else str(value).encode() for value in values]
+        numbers.update(array("i", map(len, encoded)).tobytes())
+        letters.update(b"".join(encoded))
+    else:
+        numbers.update(array("q", [0 if value is None else int(value) for value in values]).tobytes())
+    whole = hashlib.blake2b(name.encode(), digest_size=16)
+    for one in (nulls, numbers, letters):
+        whole.update(one.digest())
+    return whole.digest()
+
+
+def _hash() -> "hashlib.blake2b":
+    return hashlib.blake2b(digest_size=16)

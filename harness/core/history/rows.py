@@ -1,0 +1,200 @@
+"""What comes to pass in a run, as rows and as columns of them, in plain Python: Arrow is not loaded for it.
+
+Rows are kept as they come and turned over column by column, which costs a third of filling columns one value at a
+time. JSON is made at once: an argument may change after it was recorded, and one that has no JSON form must fail
+where it came from.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.history.data_sets import DATA_SETS, NODE_LISTS, HistoryError
+from assay.harness.core.operation import Completed, Effect
+
+OpRow = tuple[Completed, str, str | None]
+"""The operation, its argument and its result as JSON."""
+EffectRow = tuple[Completed, int, Effect]
+"""The operation, the effect's order inside it, the effect."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def to_json(value: Any, what: str) -> str:
+    """``value`` as JSON text. Raises ``HistoryError`` naming ``what`` when it is not plain data."""
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise HistoryError(
+            f"{what} cannot be written as JSON ({error}): use numbers, text, lists, dicts or msgspec structs, "
+            f"not {type(value).__name__}"
+        ) from error
+
+
+def op_row(completed: Completed) -> OpRow:
+    argument, result = completed.operation.argument, completed.completion.result
+    return (
+        completed,
+        "null" if argument is None else to_json(argument, f"argument of {completed.operation.f}"),
+        None if result is None else to_json(result, f"result of {completed.operation.f}"),
+    )
+
+
+def ops_columns(rows: Sequence[OpRow]) -> list[list[Any]]:
+    """The columns of ``ops``."""
+    all_completed = [row[0] for row in rows]
+    operations = [completed.operation for completed in all_completed]
+    completions = [completed.completion for completed in all_completed]
+    return [
+        [completed.index for completed in all_completed],
+        [completed.process for completed in all_completed],
+        [completed.worker for completed in all_completed],
+        [operation.f for operation in operations],
+        [operation.key for operation in operations],
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+        [completed.call for completed in all_completed],
+        [completed.ret for completed in all_completed],
+        [completion.outcome for completion in completions],
+        [completion.error for completion in completions],
+        [operation.phase for operation in operations],
+        [completed.scheduled for completed in all_completed],
+    ]
+
+
+def effects_columns(rows: Sequence[EffectRow]) -> list[list[Any]]:
+    """The columns of ``effects``."""
+    all_completed = [row[0] for row in rows]
+    effects = [row[2] for row in rows]
+    return [
+        [completed.index for completed in all_completed],
+        [row[1] for row in rows],
+        [effect.request for effect in effects],
+        [completed.process for completed in all_completed],
+        [effect.key for effect in effects],
+        [effect.kind for effect in effects],
+        [effect.position for effect in effects],
+        [effect.value for effect in effects],
+        [effect.expected for effect in effects],
+        [effect.leader_epoch for effect in effects],
+        [effect.generation for effect in effects],
+        [effect.token for effect in effects],
+        [effect.owner for effect in effects],
+        [effect.group for effect in effects],
+        [effect.assignment for effect in effects],
+        [effect.node for effect in effects],
+        [effect.version for effect in effects],
+        [effect.list_index for effect in effects],
+        [effect.message_key for effect in effects],
+        [effect.tombstone for effect in effects],
+        [effect.timestamp for effect in effects],
+        [effect.size for effect in effects],
+        [effect.name for effect in effects],
+        [effect.replicas for effect in effects],
+        [effect.incarnation for effect in effects],
+        [effect.source for effect in effects],
+        [effect.client for effect in effects],
+        [effect.retention_ms for effect in effects],
+        [effect.max_wait_ms for effect in effects],
+        [effect.waited_ms for effect in effects],
+        [effect.empty for effect in effects],
+        [completed.call for completed in all_completed],
+        [completed.ret for completed in all_completed],
+        [row[2].outcome or row[0].completion.outcome for row in rows],
+        [row[2].error or row[0].completion.error for row in rows],
+        [completed.operation.phase for completed in all_completed],
+    ]
+
+
+def plain_columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """Of rows that are tuples in the order of their columns; there is one at least."""
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+COLUMNS: Final[Mapping[str, Callable[[Sequence[Any]], list[list[Any]]]]] = {
+    "effects": effects_columns,
+    "ops": ops_columns,
+    "faults": plain_columns,
+    "events": plain_columns,
+    "replicas": plain_columns,
+    "looks": plain_columns,
+}
+"""Rows of a data set to its columns. Effects come first: they are sealed before the operations that they belong to."""
+
+
+def _listed(value: Any) -> Any:
+    """A list of nodes' numbers as text."""
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+class History(ABC):
+    """Where a run's rows go."""
+
+    @abstractmethod
+    def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
+        """One operation that has ended, with its effects in their order inside it."""
+
+    @abstractmethod
+    def _row(self, name: str, row: tuple[Any, ...]) -> None:
+        """One row of the data set ``name``, in the order of its columns."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """The hash of the canonical rows of ops, effects and faults so far; see ``digest``."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """From now on all rows so far are there for who reads the history, even if it never comes to its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """There will be no more rows: the history is complete. Idempotent."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Lets go of a history that has no end. Idempotent."""
+
+    def fault(self, *, targets: Sequence[str], detail: Any = None, **columns: Any) -> None:
+        """One step of a fault: ``phase`` is intended, injected, healed, recovered or failed; ``time`` a stamp.
+
+        ``columns``: those of ``FAULTS``, as for each of the following methods those of its data set: null where it may
+        be and is not given. Each raises ``HistoryError`` for a column that there is not, or that must be there.
+        """
+        about = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
+        self._add("faults", {**columns, "targets": to_json(list(targets), "targets"), "detail": about})
+
+    def event(self, *, detail: Any = None, **columns: Any) -> None:
+        """One line of a node's event log; ``seq`` is its order on that node and incarnation. Columns that name nodes
+        may be lists of numbers.
+        """
+        about = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
+        lists: dict[str, Any] = {name: _listed(columns.get(name)) for name in NODE_LISTS}
+        self._add("events", {**columns, **lists, "detail": about})
+
+    def replica(self, **columns: Any) -> None:
+        """One record as found on a node's disk after the run, or the end of its log."""
+        self._add("replicas", columns)
+
+    def look(self, **columns: Any) -> None:
+        """One thing seen in a look at the system at rest."""
+        self._add("looks", columns)
+
+    def _add(self, name: str, columns: Mapping[str, Any]) -> None:
+        required, known = _REQUIRED[name], _KNOWN[name]
+        if not required <= columns.keys() <= known.keys():
+            unknown = ", ".join(sorted(columns.keys() - known.keys()))
+            missing = ", ".join(sorted(required - columns.keys()))
+            wrong = f"has no column {unknown}" if unknown else f"must have a value for {missing} in every row"
+            raise HistoryError(f"{name} {wrong}; it has {', '.join(known)}")
+        self._row(name, tuple(map(columns.get, known)))
+
+
+_KNOWN: Final = {name: dict.fromkeys(columns.names) for name, columns in DATA_SETS.items()}
+"""The names of the columns, in order."""
+_REQUIRED: Final = {
+    name: frozenset(column.name for column in columns if not column.nullable) for name, columns in DATA_SETS.items()
+}

@@ -1,0 +1,152 @@
+"""Plays examples in a process that only plays (``stage``) and judges them here, without a file of theirs on any disk.
+
+What it says of an example is what :class:`~assay.harness.search.player.Player` says, which plays in this process, keeps
+the run in a folder, and is asked for whatever is to be shown to a person.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import recv_handle, send_handle
+from random import Random
+from typing import Final
+
+from assay.checkers.verdict import Judgement
+from assay.harness.core.history.handed_over import HandedOver
+from assay.harness.run.attempt import Reports
+from assay.harness.run.judging import Unjudged, judge_together
+from assay.harness.run.systems import configured, with_defect, with_limits
+from assay.harness.search.archive import Archive, Kept
+from assay.harness.search.example import Example
+from assay.harness.search.player import Player, PlayOutcome, outcome_of
+from assay.harness.search.stage import Broken, Moment, Order, Played, Stage, start
+from assay.harness.search.states import Steering
+from assay.nemesis.schedule import Branch, Step
+
+MOMENTS: Final = 6
+"""Of one run, at most."""
+DEPTH: Final = 3
+"""Branches of a run, one after the other."""
+
+Further = Callable[[Random, Example, float], Sequence[Step]]
+"""Draws the faults of a branch of this example at that time."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A process that stands at a moment; closing the connection ends it."""
+
+    moment: Moment
+    connection: Connection
+
+
+class StageError(Exception):
+    """The process that plays, or a child of it, died."""
+
+
+class QuickPlayer:
+    """Starts its stage when it is made, and ends it when it is closed. Not for use from several threads."""
+
+    def __init__(self, player: Player, *, uniform: bool = False) -> None:
+        self._player = player
+        self._stage = start(lambda end: Stage(player.experiment, player.base, player.registry, end))
+        self._archive: Archive[Standing] = Archive(uniform=uniform)
+        self.seconds = 0.0
+        """Of processor time that the runs took to play, in other processes."""
+
+    def close(self) -> None:
+        """Ends all processes. Idempotent."""
+        for standing in self._archive.clear():
+            standing.connection.close()
+        self._stage.close()
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+        """One run; with reports, in this process, and kept in its folder when it fails."""
+        if reports is not Reports.NEVER:
+            return self._player.play(example, reports=reports)
+        self._stage.send(Order(example))
+        (outcome,) = self._judged([self._answer(self._stage, example)])
+        return outcome
+
+    def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
+        """One run of each, judged together; fewer when it is ``enough`` before. They may be left later."""
+        played = []
+        for example in examples:
+            if enough():
+                break
+            self._stage.send(Order(example, MOMENTS, self._archive.known))
+            played.append(self._answer(self._stage, example))
+        return self._judged(played)
+
+    def branch(
+        self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
+    ) -> list[tuple[Example, PlayOutcome]]:
+        """So many runs that leave others, judged together; fewer when there is none to leave, or it is ``enough``."""
+        examples: list[Example] = []
+        played: list[Played | PlayOutcome] = []
+        while len(played) < count and not enough():
+            kept = self._archive.choose(chance)
+            if kept is None:
+                break
+            example = self._left(kept, chance, further)
+            run = self._go_on(kept, example)
+            if run is not None:
+                examples.append(example)
+                played.append(run)
+        return list(zip(examples, self._judged(played), strict=True))
+
+    def _left(self, kept: Kept[Standing], chance: Random, further: Further) -> Example:
+        moment = kept.moment.moment
+        steps = further(chance, moment.example, moment.at)
+        return moment.example.branching(Branch(moment.at, chance.getrandbits(32), tuple(steps)))
+
+    def _go_on(self, kept: Kept[Standing], example: Example) -> Played | PlayOutcome | None:
+        """None: the process that stood there is gone, and so is the moment."""
+        moments = MOMENTS if len(example.schedule.branches) < DEPTH else 0
+        ours, theirs = Pipe()
+        try:
+            kept.moment.connection.send(Order(example, moments, self._archive.known))
+            send_handle(kept.moment.connection, theirs.fileno(), None)
+        except OSError:
+            self._archive.drop(kept)
+            kept.moment.connection.close()
+            return None
+        finally:
+            theirs.close()
+        with contextlib.closing(ours):
+            return self._answer(ours, example)
+
+    def _answer(self, connection: Connection, example: Example) -> Played | PlayOutcome:
+        try:
+            while isinstance(answer := connection.recv(), Moment):
+                standing = Standing(answer, Connection(recv_handle(connection)))
+                for gone in self._archive.add(standing, answer.words):
+                    gone.connection.close()
+        except EOFError:
+            raise StageError(f"the process that played an example died: {example.lines()[0]}") from None
+        if isinstance(answer, Broken):
+            return self._player.play(example)  # what was raised is raised here, or kept in the run's folder
+        assert isinstance(answer, Played)
+        self._archive.came_through(answer.words)
+        self.seconds += answer.seconds
+        return answer
+
+    def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
+        played = [run for run in runs if isinstance(run, Played)]
+        outcomes = map(self._outcome, played, self._judge(played))
+        return [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
+
+    def _judge(self, played: Sequence[Played]) -> list[Judgement]:
+        player = self._player
+        runs = []
+        for run in played:
+            variant = configured(with_defect(player.experiment.system, player.base.defect), run.example.configuration)
+            contract = with_limits(player.experiment.contract, variant)
+            runs.append(Unjudged(HandedOver(run.columns), contract, run.notes))
+        return judge_together(runs, player.registry, model=player.experiment.model)
+
+    def _outcome(self, run: Played, judgement: Judgement) -> PlayOutcome:
+        return outcome_of(judgement, run.problem, run.digest, Steering.of(run.columns))

@@ -1,0 +1,45 @@
+"""Moments of rare states are left more often; so are those that were not left yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from assay.harness.search.archive import MOST, Archive
+
+
+def test_the_rare_is_chosen_more_often_and_what_was_chosen_less() -> None:
+    archive: Archive[str] = Archive()
+    for _ in range(99):
+        archive.came_through(["common"])
+    archive.came_through(["rare"])
+    archive.add("often seen", ["common"])
+    archive.add("seen once", ["common", "rare"])
+    assert archive.known == {"common", "rare"}
+    chance = Random(1)
+    first = Counter(str(chosen.moment) for chosen in (archive.choose(chance) for _ in range(30)) if chosen is not None)
+    assert first["seen once"] > 2 * first["often seen"]
+    rare = next(kept for kept in archive._kept if kept.moment == "seen once")
+    assert archive.weight(rare) < 1 / 2**0.5, "it has been chosen"
+
+
+def test_uniform_choice_knows_no_rarity() -> None:
+    archive: Archive[str] = Archive(uniform=True)
+    archive.came_through(["rare"])
+    archive.add("a", ["common"])
+    archive.add("b", ["rare"])
+    assert {archive.weight(kept) for kept in archive._kept} == {1.0}
+
+
+def test_no_more_are_kept_than_there_may_be_and_the_least_rare_goes_first() -> None:
+    archive: Archive[int] = Archive()
+    gone: list[int] = []
+    for number in range(MOST + 5):
+        for _ in range(1 + number % 7):
+            archive.came_through([f"cell {number}"])
+        gone += archive.add(number, [f"cell {number}"])
+    assert len(archive) == MOST
+    assert len(gone) == 5
+    assert all(number % 7 >= 4 for number in gone)
+    assert archive.clear() == [kept for kept in range(MOST + 5) if kept not in gone]
+    assert archive.choose(Random(1)) is None

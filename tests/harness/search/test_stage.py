@@ -1,0 +1,183 @@
+"""Examples are played in a process of their own, which forks; what leaves a run replays from the start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from assay.checkers.engine import Engines
+from assay.harness.run.attempt import Reports
+from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.settings import Settings
+from assay.harness.search import stage
+from assay.harness.search.example import Example
+from assay.harness.search.player import Player
+from assay.harness.search.quick import QuickPlayer
+from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.target import parse
+from assay.workloads.test_log import test_log as of_log
+
+from helpers import process_tree
+
+KILL = Step(0.6, "kill", parse("n1"), 1.0, seed=3)
+
+
+def experiment() -> Experiment:
+    found = experiment_of(of_log)
+    assert found is not None
+    return found
+
+
+def an_example(seed: int = 1, *steps: Step) -> Example:
+    return Example.of(Settings(seed, time_limit=4.0, rate=50.0), Schedule(0, steps or (KILL,)))
+
+
+def quick(tmp_path: Path, defect: str | None = None) -> QuickPlayer:
+    base = Settings(1, store=tmp_path, time_limit=4.0, rate=50.0, defect=defect)
+    return QuickPlayer(Player(experiment(), base, tmp_path / "schedules", Engines("duckdb", threads=1)))
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[QuickPlayer]:
+    with closing(quick(tmp_path)) as made:
+        yield made
+
+
+def never() -> bool:
+    return False
+
+
+def stopping(chance: Random, example: Example, at: float) -> list[Step]:
+    return [Step(at + 0.1, "stop", parse("n2"), 0.3, seed=chance.getrandbits(32))]
+
+
+def facts(outcome: Any) -> tuple[object, ...]:
+    return outcome.verdict, outcome.failures, outcome.digest, outcome.states, outcome.events, outcome.injected
+
+
+@pytest.mark.slow
+def test_what_passes_leaves_no_file_and_is_judged_as_in_a_folder(player: QuickPlayer, tmp_path: Path) -> None:
+    outcomes = player.play_all([an_example(1), an_example(2)], never)
+    assert list(tmp_path.iterdir()) == []
+    ordinary = Player(experiment(), player._player.base, tmp_path / "again", Engines("duckdb", threads=1))
+    assert [facts(outcome) for outcome in outcomes] == [facts(ordinary.play(an_example(seed))) for seed in (1, 2)]
+    assert not any(outcome.failures for outcome in outcomes)
+
+
+@pytest.mark.slow
+def test_what_fails_says_the_same_and_is_kept_once_a_report_is_wanted(tmp_path: Path) -> None:
+    with closing(quick(tmp_path, "ack-before-replication")) as player:
+        found = next(one for one in player.play_all([an_example(seed) for seed in range(1, 7)], never) if one.failures)
+        example = next(one for one in map(an_example, range(1, 7)) if facts(player.play(one)) == facts(found))
+        assert list(tmp_path.iterdir()) == []
+        kept = player.play(example, reports=Reports.FAILED)
+    assert facts(kept) == facts(found)
+    assert kept.folder is not None
+    assert (kept.folder / "verdict.json").exists()
+
+
+@pytest.mark.slow
+def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_branches(player: QuickPlayer) -> None:
+    player.play_all([an_example()], never)
+    left = player.branch(Random(1), stopping, 8, never)
+    assert len(left) == 8
+    digests = {}
+    for example, outcome in left:
+        digests[outcome.digest] = example
+        assert player.play(example).digest == outcome.digest
+    assert len(digests) > 4, "other chance makes other histories"
+    deepest = max((example for example, _ in left), key=lambda example: len(example.schedule.branches))
+    assert len(deepest.schedule.branches) > 1
+    found = [outcome.digest for example, outcome in left if example is deepest]
+    assert [player._player.play(deepest).digest] == found, "in this process, and in files, as well"
+
+
+PLAYS = """
+import os, sys
+from random import Random
+from assay.harness.run.registry import Registry
+from assay.harness.run.settings import Settings
+from assay.harness.run.experiment import experiment_of
+from assay.harness.search import stage
+from assay.harness.search.example import Example
+from assay.nemesis.schedule import Branch, Schedule, Step
+from assay.nemesis.target import parse
+from assay.workloads.test_log import test_log
+
+left = []
+def leave(moment):
+    left.append(moment.at)
+    assert len(os.listdir("/proc/self/task")) == 1
+kill = Step(0.6, "kill", parse("n1"), 1.0, seed=3)
+example = Example.of(Settings(1, time_limit=4.0, rate=50.0), Schedule(0, (kill,)))
+run = stage._Run(stage.Order(example, moments=3), leave)
+played = run.play(experiment_of(test_log), Settings(1), Registry.standard())
+assert len(left) == 3
+assert not {"numpy", "pyarrow", "duckdb", "pandas"} & set(sys.modules)
+assert len(os.listdir("/proc/self/task")) == 1
+print(played.digest)
+"""
+
+
+@pytest.mark.slow
+def test_what_plays_has_one_thread_loads_no_arrow_and_writes_no_file(player: QuickPlayer, tmp_path: Path) -> None:
+    """And the history is the same under another hash seed, with or without someone who looks for moments."""
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", PLAYS]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [player.play(an_example()).digest]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_with_two_threads_is_not_forked() -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="one thread"):
+            stage.fork()
+    finally:
+        over.set()
+        thread.join()
+
+
+STANDS = """
+import sys, time
+from pathlib import Path
+from assay.checkers.engine import Engines
+from assay.harness.run.settings import Settings
+from assay.harness.search.example import Example
+from assay.harness.search.player import Player
+from assay.harness.search.quick import QuickPlayer
+from assay.harness.run.experiment import experiment_of
+from assay.nemesis.schedule import Schedule
+from assay.workloads.test_log import test_log
+
+settings = Settings(1, time_limit=4.0, rate=50.0)
+player = QuickPlayer(Player(experiment_of(test_log), settings, Path("schedules"), Engines("duckdb", threads=1)))
+player.play_all([Example.of(settings, Schedule(0))], lambda: False)
+print("standing", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_the_processes_that_stand_end_with_the_one_that_searches_however_that_ends() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", STANDS], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "standing\n"
+    standing = process_tree.started(parent.pid, 3)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert process_tree.left(standing) == []
