@@ -35,6 +35,7 @@ from assay.nemesis.fast_fail import FastFail
 from assay.nemesis.fault import Fault
 from assay.nemesis.freeze import Freeze
 from assay.nemesis.hold import Hold
+from assay.nemesis.in_fsync import KillInFsync, PowerLossInFsync
 from assay.nemesis.kill import Kill
 from assay.nemesis.membership import Change, Membership
 from assay.nemesis.move import MoveReplicas
@@ -47,7 +48,7 @@ from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
-from assay.nemesis.slow_fsync import KillInFsync, PowerLossInFsync, SlowFsync
+from assay.nemesis.slow_disk import SlowDisk, SlowFsync
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
@@ -199,6 +200,7 @@ def standard_faults() -> tuple[Fault, ...]:
         Restart(),
         Rollback(),
         RollingRestart(),
+        SlowDisk(),
         SlowFsync(),
         Stop(),
         StopConsumer(),

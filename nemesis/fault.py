@@ -226,6 +226,14 @@ class NeedsDisks(Protocol):
     def own_disks(self) -> bool: ...
 
 
+@runtime_checkable
+class NeedsSlowDisks(Protocol):
+    """A fault for which the processes of containers are started such that their disks can be made slow."""
+
+    @property
+    def slow_disks(self) -> bool: ...
+
+
 def strikes_everywhere(fault: Fault) -> bool:
     """Does it say so?"""
     return isinstance(fault, Widespread) and fault.everywhere
@@ -234,6 +242,11 @@ def strikes_everywhere(fault: Fault) -> bool:
 def needs_disks(fault: Fault) -> bool:
     """Must servers in containers have disks of their own for it?"""
     return fault.impact.loses_unsynced or (isinstance(fault, NeedsDisks) and fault.own_disks)
+
+
+def needs_slow_disks(fault: Fault) -> bool:
+    """Must they be able to be slow for it?"""
+    return isinstance(fault, NeedsSlowDisks) and fault.slow_disks
 
 
 def with_key(target: Target, rng: random.Random, census: Census) -> Target:

@@ -30,6 +30,7 @@ from assay.nemesis.connection import Line
 from assay.nemesis.consumer import ConsumerZooKeeperResets
 from assay.nemesis.fault import Census, Fault, Scope, strikes_everywhere
 from assay.nemesis.hold import Hold
+from assay.nemesis.in_fsync import PowerLossInFsync
 from assay.nemesis.kill import Kill
 from assay.nemesis.links import LINKS, spared
 from assay.nemesis.membership import Membership
@@ -39,12 +40,12 @@ from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.relay import relay
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from assay.nemesis.shape import Shape
-from assay.nemesis.slow_fsync import PowerLossInFsync
+from assay.nemesis.slow_disk import SlowDisk
 from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
-    "kill-in-fsync": 3, "slow-fsync": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5,
+    "kill-in-fsync": 3, "slow-fsync": 2, "slow-disk": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5,
     "garbage-tail": 1, "wipe": 1, "rollback": 1, "disk-full": 1, "controlled-shutdown": 1, "packets": 2, "clock": 1,
     "move-replicas": 2, "membership": 1,
     "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 2,
@@ -292,7 +293,7 @@ class _Episode:
         return cut and self._heavy(first.fault) and self.catalogue[first.fault].impact.stops_work
 
     def _heavy(self, name: str) -> bool:
-        """Does it take servers away from the others?"""
+        """Does it take servers away from the others? One that is late with everything is as good as gone."""
         fault = self.catalogue[name]
-        ours = fault.impact.stops_work or fault.scope is Scope.NETWORK
+        ours = fault.impact.stops_work or fault.scope is Scope.NETWORK or isinstance(fault, SlowDisk)
         return ours and CLIENT_ROLE not in fault.roles

@@ -22,12 +22,11 @@ import paramiko
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.docker import clock as docker_clock
-from assay.cluster.docker import disk, image, layer, network, source
+from assay.cluster.docker import disk, image, layer, network, preload, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import node_name
 from assay.cluster.node import Node, NodeError
-from assay.cluster.ssh import clock, process
+from assay.cluster.ssh import process, slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, Program, SshNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
@@ -66,9 +65,11 @@ class DockerCluster:
         progress: Callable[[str], None] = lambda line: None,
         own_disks: bool = False,
         own_clocks: bool = False,
+        slow_disks: bool = False,
     ) -> None:
         """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it.
-        ``own_clocks``: their processes are started such that their wall clocks can be shifted.
+        ``own_clocks``: their processes are started such that their wall clocks can be shifted; ``slow_disks``: that
+        their disks can be made slow.
         """
         self._system = system
         self._plans = plan(system.roles, counts)
@@ -77,8 +78,11 @@ class DockerCluster:
         self._state = state_dir
         self._progress = progress
         self._own_disks = own_disks
-        self._clocks = "this cluster was made without clocks of its nodes' own" if not own_clocks else None
-        """Why clocks cannot be shifted; None: they can."""
+        self._lacking: dict[preload.Preload, str | None] = {
+            preload.CLOCK: None if own_clocks else "this cluster was made without clocks of its nodes' own",
+            preload.SLOWNESS: None if slow_disks else "this cluster was made with disks as they are",
+        }
+        """Why the servers' processes are started without a library; None: they have it."""
         self._owner = owner.current()
         self._prefix = f"assay-{run_id}"
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
@@ -139,11 +143,11 @@ class DockerCluster:
         hosts = {item.name: logins[item.name].address for item in self._plans}
         secrets = _secrets(key, host_key)
         disks = await self._call(self._make_disks, journal)
-        shim = await self._call(self._make_clock)
+        preloads = await self._call(self._make_preloads)
 
         def make(item: _Plan) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
-            archives += [shim] if self._own_clock(item) else []
+            archives += preloads if self._is_server(item) else []
             self._make_container(item, reference, net, hosts, archives, disks, journal)
 
         await _all(self._call(make, item) for item in self._plans)
@@ -168,7 +172,7 @@ class DockerCluster:
             return f"{self._system.name} does not say where its data are (`data_folder`)"
         devices = {}
         for item in self._plans:
-            if item.role in (ZOOKEEPER_ROLE, CLIENT_ROLE):
+            if not self._is_server(item):
                 continue
             path = disk.image_path(self._state, self._owner, self.run_id, item.name)
             journal.append(undo.RemoveDisk(str(path)))
@@ -178,20 +182,22 @@ class DockerCluster:
                 return str(error)
         return devices
 
-    def _make_clock(self) -> bytes:
-        """The archive with what shifts clocks; empty where nothing does, and why."""
-        if self._clocks is not None:
-            return b""
-        try:
-            library = docker_clock.library()
-        except OSError as error:
-            self._clocks = str(error)
-            return b""
-        return source.of_files({clock.LIBRARY: (0o755, library), clock.FILE: (0o644, clock.ZERO)})
+    def _make_preloads(self) -> list[bytes]:
+        """An archive of each library; where one is missing, why."""
+        if self._lacking[preload.SLOWNESS] is None and not isinstance(self._system, Durable):
+            self._lacking[preload.SLOWNESS] = f"{self._system.name} does not say where its data are (`data_folder`)"
+        archives = []
+        for one in [one for one, lack in self._lacking.items() if lack is None]:
+            try:
+                archives.append(one.archive())
+            except preload.PreloadError as error:
+                self._lacking[one] = str(error)
+        return archives
 
-    def _own_clock(self, node: Node | _Plan) -> bool:
-        """Servers alone: by the other clocks nothing of the system's is counted."""
-        return self._clocks is None and node.role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)
+    @staticmethod
+    def _is_server(node: Node | _Plan) -> bool:
+        """Only servers' clocks and disks are the system's own."""
+        return node.role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)
 
     def _make_container(
         self,
@@ -240,7 +246,7 @@ class DockerCluster:
             undo=_NodeUndo(journal, self._container),
             freezer=DockerFreezer(journal, self._container(item.name), item.name),
         )
-        node.shifts_clock(self._clocks)
+        node.preloads(clock=self._lacking[preload.CLOCK], slowness=self._lacking[preload.SLOWNESS])
         return node
 
     def _program(self, node: Node) -> Program:
@@ -248,8 +254,11 @@ class DockerCluster:
             return Program(zookeeper.argv(), zookeeper.DATA, {})
         # The hash seed is the node's own: an order that depends on it is then the same at every start of a run.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
-        if self._own_clock(node):
-            environment["LD_PRELOAD"] = clock.LIBRARY
+        libraries = [one.library for one, lack in self._lacking.items() if lack is None and self._is_server(node)]
+        if libraries:
+            environment["LD_PRELOAD"] = ":".join(libraries)
+        if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
+            environment[slowness.FOLDER] = self._system.data_folder(node)
         return Program(self._system.argv(node), HOME, environment)
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:

@@ -39,8 +39,7 @@ from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.run.trial import Trial, TrialEnd, Unavailable
 from assay.harness.run.workload_mix import mixed, resolved
-from assay.harness.run.worlds import World, open_world
-from assay.nemesis.fault import needs_disks
+from assay.harness.run.worlds import Needs, World, open_world
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 from assay.reports.figures import FIGURES, figures
@@ -130,8 +129,7 @@ class Attempt:
             system,
             settings,
             run_id=run_id(folder.path),
-            own_disks=any(map(needs_disks, drawn)),
-            own_clocks=any(fault.impact.wrong_clock for fault in drawn),
+            needs=Needs.of(drawn),
         )
         trial = self._trial = Trial(
             self.experiment, system, settings, world, folder, self.registry.faults, self.interrupt, self.progress

@@ -6,7 +6,8 @@ the simulated loop: its time limits and time-outs are virtual, so that a run is 
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,7 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
+from assay.nemesis.fault import Fault, needs_disks, needs_slow_disks
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
@@ -53,17 +55,31 @@ def default_cluster() -> tuple[str, str]:
     return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 
 
-def open_world(
-    system: System, settings: Settings, *, run_id: str, own_disks: bool = False, own_clocks: bool = False
-) -> World:
-    """The world that the settings name. ``run_id`` marks containers and networks.
-
-    ``own_disks``: a fault of the run needs servers with a disk of their own; ``own_clocks``: or ones that can be wrong
-    about the time. The simulation's always can.
+@dataclass(frozen=True)
+class Needs:
+    """What faults of a run need of its servers: a disk of their own each, clocks that can be wrong, disks that can be
+    slow. The simulation's have it all.
     """
+
+    own_disks: bool = False
+    own_clocks: bool = False
+    slow_disks: bool = False
+
+    @classmethod
+    def of(cls, faults: Collection[Fault]) -> "Needs":
+        """Of these faults."""
+        return cls(
+            own_disks=any(map(needs_disks, faults)),
+            own_clocks=any(fault.impact.wrong_clock for fault in faults),
+            slow_disks=any(map(needs_slow_disks, faults)),
+        )
+
+
+def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs | None = None) -> World:
+    """The world that the settings name. ``run_id`` marks containers and networks."""
     if settings.cluster == SIM:
         return SimWorld(system, settings)
-    return DockerWorld(system, settings, run_id, own_disks=own_disks, own_clocks=own_clocks)
+    return DockerWorld(system, settings, run_id, needs or Needs())
 
 
 class SimWorld:
@@ -127,12 +143,11 @@ class SimWorld:
 class DockerWorld:
     """Containers on a private network of this machine."""
 
-    def __init__(self, system: System, settings: Settings, run_id: str, *, own_disks: bool, own_clocks: bool) -> None:
+    def __init__(self, system: System, settings: Settings, run_id: str, needs: Needs) -> None:
         self._system = system
         self._settings = settings
         self._run_id = run_id
-        self._own_disks = own_disks
-        self._own_clocks = own_clocks
+        self._needs = needs
         self.loop = asyncio.new_event_loop()
         self._cluster: DockerCluster | None = None
 
@@ -147,8 +162,7 @@ class DockerWorld:
             seed=derive(self._settings.seed, "cluster"),
             state_dir=state_folder(),
             progress=note,
-            own_disks=self._own_disks,
-            own_clocks=self._own_clocks,
+            **asdict(self._needs),
         )
         await self._cluster.start()
         return self._cluster

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
         ProcessStatus,
         Restorable,
         Shaped,
-        SlowToFsync,
+        Slowable,
+        Slowed,
         Traffic,
         by_role,
     )
@@ -153,8 +154,8 @@ _HOMES = {
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
-        "Clocked Cluster Fillable Flow Node NodeError Powered ProcessState ProcessStatus Restorable Shaped SlowToFsync "
-        "Traffic by_role"
+        "Clocked Cluster Fillable Flow Node NodeError Powered ProcessState ProcessStatus Restorable Shaped Slowable "
+        "Slowed Traffic by_role"
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
@@ -195,7 +196,7 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus",
     "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated",
     "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest",
-    "Settings", "Shaped", "SlowToFsync", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints",
+    "Settings", "Shaped", "Slowable", "Slowed", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints",
     "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
     "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
     "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
@@ -68,6 +68,9 @@ class FakeNode:
         self.is_frozen = False
         self.clock_ahead = 0.0
         self.slow_since: float | None = None
+        self.slow_calls = False
+        self.halts = 0
+        self.unslowed: str | None = None
         self.traffic: tuple[Traffic, list[str] | None] | None = None
         self.filled = False
         self.unshaped: str | None = None
@@ -161,13 +164,26 @@ class FakeNode:
         self._called("clock_shift")
         return self.clock_ahead
 
-    async def slow_fsyncs(self, seconds: float) -> None:
-        if self._called("slow_fsyncs"):
-            self.slow_since = now() if seconds else None
+    def slowness_unavailable(self) -> str | None:
+        return self.unslowed
 
-    async def fsyncs(self) -> tuple[int, bool]:
-        self._called("fsyncs")
-        return 0 if self.slow_since is None else int((now() - self.slow_since) * 10), self.slow_since is not None
+    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
+        if self._called("slow_disk"):
+            self.slow_since = now() if fsync or call else None
+            self.slow_calls = call > 0
+
+    async def halt_in_fsync(self, after: float) -> None:
+        self._called("halt_in_fsync")
+        if after and self.slow_since is not None and "fsync" not in self.deaf:
+            self.halts += 1
+            self.state = ProcessState.STOPPED
+        elif not after and self.state is ProcessState.STOPPED:
+            self.state = ProcessState.RUNNING
+
+    async def slowed(self) -> Slowed:
+        self._called("slowed")
+        count = 0 if self.slow_since is None else int((now() - self.slow_since) * 10)
+        return Slowed(count, count * self.slow_calls, self.halts)
 
     async def shaping_unavailable(self) -> str | None:
         return self.unshaped

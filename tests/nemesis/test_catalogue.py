@@ -25,7 +25,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "partition-isolate-leader", "partition-majorities-ring", "partition-majority-minority", "partition-one",
         "partition-one-way", "partition-random-halves", "partition-leader-and-follower",
         "partition-follower-from-leader", "partition-links", "power-loss", "power-loss-in-fsync", "restart",
-        "restart-rolling", "slow-fsync", "slow-network", "stop",
+        "restart-rolling", "slow-disk", "slow-fsync", "slow-network", "stop",
         "stop-consumer", "truncate-tail", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
         "outage", "outage-power-loss", "rollback", "wipe",
     }  # fmt: skip
@@ -115,6 +115,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "restart",
             "restart-rolling",
             "rollback",
+            "slow-disk",
             "slow-fsync",
             "slow-network",
             "stop",

@@ -37,6 +37,7 @@ TARGETS = {
 PARAMETERS: dict[str, dict[str, Parameter]] = {
     "membership-remove": {"change": "remove"},
     "membership-replace": {"change": "replace"},
+    "slow-disk": {"seconds": 0.01},
     "slow-fsync": {"seconds": 0.2},
     "slow-network": {"seconds": 0.2},
     "packets-loss": {"share": 0.1},
@@ -100,15 +101,16 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("wipe", "remove_contents", "n2 still had 3 of 3 files"),
         ("rollback", "restore", "n2 had 1 of 1 changed files not as in the copy"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
-        ("slow-fsync", "slow_fsyncs", "made no fsync that was slow"),
+        ("slow-fsync", "slow_disk", "n2 made no fsync that was slow"),
+        ("slow-disk", "slow_disk", "n2 made no read or write that was slow"),
         ("slow-network", "shape", "n2 sent nothing that was late"),
         ("packets-loss", "shape", "n2 sent nothing that was lost"),
         ("packets-duplicate", "shape", "n2 sent nothing that was doubled"),
         ("packets-reorder", "shape", "n2 sent nothing that was late"),
         ("packets-rate", "shape", "n2 sent nothing that was late or lost"),
         ("disk-full", "fill_disk", "a write was not rejected for want of space after the injection"),
-        ("kill-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
-        ("power-loss-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
+        ("kill-in-fsync", "fsync", "no fsync of n2 was under way"),
+        ("power-loss-in-fsync", "fsync", "no fsync of n2 was under way"),
         ("partition-leader-and-follower", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-follower-from-leader", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-links", "drop_from", "no packet to or from n2 was dropped"),
@@ -267,6 +269,29 @@ def test_a_node_whose_power_cannot_be_cut_says_why() -> None:
         return await FAULTS["power-loss"].probe(cluster, FakeSystem(cluster))
 
     assert run(probe()) == "the power of n2 cannot be cut: no loop devices"
+
+
+@pytest.mark.parametrize("name", ["slow-fsync", "slow-disk", "kill-in-fsync", "power-loss-in-fsync"])
+def test_a_disk_that_cannot_be_slow_is_said_to_be_so_before_the_run(name: str) -> None:
+    cluster = FakeCluster(3)
+    cluster.node("n3").unslowed = "there is no C compiler"
+    reason = run(FAULTS[name].probe(cluster, FakeSystem(cluster)))
+    assert reason == "the disk of n3 cannot be made slow: there is no C compiler"
+
+
+def test_a_slow_disk_has_fsyncs_of_ten_times_the_length() -> None:
+    play = one_step("slow-disk")
+    asked: list[tuple[float, float]] = []
+    node = play.cluster.node("n2")
+    slow_disk = node.slow_disk
+
+    async def noted(fsync: float, call: float = 0.0) -> None:
+        asked.append((fsync, call))
+        await slow_disk(fsync, call)
+
+    node.slow_disk = noted  # type: ignore[method-assign]
+    play.play()
+    assert asked == [(0.1, 0.01), (0.0, 0.0)]
 
 
 def test_several_machines_lose_power_at_the_same_time() -> None:
