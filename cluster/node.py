@@ -275,7 +275,11 @@ class Cluster(Protocol):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """All of them, in a fixed order."""
+        """All of them, in a fixed order, but for the spares."""
+
+    @property
+    def spares(self) -> Sequence[Node]:
+        """Nodes of the main role that are no servers yet: nothing runs there until a fault has one join."""
 
     @property
     def description(self) -> Mapping[str, str]:

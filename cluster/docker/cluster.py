@@ -9,7 +9,6 @@ paramiko) run in an executor of this cluster's own, which ends with it.
 """
 
 import asyncio
-import io
 import platform
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-import paramiko
-
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.docker import disk, image, layer, network, preload, source
+from assay.cluster.docker import disk, image, keys, layer, network, preload, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
-from assay.cluster.naming import node_name
+from assay.cluster.naming import main_role, node_name
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import process, slowness
 from assay.cluster.ssh.connection import Login, SshConnection
@@ -66,13 +63,15 @@ class DockerCluster:
         own_disks: bool = False,
         own_clocks: bool = False,
         slow_disks: bool = False,
+        spares: int = 0,
     ) -> None:
         """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it.
         ``own_clocks``: their processes are started such that their wall clocks can be shifted; ``slow_disks``: that
-        their disks can be made slow.
+        their disks can be made slow. ``spares``: how many more nodes of the main role wait to join.
         """
         self._system = system
-        self._plans = plan(system.roles, counts)
+        self._plans = plan(system.roles, counts, spares)
+        self._members = sum(counts.values())
         self.run_id = run_id
         self._seed = seed
         self._state = state_dir
@@ -87,9 +86,17 @@ class DockerCluster:
         self._prefix = f"assay-{run_id}"
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
         self._journal: undo.Journal | None = None
-        self.nodes: list[SshNode] = []
+        self._made: list[SshNode] = []
         self._closed = False
         self.description: dict[str, str] = {}
+
+    @property
+    def nodes(self) -> Sequence[SshNode]:
+        return self._made[: self._members]
+
+    @property
+    def spares(self) -> Sequence[SshNode]:
+        return self._made[self._members :]
 
     async def start(self) -> None:
         """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`, and then
@@ -130,18 +137,18 @@ class DockerCluster:
 
     async def collect_logs(self, folder: Path) -> list[str]:
         """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
-        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self.nodes))
+        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self._made))
         return [line for lines in missing for line in lines]
 
     async def _start(self) -> None:
         reference = await self._call(image.ensure, self._progress)
-        key, host_key = await self._call(_new_keys)
+        key, host_key = await self._call(keys.fresh)
         code = await self._call(source.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
         net = await self._call(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
-        secrets = _secrets(key, host_key)
+        secrets = keys.archive(key, host_key)
         disks = await self._call(self._make_disks, journal)
         preloads = await self._call(self._make_preloads)
 
@@ -151,11 +158,11 @@ class DockerCluster:
             self._make_container(item, reference, net, hosts, archives, disks, journal)
 
         await _all(self._call(make, item) for item in self._plans)
-        self.nodes = [self._node(item, logins[item.name], journal) for item in self._plans]
+        self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
-        await _all(node.connect(deadline) for node in self.nodes)
-        await _all(self._give_disk(node, disks) for node in self.nodes)
-        await _all(self._write_files(node) for node in self.nodes)
+        await _all(node.connect(deadline) for node in self._made)
+        await _all(self._give_disk(node, disks) for node in self._made)
+        await _all(self._write_files(node) for node in self._made)
         self.description = await self._call(self._describe, reference, net)
 
     def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
@@ -318,7 +325,7 @@ class DockerCluster:
         return [line for line in map(_perform, [*containers, *others]) if line]
 
     async def _disconnect(self) -> None:
-        await asyncio.gather(*(node.close() for node in self.nodes))
+        await asyncio.gather(*(node.close() for node in self._made))
 
     def _container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
@@ -341,16 +348,19 @@ class _NodeUndo:
         self.journal.done(entry)
 
 
-def plan(roles: Sequence[str], counts: Mapping[str, int]) -> list[_Plan]:
-    """Names and numbers, in the order of the roles. Raises ``ValueError`` for a count of a role that there is not."""
+def plan(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0) -> list[_Plan]:
+    """Names and numbers, in the order of the roles, the spares last.
+
+    Raises ``ValueError`` for a count of a role that there is not.
+    """
     unknown = sorted(set(counts) - set(roles))
     if unknown:
         raise ValueError(f"no such role: {', '.join(unknown)}; the system has {', '.join(roles)}")
-    nodes: list[_Plan] = []
-    for role in roles:
-        for index in range(1, counts.get(role, 0) + 1):
-            nodes.append(_Plan(node_name(roles, role, index), role, index, len(nodes)))
-    return nodes
+    main = main_role(roles)
+    indexes = [(role, index) for role in roles for index in range(1, counts.get(role, 0) + 1)]
+    if main is not None:
+        indexes += [(main, counts.get(main, 0) + number) for number in range(1, spares + 1)]
+    return [_Plan(node_name(roles, role, index), role, index, at) for at, (role, index) in enumerate(indexes)]
 
 
 async def _all(calls: Any) -> None:
@@ -359,22 +369,6 @@ async def _all(calls: Any) -> None:
     for result in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
-
-
-def _new_keys() -> tuple[paramiko.PKey, paramiko.PKey]:
-    """The harness's and the nodes': of this run alone, never on the harness's disk."""
-    return paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
-
-
-def _secrets(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
-    private = io.StringIO()
-    host_key.write_private_key(private)
-    return source.of_files(
-        {
-            "/etc/ssh/assay_authorized_keys": (0o600, f"{key.get_name()} {key.get_base64()}\n".encode()),
-            "/etc/ssh/assay_host_key": (0o600, private.getvalue().encode()),
-        }
-    )
 
 
 def _perform(action: undo.Action) -> str | None:

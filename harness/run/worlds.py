@@ -16,7 +16,7 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
-from assay.nemesis.fault import Fault, needs_disks, needs_slow_disks
+from assay.nemesis.fault import Fault, needs_disks, needs_slow_disks, spares
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
@@ -57,13 +57,14 @@ def default_cluster() -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Needs:
-    """What faults of a run need of its servers: a disk of their own each, clocks that can be wrong, disks that can be
-    slow. The simulation's have it all.
+    """What faults of a run need: servers with a disk of their own each, clocks that can be wrong, disks that can be
+    slow, all of which the simulation's have; and nodes that wait to join.
     """
 
     own_disks: bool = False
     own_clocks: bool = False
     slow_disks: bool = False
+    spares: int = 0
 
     @classmethod
     def of(cls, faults: Collection[Fault]) -> "Needs":
@@ -72,24 +73,27 @@ class Needs:
             own_disks=any(map(needs_disks, faults)),
             own_clocks=any(fault.impact.wrong_clock for fault in faults),
             slow_disks=any(map(needs_slow_disks, faults)),
+            spares=spares(faults),
         )
 
 
 def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs | None = None) -> World:
     """The world that the settings name. ``run_id`` marks containers and networks."""
+    needs = needs or Needs()
     if settings.cluster == SIM:
-        return SimWorld(system, settings)
-    return DockerWorld(system, settings, run_id, needs or Needs())
+        return SimWorld(system, settings, needs.spares)
+    return DockerWorld(system, settings, run_id, needs)
 
 
 class SimWorld:
     """The deterministic simulation."""
 
-    def __init__(self, system: System, settings: Settings) -> None:
+    def __init__(self, system: System, settings: Settings, spares: int = 0) -> None:
         from assay.cluster.sim.loop import SimLoop
 
         self._system = system
         self._settings = settings
+        self._spares = spares
         self.loop = SimLoop(derive(settings.seed, "network"))
         self._cluster: SimCluster | None = None
         self._logs: SimLogs | None = None
@@ -100,9 +104,8 @@ class SimWorld:
 
         self._logs = SimLogs(self.loop)
         self._logs.begin()
-        cluster = SimCluster(
-            self._system, node_counts(self._system, self._settings), derive(self._settings.seed, "cluster")
-        )
+        counts = node_counts(self._system, self._settings)
+        cluster = SimCluster(self._system, counts, derive(self._settings.seed, "cluster"), self._spares)
         self._cluster = cluster
         await cluster.start()
         return cluster
@@ -119,7 +122,7 @@ class SimWorld:
         if self._logs is not None:
             self._logs.save(folder)
         missing = []
-        for node in () if self._cluster is None else self._cluster.nodes:
+        for node in () if self._cluster is None else (*self._cluster.nodes, *self._cluster.spares):
             paths = () if node.role == ZOOKEEPER_ROLE else self._system.logs(node)
             for path in [path for path in paths if path != self._system.event_log(node)]:
                 try:

@@ -78,6 +78,8 @@ class FakeNode:
         self.slow_power_loss = 0.0
         self.kept: dict[str, str] = {}
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
+        self.made: dict[str, bytes] = {}
+        """Files that a start makes."""
         self.copy: dict[str, bytes] | None = None
         self.writes = True
         """A process that is killed has written something."""
@@ -97,6 +99,7 @@ class FakeNode:
             if self.state is not ProcessState.DEAD:
                 raise NodeError(f"{self.name}: a process is alive already")
             self.state = ProcessState.RUNNING
+            self.files |= self.made
             self.incarnation += 1
             for event in FakeSystem.start_events:
                 if self.state is ProcessState.RUNNING:
@@ -315,8 +318,11 @@ class FakeCluster:
     kind = "fake"
     description: Mapping[str, str] = {}
 
-    def __init__(self, servers: int = 3, zookeepers: int = 1, clients: int = 2) -> None:
+    def __init__(self, servers: int = 3, zookeepers: int = 1, clients: int = 2, spares: int = 1) -> None:
         self.servers = [FakeNode("broker", index + 1) for index in range(servers)]
+        self.spares = [FakeNode("broker", servers + index + 1) for index in range(spares)]
+        for spare in self.spares:
+            spare.state, spare.made, spare.files = ProcessState.DEAD, spare.files, {}
         self.zookeepers = [FakeNode("zookeeper", index + 1) for index in range(zookeepers)]
         self.clients = [FakeNode("client", index + 1) for index in range(clients)]
 
@@ -325,11 +331,12 @@ class FakeCluster:
         return [*self.zookeepers, *self.servers, *self.clients]
 
     def node(self, name: str) -> FakeNode:
-        return next(node for node in self.nodes if node.name == name)
+        return next(node for node in (*self.nodes, *self.spares) if node.name == name)
 
     @property
     def untouched(self) -> bool:
-        return all(node.untouched and node.copy is None for node in self.nodes)
+        left = [node for node in self.spares if node.state is not ProcessState.DEAD or node.files]
+        return not left and all(node.untouched and node.copy is None for node in self.nodes)
 
     async def close(self) -> None: ...
 
@@ -402,7 +409,7 @@ class FakeSystem:
     async def move(self, cluster: Any, key: str, nodes: Sequence[Any]) -> str | None:
         if self.refusals:
             return self.refusals.pop(0)
-        if not any("move" in node.deaf for node in self.cluster.nodes):
+        if not any("move" in node.deaf for node in (*self.cluster.nodes, *self.cluster.spares)):
             self.placed = [node.name for node in nodes]
             self.moving_until = now() + self.slow
         return None
@@ -418,7 +425,8 @@ class FakeSystem:
         return Standing(self._members(), dict.fromkeys(self.leaders, placed), {})
 
     def _members(self) -> list[int]:
-        return [n.index for n in self.cluster.servers if n.state is ProcessState.RUNNING or "leave" in n.deaf]
+        everyone = [*self.cluster.servers, *self.cluster.spares]
+        return [n.index for n in everyone if n.state is ProcessState.RUNNING or "leave" in n.deaf]
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
         return (line["detail"]["led"], line["detail"]["kept"]) if line["event"] == "handed-over" else None

@@ -18,7 +18,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "consumer-from-coordinator", "consumer-from-zookeeper", "consumer-zookeeper-resets",
         "controlled-shutdown", "corrupt", "cut-consumer", "disk-full", "freeze",
         "garbage-tail", "hold", "kill", "kill-consumer", "kill-in-fsync",
-        "membership", "membership-remove", "membership-replace", "move-replicas",
+        "membership", "membership-add", "membership-remove", "membership-replace", "move-replicas",
         "packets", "packets-duplicate", "packets-loss", "packets-rate", "packets-reorder",
         "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",

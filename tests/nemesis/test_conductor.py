@@ -19,7 +19,7 @@ from assay.nemesis.target import parse
 from helpers.examples import some_of
 from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, Play, draw, run
 
-CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",))
+CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 FAKED = set(FAULTS) - {"zookeeper-expire"}
 """The others ask ZooKeeper nothing, and here is none."""
 CALLS = [

@@ -24,6 +24,7 @@ CONSUMERS = (
 )  # fmt: skip
 TARGETS = {
     "halves": Target(Kind.HALF),
+    "membership-add": Target(Kind.SPARE),
     "random-halves": Target(Kind.HALF),
     "isolate-leader": parse("leader:orders-1"),
     "majorities-ring": Target(Kind.ALL),
@@ -35,6 +36,7 @@ TARGETS = {
     "outage-power-loss": Target(Kind.ALL),
 }
 PARAMETERS: dict[str, dict[str, Parameter]] = {
+    "membership-add": {"change": "add"},
     "membership-remove": {"change": "remove"},
     "membership-replace": {"change": "replace"},
     "slow-disk": {"seconds": 0.01},
@@ -123,6 +125,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("consumer-zookeeper-resets", "reject_from", "no packet to or from client1 was dropped"),
         ("consumer-from-coordinator", "drop_from", "no packet to or from client1 was dropped"),
         ("move-replicas", "move", "are where they were"),
+        ("membership-add", "remove_contents", "2 of 2 files of n6 were left"),
         ("membership-remove", "remove_contents", "files of n2 were left"),
         ("membership-replace", "remove_contents", "files of n2 were left"),
         ("controlled-shutdown", "terminate", "had not ended after SIGTERM"),
@@ -131,7 +134,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
 )
 def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
     play = one_step(name)
-    for node in play.cluster.nodes:
+    for node in (*play.cluster.nodes, *play.cluster.spares):
         node.deaf.add(deaf)
     row = healed(play)
     assert row.took_effect is False

@@ -262,10 +262,12 @@ def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, 
         (("kill", "ups-failure"), Needs(own_disks=True)),
         (("clock", "kill"), Needs(own_clocks=True)),
         (("slow-disk",), Needs(slow_disks=True)),
+        (("membership-remove",), Needs()),
+        (("kill", "membership"), Needs(spares=1)),
         (("power-loss-in-fsync",), Needs(own_disks=True, slow_disks=True)),
     ],
 )
-def test_nodes_get_disks_and_clocks_of_their_own_for_faults_that_say_what_they_do_to_them(
+def test_nodes_get_what_the_faults_of_a_run_need_and_no_more(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: Needs
 ) -> None:
     class UpsFailure(PowerLoss):
