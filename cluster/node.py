@@ -167,6 +167,31 @@ class Fillable(Protocol):
 
 
 @dataclass(frozen=True)
+class Exhaustion:
+    """How a node ran out of memory. ``limit`` and ``taken`` in bytes; ``ended``: how many processes its kernel has
+    ended for that.
+    """
+
+    limit: int
+    taken: int
+    ended: int
+
+
+@runtime_checkable
+class Exhaustible(Protocol):
+    """A node that can run out of memory."""
+
+    async def memory_unavailable(self) -> str | None:
+        """Why not, and the remedy, where it cannot; None where it can. Takes none."""
+
+    async def exhaust_memory(self) -> Exhaustion:
+        """All that its limit leaves is taken, until the kernel has ended the main process, and then given back.
+
+        ``NodeError`` where there is no process, or it was not ended in time.
+        """
+
+
+@dataclass(frozen=True)
 class Slowed:
     """What a slow disk has done so far, over all of a node's processes."""
 

@@ -7,8 +7,8 @@ The faults: of links on ``cutting`` (``partition`` with ``links`` and ``likeness
 ``connection``), of packets (``packets``), of processes on ``process`` (``kill``, ``stop``, ``restart``, ``hold``,
 ``relay``, ``outage``, ``controlled_shutdown``, ``zookeeper``), of consumers (``consumer``), sessions (``expire``),
 files and disks (``damage``, ``data_loss``, ``disk_full``, ``slow_disk``, ``in_fsync``), machines (``freeze``,
-``power_loss``, ``clock``), replicas (``move``), servers that leave and join (``membership``: ``leaving`` and
-``joining`` on ``members``). ``catalogue`` has them by name.
+``power_loss``, ``clock``, ``memory``), replicas (``move``), servers that leave and join (``membership``: ``leaving``
+and ``joining`` on ``members``). ``catalogue`` has them by name.
 
 How a run has them: ``draw`` (a random schedule), ``mix`` (one of many kinds), ``conductor`` (plays it) with
 ``waiting`` (triggers), ``ambush``, ``in_force``, ``recovery``, ``attempt`` and ``reporter``; ``row`` is what it

@@ -38,6 +38,7 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.in_fsync import KillInFsync, PowerLossInFsync
 from assay.nemesis.kill import Kill
 from assay.nemesis.membership import Change, Membership
+from assay.nemesis.memory import Memory
 from assay.nemesis.move import MoveReplicas
 from assay.nemesis.one_way import OneWay
 from assay.nemesis.outage import Outage, OutagePowerLoss
@@ -187,6 +188,7 @@ def standard_faults() -> tuple[Fault, ...]:
         KillInFsync(),
         Membership(),
         *(Membership(change) for change in Change),
+        Memory(),
         MoveReplicas(),
         OneWay(),
         Outage(),

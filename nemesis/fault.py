@@ -237,6 +237,14 @@ class NeedsSlowDisks(Protocol):
 
 
 @runtime_checkable
+class NeedsMemory(Protocol):
+    """A fault for which containers may not use more memory than a limit."""
+
+    @property
+    def own_memory(self) -> bool: ...
+
+
+@runtime_checkable
 class NeedsSpares(Protocol):
     """A fault for which so many nodes must wait that are no servers yet."""
 
@@ -257,6 +265,11 @@ def needs_disks(fault: Fault) -> bool:
 def needs_slow_disks(fault: Fault) -> bool:
     """Must they be able to be slow for it?"""
     return isinstance(fault, NeedsSlowDisks) and fault.slow_disks
+
+
+def needs_memory(fault: Fault) -> bool:
+    """Must they have a limit of memory for it?"""
+    return isinstance(fault, NeedsMemory) and fault.own_memory
 
 
 def spares(faults: Iterable[Fault]) -> int:

@@ -47,7 +47,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
     "kill-in-fsync": 3, "slow-fsync": 2, "slow-disk": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5,
     "garbage-tail": 1, "wipe": 1, "rollback": 1, "disk-full": 1, "controlled-shutdown": 1, "packets": 2, "clock": 1,
-    "move-replicas": 2, "membership": 1,
+    "memory": 1, "move-replicas": 2, "membership": 1,
     "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 2,
     "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
     "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,

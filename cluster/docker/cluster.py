@@ -34,6 +34,8 @@ HOME = f"/{source.ROOT}"
 SSH_WITHIN = 30.0
 """Seconds for a container's sshd to answer."""
 WORKERS = 48
+MEMORY = 1 << 30
+"""Bytes that a server may use, without any swap, where it is to run out of them."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,13 @@ class DockerCluster:
         own_disks: bool = False,
         own_clocks: bool = False,
         slow_disks: bool = False,
+        own_memory: bool = False,
         spares: int = 0,
     ) -> None:
         """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it.
         ``own_clocks``: their processes are started such that their wall clocks can be shifted; ``slow_disks``: that
-        their disks can be made slow. ``spares``: how many more nodes of the main role wait to join.
+        their disks can be made slow. ``own_memory``: they have no more memory than ``MEMORY``. ``spares``: how many
+        more nodes of the main role wait to join.
         """
         self._system = system
         self._plans = plan(system.roles, counts, spares)
@@ -77,6 +81,7 @@ class DockerCluster:
         self._state = state_dir
         self._progress = progress
         self._own_disks = own_disks
+        self._own_memory = own_memory
         self._lacking: dict[preload.Preload, str | None] = {
             preload.CLOCK: None if own_clocks else "this cluster was made without clocks of its nodes' own",
             preload.SLOWNESS: None if slow_disks else "this cluster was made with disks as they are",
@@ -219,6 +224,8 @@ class DockerCluster:
         name = self._container(item.name)
         device = disks.get(item.name) if isinstance(disks, Mapping) else None
         rights = {} if device is None else disk.container_options(device)
+        if self._own_memory and self._is_server(item):
+            rights |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
         journal.append(undo.RemoveContainer(name))
         with engine() as client:
             made = client.api.create_container(

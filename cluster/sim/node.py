@@ -7,13 +7,15 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
 from assay.cluster.sim.disk import SimDisk, Snapshot
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
 
 PROBE_BYTES = 4096
 """What is tried to be written when a disk is looked at."""
+PRESSURE = 0.3
+"""Seconds from when memory runs short until the kernel ends a process."""
 TERMINATE_WITHIN = 15.0
 """Seconds of virtual time for a process to end by itself."""
 
@@ -193,6 +195,19 @@ class SimNode:
         await asyncio.wait([task], timeout=TERMINATE_WITHIN)
         if not process.dead:
             raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
+
+    async def memory_unavailable(self) -> str | None:
+        return None
+
+    async def exhaust_memory(self) -> Exhaustion:
+        """There is none to be taken: the process stands still, as if each page had to be found, and is gone."""
+        self._reach()
+        if self._process is None or self._process.dead:
+            raise NodeError(f"{self.name}: no process to be ended for want of memory; start it first")
+        self._process.wait(PRESSURE)
+        await asyncio.sleep(PRESSURE)
+        await self.kill()
+        return Exhaustion(0, 0, 1)
 
     async def fill_disk(self) -> None:
         self._reach()

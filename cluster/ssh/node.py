@@ -13,8 +13,8 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
-from assay.cluster.ssh import data, filling, firewall, packets, power, process
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.ssh import data, filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.preloaded import Preloaded
 from assay.cluster.ssh.stream import Stream
@@ -213,6 +213,18 @@ class SshNode(Preloaded):
             await self.kill()
         lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
         return lost
+
+    async def memory_unavailable(self) -> str | None:
+        try:
+            await self.run(memory.command("look"))
+        except NodeError as error:
+            return str(error)
+        return None
+
+    async def exhaust_memory(self) -> Exhaustion:
+        found = json.loads(await self.run(process.ending(memory.command("exhaust", "$pid"))))
+        await self._tick_off("stop")
+        return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:
         folder = self._needs_disk("filled")

@@ -16,7 +16,7 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
-from assay.nemesis.fault import Fault, needs_disks, needs_slow_disks, spares
+from assay.nemesis.fault import Fault, needs_disks, needs_memory, needs_slow_disks, spares
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
@@ -58,12 +58,13 @@ def default_cluster() -> tuple[str, str]:
 @dataclass(frozen=True)
 class Needs:
     """What faults of a run need: servers with a disk of their own each, clocks that can be wrong, disks that can be
-    slow, all of which the simulation's have; and nodes that wait to join.
+    slow, memory that can run out, all of which the simulation's have; and nodes that wait to join.
     """
 
     own_disks: bool = False
     own_clocks: bool = False
     slow_disks: bool = False
+    own_memory: bool = False
     spares: int = 0
 
     @classmethod
@@ -73,6 +74,7 @@ class Needs:
             own_disks=any(map(needs_disks, faults)),
             own_clocks=any(fault.impact.wrong_clock for fault in faults),
             slow_disks=any(map(needs_slow_disks, faults)),
+            own_memory=any(map(needs_memory, faults)),
             spares=spares(faults),
         )
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
@@ -71,6 +71,7 @@ class FakeNode:
         self.slow_calls = False
         self.halts = 0
         self.unslowed: str | None = None
+        self.unlimited: str | None = None
         self.traffic: tuple[Traffic, list[str] | None] | None = None
         self.filled = False
         self.unshaped: str | None = None
@@ -146,6 +147,14 @@ class FakeNode:
         if self._called("power_loss"):
             self.state = ProcessState.DEAD
         return {"/data/orders-0/11.log": 7}
+
+    async def memory_unavailable(self) -> str | None:
+        return self.unlimited
+
+    async def exhaust_memory(self) -> Exhaustion:
+        if self._called("exhaust_memory"):
+            await self.kill()
+        return Exhaustion(100, 60, int("count" not in self.deaf))
 
     async def fill_disk(self) -> None:
         if self._called("fill_disk"):

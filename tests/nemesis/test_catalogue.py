@@ -18,7 +18,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "consumer-from-coordinator", "consumer-from-zookeeper", "consumer-zookeeper-resets",
         "controlled-shutdown", "corrupt", "cut-consumer", "disk-full", "freeze",
         "garbage-tail", "hold", "kill", "kill-consumer", "kill-in-fsync",
-        "membership", "membership-add", "membership-remove", "membership-replace", "move-replicas",
+        "membership", "membership-add", "memory", "membership-remove", "membership-replace", "move-replicas",
         "packets", "packets-duplicate", "packets-loss", "packets-rate", "packets-reorder",
         "partition", "partition-bridge",
         "partition-fast-fail", "partition-from-zookeeper", "partition-halves", "partition-isolate-controller",
@@ -82,7 +82,7 @@ def test_a_combination_has_one_sorted_id(text: str, identity: str) -> None:
         ("kill,none", "none stands alone"),
         ("", "no fault ''"),
         ("kill,", "''"),
-        ("meteor", "no fault 'meteor'; known faults: clock, .*, and none$"),
+        ("comet", "no fault 'comet'; known faults: clock, .*, and none$"),
     ],
 )
 def test_what_is_no_combination_is_refused(text: str, message: str) -> None:
@@ -108,6 +108,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "kill-consumer",
             "kill-in-fsync",
             "membership",
+            "memory",
             "move-replicas",
             "packets",
             "power-loss",

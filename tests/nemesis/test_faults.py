@@ -103,6 +103,8 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("wipe", "remove_contents", "n2 still had 3 of 3 files"),
         ("rollback", "restore", "n2 had 1 of 1 changed files not as in the copy"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
+        ("memory", "exhaust_memory", "was not dead while the fault was in force"),
+        ("memory", "count", "n2: the kernel ended nothing for want of memory"),
         ("slow-fsync", "slow_disk", "n2 made no fsync that was slow"),
         ("slow-disk", "slow_disk", "n2 made no read or write that was slow"),
         ("slow-network", "shape", "n2 sent nothing that was late"),
@@ -280,6 +282,14 @@ def test_a_disk_that_cannot_be_slow_is_said_to_be_so_before_the_run(name: str) -
     cluster.node("n3").unslowed = "there is no C compiler"
     reason = run(FAULTS[name].probe(cluster, FakeSystem(cluster)))
     assert reason == "the disk of n3 cannot be made slow: there is no C compiler"
+
+
+def test_a_server_without_a_limit_of_memory_is_left_alone() -> None:
+    cluster = FakeCluster(3)
+    cluster.node("n3").unlimited = "its memory has no limit of its own"
+    reason = run(FAULTS["memory"].probe(cluster, FakeSystem(cluster)))
+    assert reason == "n3 cannot run out of memory: its memory has no limit of its own"
+    assert not any("exhaust_memory" in node.calls for node in cluster.servers)
 
 
 def test_a_slow_disk_has_fsyncs_of_ten_times_the_length() -> None:

@@ -66,7 +66,7 @@ def test_a_controllers_connection_is_never_alone(seed: int) -> None:
 
 DEAD = {
     "kill", "kill-in-fsync", "power-loss", "power-loss-in-fsync", "truncate-tail", "corrupt", "garbage-tail", "stop",
-    "restart", "controlled-shutdown", "wipe", "rollback", "disk-full",
+    "restart", "memory", "controlled-shutdown", "wipe", "rollback", "disk-full",
 }  # fmt: skip
 CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follower-from-leader", "partition-links"}
 

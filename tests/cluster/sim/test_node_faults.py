@@ -161,6 +161,28 @@ def test_a_process_is_stopped_in_the_middle_of_an_fsync_once_and_what_it_was_abo
     simulate(test)
 
 
+def test_who_runs_out_of_memory_stands_still_and_is_gone() -> None:
+    async def test(_: SimCluster, node: Any, other: Any) -> None:
+        assert await ask(node, "add") == "1"
+        ending = asyncio.create_task(node.exhaust_memory())
+        await asyncio.sleep(0.1)
+        asking = asyncio.create_task(asked(node, "members"))
+        await asyncio.sleep(0.1)
+        assert not asking.done()
+        assert (await node.process()).state is ProcessState.RUNNING
+        assert (await ending).ended == 1
+        assert (await node.process()).state is ProcessState.DEAD
+        with pytest.raises(ConnectionError):
+            await asking
+        with pytest.raises(NodeError, match="no process to be ended"):
+            await node.exhaust_memory()
+        await node.start()
+        assert await node.read_file("/var/counter/n") == b"1"
+        assert await ask(other, "add") == "1"
+
+    simulate(test)
+
+
 async def from_node(node: Any, target: Node) -> tuple[str, float]:
     """What connecting from one node to another comes to, and the seconds it took."""
     began = now()
