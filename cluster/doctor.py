@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.cluster import owner, zookeeper
-from assay.cluster.docker import clock, disk, image
+from assay.cluster.docker import disk, image, preload
 from assay.cluster.docker.engine import EngineError, answers, engine
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.journal import state_folder
@@ -42,7 +42,7 @@ def diagnose() -> list[Finding]:
     """In the order in which to repair. Takes some seconds: two checks start a container."""
     findings = [_python(), _root(), _memory(), _disk(), _engine()]
     if findings[-1].good:
-        findings += [_image(), _iptables(), _power_loss(), _clock()]
+        findings += [_image(), _iptables(), _power_loss(), _preloads()]
     return [*findings, _java(), _zookeeper(), _chromium()]
 
 
@@ -175,13 +175,14 @@ def _cut_power() -> None:
         disk.remove(path)
 
 
-def _clock() -> Finding:
-    name, enables = "clocks of nodes", "--nemesis=clock with --cluster=docker; the simulation's needs nothing"
+def _preloads() -> Finding:
+    name = "clocks and disks of nodes"
+    enables = "--nemesis=clock, slow-disk, slow-fsync with --cluster=docker; the simulation's need nothing"
     try:
-        size = len(clock.library())
+        sizes = [len(preload.compiled(one)) for one in (preload.CLOCK, preload.SLOWNESS)]
     except OSError as error:
         return Finding(name, False, _first_line(error), "`apt install gcc libc6-dev`", enables)
-    return Finding(name, True, f"a library of {size} bytes shifts them", enables=enables)
+    return Finding(name, True, f"libraries of {sizes[0]} and {sizes[1]} bytes shift and slow them", enables=enables)
 
 
 def _java() -> Finding:

@@ -166,15 +166,63 @@ class Fillable(Protocol):
         """How many bytes are free, and whether a write was tried just now and rejected (ENOSPC)."""
 
 
+@dataclass(frozen=True)
+class Exhaustion:
+    """How a node ran out of memory. ``limit`` and ``taken`` in bytes; ``ended``: how many processes its kernel has
+    ended for that.
+    """
+
+    limit: int
+    taken: int
+    ended: int
+
+
 @runtime_checkable
-class SlowToFsync(Protocol):
-    """A node whose fsyncs can be made slow."""
+class Exhaustible(Protocol):
+    """A node that can run out of memory."""
 
-    async def slow_fsyncs(self, seconds: float) -> None:
-        """From now on each takes so many seconds more; with 0 as long as before. Those under way end as they began."""
+    async def memory_unavailable(self) -> str | None:
+        """Why not, and the remedy, where it cannot; None where it can. Takes none."""
 
-    async def fsyncs(self) -> tuple[int, bool]:
-        """How many have been made slow so far, and whether one that was is under way."""
+    async def exhaust_memory(self) -> Exhaustion:
+        """All that its limit leaves is taken, until the kernel has ended the main process, and then given back.
+
+        ``NodeError`` where there is no process, or it was not ended in time.
+        """
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """What a slow disk has done so far, over all of a node's processes."""
+
+    fsyncs: int = 0
+    """Those that took longer."""
+    calls: int = 0
+    """Reads and writes that did."""
+    halts: int = 0
+    """How often a process was stopped in the middle of an fsync."""
+
+
+@runtime_checkable
+class Slowable(Protocol):
+    """A node whose disk can be made slow for its main process."""
+
+    def slowness_unavailable(self) -> str | None:
+        """Why not, and the remedy, where it cannot; None where it can."""
+
+    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
+        """From now on each fsync, and each read and write (``call``), takes so many seconds more; with 0 as long as
+        before. Those under way end as they began. The process stands still in a read or a write, not in an fsync, which
+        one of its threads makes.
+        """
+
+    async def halt_in_fsync(self, after: float) -> None:
+        """Once so many seconds of the next fsync that is slow are over the process is stopped there (SIGSTOP); with 0
+        it is not, or goes on.
+        """
+
+    async def slowed(self) -> Slowed:
+        """What has come of it."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +300,11 @@ class Cluster(Protocol):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """All of them, in a fixed order."""
+        """All of them, in a fixed order, but for the spares."""
+
+    @property
+    def spares(self) -> Sequence[Node]:
+        """Nodes of the main role that are no servers yet: nothing runs there until a fault has one join."""
 
     @property
     def description(self) -> Mapping[str, str]:

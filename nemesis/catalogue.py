@@ -35,8 +35,10 @@ from assay.nemesis.fast_fail import FastFail
 from assay.nemesis.fault import Fault
 from assay.nemesis.freeze import Freeze
 from assay.nemesis.hold import Hold
+from assay.nemesis.in_fsync import KillInFsync, PowerLossInFsync
 from assay.nemesis.kill import Kill
 from assay.nemesis.membership import Change, Membership
+from assay.nemesis.memory import Memory
 from assay.nemesis.move import MoveReplicas
 from assay.nemesis.one_way import OneWay
 from assay.nemesis.outage import Outage, OutagePowerLoss
@@ -47,7 +49,7 @@ from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
-from assay.nemesis.slow_fsync import KillInFsync, PowerLossInFsync, SlowFsync
+from assay.nemesis.slow_disk import SlowDisk, SlowFsync
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
@@ -186,6 +188,7 @@ def standard_faults() -> tuple[Fault, ...]:
         KillInFsync(),
         Membership(),
         *(Membership(change) for change in Change),
+        Memory(),
         MoveReplicas(),
         OneWay(),
         Outage(),
@@ -199,6 +202,7 @@ def standard_faults() -> tuple[Fault, ...]:
         Restart(),
         Rollback(),
         RollingRestart(),
+        SlowDisk(),
         SlowFsync(),
         Stop(),
         StopConsumer(),

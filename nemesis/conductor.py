@@ -46,6 +46,8 @@ from assay.nemesis.waiting import Waiting
 
 LOOK_EVERY: Final = 0.2
 """Seconds from one look at what a fault that lingers has done to the next."""
+LEAST: Final = 1.0
+"""Seconds that a fault lasts at least which came late, since the injection before it took long: a clean end may."""
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -288,7 +290,10 @@ class Conductor:
         if trouble is not None:
             self._not_injected(injection, trouble)
             return trouble
-        self._heals[number] = step.until if fired is None else began + step.duration
+        if fired is not None:
+            self._heals[number] = began + step.duration
+        else:
+            self._heals[number] = max(step.until, began + (0.0 if step.exact else min(step.duration, LEAST)))
         self._reporter.injected(injection)
         return None
 

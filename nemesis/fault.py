@@ -59,7 +59,7 @@ class Census:
 
     ``keys`` None: not known yet, they are drawn at injection; empty: the system has none, so no node leads anything.
     ``clients`` are nodes that clients live on; ``groups`` those whose coordinators the system can name; ``sessions``:
-    do these clients speak to ZooKeeper?
+    do these clients speak to ZooKeeper? ``spares`` are nodes that are no servers yet.
     """
 
     servers: int
@@ -68,6 +68,7 @@ class Census:
     clients: int = 0
     groups: tuple[str, ...] = ()
     sessions: bool = False
+    spares: int = 0
 
 
 def census(cluster: Cluster, system: System) -> Census:
@@ -79,6 +80,7 @@ def census(cluster: Cluster, system: System) -> Census:
         len(clients(cluster)),
         groups(system),
         isinstance(system, ClientSessions),
+        len(cluster.spares),
     )
 
 
@@ -226,6 +228,30 @@ class NeedsDisks(Protocol):
     def own_disks(self) -> bool: ...
 
 
+@runtime_checkable
+class NeedsSlowDisks(Protocol):
+    """A fault for which the processes of containers are started such that their disks can be made slow."""
+
+    @property
+    def slow_disks(self) -> bool: ...
+
+
+@runtime_checkable
+class NeedsMemory(Protocol):
+    """A fault for which containers may not use more memory than a limit."""
+
+    @property
+    def own_memory(self) -> bool: ...
+
+
+@runtime_checkable
+class NeedsSpares(Protocol):
+    """A fault for which so many nodes must wait that are no servers yet."""
+
+    @property
+    def spares(self) -> int: ...
+
+
 def strikes_everywhere(fault: Fault) -> bool:
     """Does it say so?"""
     return isinstance(fault, Widespread) and fault.everywhere
@@ -236,6 +262,21 @@ def needs_disks(fault: Fault) -> bool:
     return fault.impact.loses_unsynced or (isinstance(fault, NeedsDisks) and fault.own_disks)
 
 
+def needs_slow_disks(fault: Fault) -> bool:
+    """Must they be able to be slow for it?"""
+    return isinstance(fault, NeedsSlowDisks) and fault.slow_disks
+
+
+def needs_memory(fault: Fault) -> bool:
+    """Must they have a limit of memory for it?"""
+    return isinstance(fault, NeedsMemory) and fault.own_memory
+
+
+def spares(faults: Iterable[Fault]) -> int:
+    """How many nodes must wait to join so that all of these can be had."""
+    return max((fault.spares for fault in faults if isinstance(fault, NeedsSpares)), default=0)
+
+
 def with_key(target: Target, rng: random.Random, census: Census) -> Target:
     """The same target with its key drawn, where keys are known and it was left open; checked against the census.
 
@@ -243,6 +284,8 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
     """
     if target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and not census.zookeepers:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
+    if target.kind is Kind.SPARE and not census.spares:
+        raise ScheduleError(f"target {target}: no node waits to join here; a fault that has one join gets one")
     if target.kind in OF_CLIENTS and not census.clients:
         raise ScheduleError(
             f"target {target}: no client lives on a node here; @experiment(..., client_nodes=True) has them"

@@ -55,6 +55,7 @@ class InForce:
             None if fired is None else fired.origin,
             clients(context.cluster),
             groups(context.system),
+            context.cluster.spares,
         )
         target = step.target
         if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
@@ -62,7 +63,7 @@ class InForce:
             about = fired.line.get("key")
             target = Target(target.kind, about if about in scene.whose(target.kind) else None)
         chosen = await resolve(target, scene, random.Random(seed))
-        if target.kind not in (Kind.NAMED, Kind.ORIGIN):
+        if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
             free = (node for node in self._servers if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
         return self._sparing(chosen, scene.busy) if step.keep_majority else chosen

@@ -30,21 +30,24 @@ from assay.nemesis.connection import Line
 from assay.nemesis.consumer import ConsumerZooKeeperResets
 from assay.nemesis.fault import Census, Fault, Scope, strikes_everywhere
 from assay.nemesis.hold import Hold
+from assay.nemesis.in_fsync import PowerLossInFsync
 from assay.nemesis.kill import Kill
 from assay.nemesis.links import LINKS, spared
+from assay.nemesis.membership import Membership
 from assay.nemesis.move import MoveReplicas
 from assay.nemesis.outage import Outage, OutagePowerLoss
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.relay import relay
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from assay.nemesis.shape import Shape
-from assay.nemesis.slow_fsync import PowerLossInFsync
+from assay.nemesis.slow_disk import SlowDisk
 from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
-    "kill-in-fsync": 3, "slow-fsync": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5,
-    "garbage-tail": 1, "clock": 1, "move-replicas": 2,
+    "kill-in-fsync": 3, "slow-fsync": 2, "slow-disk": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5,
+    "garbage-tail": 1, "wipe": 1, "rollback": 1, "disk-full": 1, "controlled-shutdown": 1, "packets": 2, "clock": 1,
+    "memory": 1, "move-replicas": 2, "membership": 1,
     "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 2,
     "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
     "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,
@@ -91,10 +94,12 @@ CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 PAIR: Final = f"partition-{Shape.LEADER_AND_FOLLOWER}"
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
 """During these a connection to ZooKeeper has nothing to be lost."""
-UNSWEPT: Final = ("controlled-shutdown", "disk-full", "membership", "packets", "rollback", "wipe")
-"""Not in the mix yet: no large number of runs of the correct broker was made with them."""
+CHANGED: Final = 3.0
+"""Seconds that a change of members may go on after its heal was due: it waits for every replica to be copied back."""
+HOLD, KILL, MOVE, MEMBERSHIP = Hold.name, Kill.name, MoveReplicas.name, Membership().name
 OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
-HOLD, KILL, MOVE = Hold.name, Kill.name, MoveReplicas.name
+AFTERMATH: Final[Mapping[str, float]] = {**dict.fromkeys(OUTAGES, RETURN), MEMBERSHIP: CHANGED}
+"""How long what a fault leaves to be done takes at most: seconds, from its end, in which no episode begins."""
 
 
 def draw_mix(
@@ -132,7 +137,7 @@ def draw_mix(
             steps.append(of_all)
         else:
             steps += episode.steps()
-        returned = max(step.until + (RETURN if step.fault in OUTAGES else 0.0) for step in steps)
+        returned = max(step.until + AFTERMATH.get(step.fault, 0.0) for step in steps)
         at = max(at + interval * rng.uniform(*APART), returned + CALM)
     if not steps:
         raise ScheduleError(
@@ -178,7 +183,7 @@ def weight(name: str) -> float:
 
 def mixable(catalogue: Catalogue) -> tuple[str, ...]:
     """What the mix draws from: everything, but for what another one of it includes."""
-    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling", *UNSWEPT}))
+    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling"}))
 
 
 def _kinds(rng: random.Random, faults: Sequence[str], catalogue: Catalogue, census: Census) -> list[str]:
@@ -288,7 +293,7 @@ class _Episode:
         return cut and self._heavy(first.fault) and self.catalogue[first.fault].impact.stops_work
 
     def _heavy(self, name: str) -> bool:
-        """Does it take servers away from the others?"""
+        """Does it take servers away from the others? One that is late with everything is as good as gone."""
         fault = self.catalogue[name]
-        ours = fault.impact.stops_work or fault.scope is Scope.NETWORK
+        ours = fault.impact.stops_work or fault.scope is Scope.NETWORK or isinstance(fault, SlowDisk)
         return ours and CLIENT_ROLE not in fault.roles

@@ -23,7 +23,7 @@ from assay.nemesis.fault import Census, Injection, Proof, Scope
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault, draw_target
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import Kind, Target, TargetError, servers
+from assay.nemesis.target import Kind, Target, TargetError, possible_servers, servers
 
 T = TypeVar("T")
 SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Kind.NAMED)
@@ -76,7 +76,8 @@ class MoveReplicas(ServerFault):
         if before is None:
             raise TargetError(f"the system does not say where the replicas of {key} are, or they already move")
         nodes = {node.name: node for node in servers(cluster, injection.context.system)}
-        names, indexes = [node.name for node in before], {node.index: node.name for node in nodes.values()}
+        known = {node.name: node for node in possible_servers(cluster, injection.context.system)}
+        names, indexes = [node.name for node in before], {node.index: node.name for node in known.values()}
         meant = elsewhere(names, injection.targets[0].name, list(nodes), rng)
         injection.evidence.update(key=key, before=names, meant=meant)
 
@@ -88,7 +89,7 @@ class MoveReplicas(ServerFault):
                     injection.evidence.setdefault("after", after)
 
         injection.context.listeners[injection.id] = listen
-        await _order(injection, key, [nodes[name] for name in meant], deadline)
+        await _order(injection, key, [known[name] for name in meant], deadline)
 
     async def observe(self, injection: Injection) -> None:
         """Has it ended? A replica that was taken away is ordered back at once."""
@@ -170,7 +171,7 @@ async def _order(injection: Injection, key: str, nodes: Sequence[Node], deadline
 
 
 async def _order_back(injection: Injection, deadline: float) -> None:
-    nodes = {node.name: node for node in servers(injection.context.cluster, injection.context.system)}
+    nodes = {node.name: node for node in possible_servers(injection.context.cluster, injection.context.system)}
     await _order(injection, injection.evidence["key"], [nodes[name] for name in injection.evidence["before"]], deadline)
 
 

@@ -44,10 +44,11 @@ class Recoveries:
         await asyncio.gather(*(task for _, task in self._tasks.values()), return_exceptions=True)
 
     async def _wait(self, injection: Injection) -> None:
-        """Until all targets serve again, at the same time or one after the other."""
+        """Until all targets serve again, at the same time or one after the other; a spare that has left does not."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        missing = list(injection.targets)
+        spares = injection.context.cluster.spares
+        missing = [node for node in injection.targets if node not in spares]
 
         async def all_ready() -> None:
             while missing:

@@ -38,7 +38,7 @@ class Kind(enum.StrEnum):
 
     ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them; ``consumer`` is one of the nodes that
     clients live on, ``consumers`` all of them; ``coordinator`` is the server that coordinates a group; ``origin`` is
-    the node on which the event appeared that triggered the fault.
+    the node on which the event appeared that triggered the fault; ``spare`` is a node that is no server yet.
     """
 
     ONE = "one"
@@ -55,6 +55,7 @@ class Kind(enum.StrEnum):
     ZOOKEEPER = "zookeeper"
     ZOOKEEPERS = "zookeepers"
     ORIGIN = "origin"
+    SPARE = "spare"
     NAMED = "named"
 
 
@@ -122,6 +123,11 @@ def servers(cluster: Cluster, system: System) -> list[Node]:
     return [node for node in cluster.nodes if node.role in roles]
 
 
+def possible_servers(cluster: Cluster, system: System) -> list[Node]:
+    """The same, and the spares: who may have replicas, or lead something."""
+    return [*servers(cluster, system), *cluster.spares]
+
+
 def zookeepers(cluster: Cluster) -> list[Node]:
     """The ZooKeeper nodes, in the cluster's order."""
     return by_role(cluster, ZOOKEEPER_ROLE)
@@ -157,6 +163,7 @@ class Scene:
     origin: str | None = None
     clients: Sequence[Node] = ()
     groups: Sequence[str] = ()
+    spares: Sequence[Node] = ()
 
     def whose(self, kind: Kind) -> Sequence[str]:
         """Of what a server can have this part."""
@@ -197,6 +204,8 @@ async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
         return Chosen(tuple(_free(scene.clients, scene, "client node")))
     if target.kind is Kind.CONSUMER:
         return Chosen((rng.choice(_free(scene.clients, scene, "client node")),))
+    if target.kind is Kind.SPARE:
+        return Chosen((rng.choice(_free(scene.spares, scene, "spare node")),))
     if target.kind in (Kind.LEADER, Kind.CONTROLLER, Kind.COORDINATOR):
         return await _found(target, scene, rng)
     if target.kind is Kind.FOLLOWER:
@@ -217,7 +226,7 @@ def size(kind: Kind, count: int) -> int:
 
 
 def _named(names: Sequence[str], scene: Scene) -> tuple[Node, ...]:
-    everyone = [*scene.servers, *scene.zookeepers, *scene.clients]
+    everyone = [*scene.servers, *scene.zookeepers, *scene.clients, *scene.spares]
     unknown = [name for name in names if name not in [node.name for node in everyone]]
     if unknown:
         raise TargetError(f"no node {', '.join(unknown)} here; there are {', '.join(node.name for node in everyone)}")

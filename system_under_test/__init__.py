@@ -9,9 +9,10 @@ what producers and consumers use.
 
 ``runtime`` is the seam to the world: ``process`` is a real machine, and a simulation has its own. ``tasks``, ``events``
 (the event log) and ``assignors`` serve all layers, ``defects`` names the historic defects that can be built in. For a
-tester: ``deployment`` (how a tester runs the broker), ``first_topics`` (made when it starts), ``questions`` (asked of
-brokers; moves replicas), ``disks`` (what lies on a dead or living broker's disk), ``at_rest`` (what has come to its end
-when a run is over), ``inspection`` (what they have at the instant of an acknowledgement).
+tester: ``deployment`` (how a tester runs the broker) on ``places`` (which nodes are brokers'), ``first_topics`` (made
+when it starts), ``questions`` (asked of brokers; moves replicas), ``disks`` (what lies on a dead or living broker's
+disk), ``at_rest`` (what has come to its end when a run is over), ``inspection`` (what they have at the instant of an
+acknowledgement).
 
 Imports nothing else of this project; inside, imports go down only (tests/test_architecture.py, LAYERS). Workloads alone
 import it: ``client``, ``deployment``, ``protocol`` and ``runtime``. The harness gets the broker from them as a system,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ from assay.system_under_test.first_topics import FirstTopic, create, led
 from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.inspection import Inspection
+from assay.system_under_test.places import BROKER, ZOOKEEPER, Cluster, Node, members, possible_brokers, zookeepers
 from assay.system_under_test.protocol.metadata import MetadataResponse
 
 __all__ = ["Broker", "FirstTopic", "SetUpError"]
@@ -37,8 +38,6 @@ PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"
 EVENT_LOG = "/var/log/assay/events.jsonl"
 HOLD_FILE = "/etc/assay/hold"
-ZOOKEEPER = "zookeeper"
-BROKER = "broker"
 SET_UP_TIMEOUT = 20.0
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 MIN_INSYNC = "min.insync.replicas"
@@ -61,22 +60,6 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Settings of the brokers themselves, and the field here and in their configuration."""
-
-
-class _Node(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def role(self) -> str: ...
-    @property
-    def index(self) -> int: ...
-    @property
-    def address(self) -> str: ...
-
-
-class _Cluster(Protocol):
-    @property
-    def nodes(self) -> Sequence[Any]: ...
 
 
 _TOPIC_DEFAULTS = TopicConfig()
@@ -213,13 +196,13 @@ class Broker:
 
     # -- a node's process ----------------------------------------------------------------------------------------
 
-    def argv(self, node: _Node) -> Sequence[str]:
+    def argv(self, node: Node) -> Sequence[str]:
         return ["python3", "-m", "assay.system_under_test", "broker", "--config", CONFIG_FILE, "--event-log", EVENT_LOG]
 
-    def files(self, node: _Node, cluster: _Cluster) -> Mapping[str, bytes]:
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
         config = BrokerConfig(
             broker_id=node.index,
-            zookeeper=_zookeepers(cluster),
+            zookeeper=zookeepers(cluster),
             host=node.address,
             port=PORT,
             topic=self.topic_config,
@@ -228,15 +211,15 @@ class Broker:
             defects=list(self.active_defects),
             auto_create_topics_enable=self.auto_create_topics,
             default_partitions=self.auto_create_partitions,
-            offsets_topic_replication_factor=min(3, len(_brokers(cluster))),
+            offsets_topic_replication_factor=min(3, len(members(cluster))),
             **{field: getattr(self, field) for field in BROKER_SETTINGS.values()},
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
 
-    def event_log(self, node: _Node) -> str:
+    def event_log(self, node: Node) -> str:
         return EVENT_LOG
 
-    def logs(self, node: _Node) -> Sequence[str]:
+    def logs(self, node: Node) -> Sequence[str]:
         """None beyond the process's own output: events are in the history."""
         return []
 
@@ -258,13 +241,13 @@ class Broker:
     )
     strike_points = MappingProxyType({**FAILOVER_POINTS, **DRAFT_FAILOVER_POINTS})
 
-    def hold_file(self, node: _Node) -> str:
+    def hold_file(self, node: Node) -> str:
         return HOLD_FILE
 
-    def data_folder(self, node: _Node) -> str:
+    def data_folder(self, node: Node) -> str:
         return DATA
 
-    def data_files(self, node: _Node) -> Sequence[str]:
+    def data_files(self, node: Node) -> Sequence[str]:
         """The logs that the workload writes, its groups' among them: the last file by name in a partition's folder is
         the active segment.
         """
@@ -276,38 +259,38 @@ class Broker:
         """What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it."""
         return await disks.durable_size(node, path)
 
-    async def alone_with(self, cluster: _Cluster, node: _Node) -> str | None:
+    async def alone_with(self, cluster: Cluster, node: Node) -> str | None:
         """As the leaders say who is in sync; of a partition without one that answers nothing is known."""
-        led = await disks.led(_brokers(cluster), PORT)
+        led = await disks.led(possible_brokers(cluster), PORT)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         return next((key for key, one in mine.items() if not {*one.in_sync} - {node.index}), None)
 
-    async def replicas(self, cluster: _Cluster) -> Sequence[Mapping[str, Any]]:
-        return [vars(record) for record in await disks.replicas(_brokers(cluster), PORT)]
+    async def replicas(self, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
+        return [vars(record) for record in await disks.replicas(possible_brokers(cluster), PORT)]
 
-    async def look(self, cluster: _Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
-        place = at_rest.Place(_brokers(cluster), _zookeepers(cluster), PORT, CONFIG_FILE, DATA)
+    async def look(self, cluster: Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
+        place = at_rest.Place(members(cluster), zookeepers(cluster), PORT, CONFIG_FILE, DATA)
         return [vars(one) for one in await at_rest.look(place, runtime)]
 
     def inspector(self, cluster: Any) -> Inspection | None:
         if cluster.kind != "sim":
             return None
-        brokers = {node.index: node for node in _brokers(cluster)}
+        brokers = {node.index: node for node in possible_brokers(cluster)}
         flushes = self.topic_config.flush_messages <= 1
         return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
 
     def unsettled(self, seen: Sequence[Mapping[str, Any]], wall_ms: int) -> int:
         return at_rest.unsettled([at_rest.Seen(**one) for one in seen], wall_ms)
 
-    async def replicas_of(self, cluster: _Cluster, key: str) -> Sequence[Any] | None:
+    async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Any] | None:
         """As the controller says; None while they move, or when no controller answers."""
         controller = await self.find(cluster, "controller")
         topic, _, index = key.rpartition("-")
         found = None if controller is None else await questions.replicas(controller.address, PORT, topic, int(index))
-        nodes = {node.index: node for node in _brokers(cluster)}
+        nodes = {node.index: node for node in possible_brokers(cluster)}
         return None if found is None else [nodes[broker] for broker in found]
 
-    async def move(self, cluster: _Cluster, key: str, nodes: Sequence[_Node]) -> str | None:
+    async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
         """Has the controller reassign the partition; None when it is written down, else why not."""
         controller = await self.find(cluster, "controller")
         if controller is None:
@@ -319,7 +302,7 @@ class Broker:
         """As the controller says that has done its last step."""
         return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
-    async def standing(self, cluster: _Cluster) -> questions.Standing | None:
+    async def standing(self, cluster: Cluster) -> questions.Standing | None:
         controller = await self.find(cluster, "controller")
         return None if controller is None else await questions.standing(controller.address, PORT)
 
@@ -331,14 +314,14 @@ class Broker:
 
     # -- questions to the running system ---------------------------------------------------------------------------
 
-    async def ready(self, node: _Node) -> bool:
+    async def ready(self, node: Node) -> bool:
         """Does it answer, and know a controller?"""
         metadata = await questions.metadata(node.address, PORT)
         return metadata is not None and metadata.controller_id >= 0 and bool(metadata.brokers)
 
-    async def set_up(self, cluster: _Cluster) -> None:
+    async def set_up(self, cluster: Cluster) -> None:
         """Makes the topic, and waits until every broker knows a leader for each partition."""
-        brokers = _brokers(cluster)
+        brokers = members(cluster)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SET_UP_TIMEOUT
         said = "nothing yet"
@@ -364,16 +347,16 @@ class Broker:
         own = ((MIN_INSYNC, str(self.min_insync)),)
         return [*([FirstTopic(self.topic, self.partitions, own)] if self.partitions else []), *self.further_topics]
 
-    async def _create(self, brokers: Sequence[_Node], answers: Sequence[MetadataResponse | None]) -> tuple[bool, str]:
+    async def _create(self, brokers: Sequence[Node], answers: Sequence[MetadataResponse | None]) -> tuple[bool, str]:
         controllers = {answer.controller_id for answer in answers if answer is not None}
         chosen = [node for node in brokers if controllers == {node.index}]
         if not chosen:
             return False, f"the brokers name controllers {sorted(controllers)}"
         return await create(chosen[0].address, PORT, self._topics, self.replication, questions.ASK_TIMEOUT)
 
-    async def find(self, cluster: _Cluster, what: str, key: str | None = None) -> Any | None:
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""
-        brokers = _brokers(cluster)
+        brokers = members(cluster)
         match what:
             case "coordinator":
                 group = key or self.groups[0]
@@ -386,12 +369,4 @@ class Broker:
             case _:
                 return None
         found = await questions.most(asked)
-        return next((node for node in brokers if node.index == found), None)
-
-
-def _zookeepers(cluster: _Cluster) -> str:
-    return ",".join(f"{node.address}:2181" for node in cluster.nodes if node.role == ZOOKEEPER)
-
-
-def _brokers(cluster: _Cluster) -> list[Any]:
-    return [node for node in cluster.nodes if node.role == BROKER]
+        return next((node for node in possible_brokers(cluster) if node.index == found), None)

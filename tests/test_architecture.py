@@ -51,6 +51,7 @@ TOP = (
     "disks",
     "inspection",
     "first_topics",
+    "places",
     "process",
     "__main__",
 )

@@ -9,7 +9,6 @@ paramiko) run in an executor of this cluster's own, which ends with it.
 """
 
 import asyncio
-import io
 import platform
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,16 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-import paramiko
-
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.docker import clock as docker_clock
-from assay.cluster.docker import disk, image, layer, network, source
+from assay.cluster.docker import disk, image, keys, layer, network, preload, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
-from assay.cluster.naming import node_name
+from assay.cluster.naming import main_role, node_name
 from assay.cluster.node import Node, NodeError
-from assay.cluster.ssh import clock, process
+from assay.cluster.ssh import process, slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, Program, SshNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
@@ -38,6 +34,8 @@ HOME = f"/{source.ROOT}"
 SSH_WITHIN = 30.0
 """Seconds for a container's sshd to answer."""
 WORKERS = 48
+MEMORY = 1 << 30
+"""Bytes that a server may use, without any swap, where it is to run out of them."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +64,44 @@ class DockerCluster:
         progress: Callable[[str], None] = lambda line: None,
         own_disks: bool = False,
         own_clocks: bool = False,
+        slow_disks: bool = False,
+        own_memory: bool = False,
+        spares: int = 0,
     ) -> None:
         """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it.
-        ``own_clocks``: their processes are started such that their wall clocks can be shifted.
+        ``own_clocks``: their processes are started such that their wall clocks can be shifted; ``slow_disks``: that
+        their disks can be made slow. ``own_memory``: they have no more memory than ``MEMORY``. ``spares``: how many
+        more nodes of the main role wait to join.
         """
         self._system = system
-        self._plans = plan(system.roles, counts)
+        self._plans = plan(system.roles, counts, spares)
+        self._members = sum(counts.values())
         self.run_id = run_id
         self._seed = seed
         self._state = state_dir
         self._progress = progress
         self._own_disks = own_disks
-        self._clocks = "this cluster was made without clocks of its nodes' own" if not own_clocks else None
-        """Why clocks cannot be shifted; None: they can."""
+        self._own_memory = own_memory
+        self._lacking: dict[preload.Preload, str | None] = {
+            preload.CLOCK: None if own_clocks else "this cluster was made without clocks of its nodes' own",
+            preload.SLOWNESS: None if slow_disks else "this cluster was made with disks as they are",
+        }
+        """Why the servers' processes are started without a library; None: they have it."""
         self._owner = owner.current()
         self._prefix = f"assay-{run_id}"
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
         self._journal: undo.Journal | None = None
-        self.nodes: list[SshNode] = []
+        self._made: list[SshNode] = []
         self._closed = False
         self.description: dict[str, str] = {}
+
+    @property
+    def nodes(self) -> Sequence[SshNode]:
+        return self._made[: self._members]
+
+    @property
+    def spares(self) -> Sequence[SshNode]:
+        return self._made[self._members :]
 
     async def start(self) -> None:
         """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`, and then
@@ -126,32 +142,32 @@ class DockerCluster:
 
     async def collect_logs(self, folder: Path) -> list[str]:
         """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
-        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self.nodes))
+        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self._made))
         return [line for lines in missing for line in lines]
 
     async def _start(self) -> None:
         reference = await self._call(image.ensure, self._progress)
-        key, host_key = await self._call(_new_keys)
+        key, host_key = await self._call(keys.fresh)
         code = await self._call(source.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
         net = await self._call(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
-        secrets = _secrets(key, host_key)
+        secrets = keys.archive(key, host_key)
         disks = await self._call(self._make_disks, journal)
-        shim = await self._call(self._make_clock)
+        preloads = await self._call(self._make_preloads)
 
         def make(item: _Plan) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
-            archives += [shim] if self._own_clock(item) else []
+            archives += preloads if self._is_server(item) else []
             self._make_container(item, reference, net, hosts, archives, disks, journal)
 
         await _all(self._call(make, item) for item in self._plans)
-        self.nodes = [self._node(item, logins[item.name], journal) for item in self._plans]
+        self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
-        await _all(node.connect(deadline) for node in self.nodes)
-        await _all(self._give_disk(node, disks) for node in self.nodes)
-        await _all(self._write_files(node) for node in self.nodes)
+        await _all(node.connect(deadline) for node in self._made)
+        await _all(self._give_disk(node, disks) for node in self._made)
+        await _all(self._write_files(node) for node in self._made)
         self.description = await self._call(self._describe, reference, net)
 
     def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
@@ -168,7 +184,7 @@ class DockerCluster:
             return f"{self._system.name} does not say where its data are (`data_folder`)"
         devices = {}
         for item in self._plans:
-            if item.role in (ZOOKEEPER_ROLE, CLIENT_ROLE):
+            if not self._is_server(item):
                 continue
             path = disk.image_path(self._state, self._owner, self.run_id, item.name)
             journal.append(undo.RemoveDisk(str(path)))
@@ -178,20 +194,22 @@ class DockerCluster:
                 return str(error)
         return devices
 
-    def _make_clock(self) -> bytes:
-        """The archive with what shifts clocks; empty where nothing does, and why."""
-        if self._clocks is not None:
-            return b""
-        try:
-            library = docker_clock.library()
-        except OSError as error:
-            self._clocks = str(error)
-            return b""
-        return source.of_files({clock.LIBRARY: (0o755, library), clock.FILE: (0o644, clock.ZERO)})
+    def _make_preloads(self) -> list[bytes]:
+        """An archive of each library; where one is missing, why."""
+        if self._lacking[preload.SLOWNESS] is None and not isinstance(self._system, Durable):
+            self._lacking[preload.SLOWNESS] = f"{self._system.name} does not say where its data are (`data_folder`)"
+        archives = []
+        for one in [one for one, lack in self._lacking.items() if lack is None]:
+            try:
+                archives.append(one.archive())
+            except preload.PreloadError as error:
+                self._lacking[one] = str(error)
+        return archives
 
-    def _own_clock(self, node: Node | _Plan) -> bool:
-        """Servers alone: by the other clocks nothing of the system's is counted."""
-        return self._clocks is None and node.role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)
+    @staticmethod
+    def _is_server(node: Node | _Plan) -> bool:
+        """Only servers' clocks and disks are the system's own."""
+        return node.role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)
 
     def _make_container(
         self,
@@ -206,6 +224,8 @@ class DockerCluster:
         name = self._container(item.name)
         device = disks.get(item.name) if isinstance(disks, Mapping) else None
         rights = {} if device is None else disk.container_options(device)
+        if self._own_memory and self._is_server(item):
+            rights |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
         journal.append(undo.RemoveContainer(name))
         with engine() as client:
             made = client.api.create_container(
@@ -240,7 +260,7 @@ class DockerCluster:
             undo=_NodeUndo(journal, self._container),
             freezer=DockerFreezer(journal, self._container(item.name), item.name),
         )
-        node.shifts_clock(self._clocks)
+        node.preloads(clock=self._lacking[preload.CLOCK], slowness=self._lacking[preload.SLOWNESS])
         return node
 
     def _program(self, node: Node) -> Program:
@@ -248,8 +268,11 @@ class DockerCluster:
             return Program(zookeeper.argv(), zookeeper.DATA, {})
         # The hash seed is the node's own: an order that depends on it is then the same at every start of a run.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
-        if self._own_clock(node):
-            environment["LD_PRELOAD"] = clock.LIBRARY
+        libraries = [one.library for one, lack in self._lacking.items() if lack is None and self._is_server(node)]
+        if libraries:
+            environment["LD_PRELOAD"] = ":".join(libraries)
+        if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
+            environment[slowness.FOLDER] = self._system.data_folder(node)
         return Program(self._system.argv(node), HOME, environment)
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
@@ -309,7 +332,7 @@ class DockerCluster:
         return [line for line in map(_perform, [*containers, *others]) if line]
 
     async def _disconnect(self) -> None:
-        await asyncio.gather(*(node.close() for node in self.nodes))
+        await asyncio.gather(*(node.close() for node in self._made))
 
     def _container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
@@ -332,16 +355,19 @@ class _NodeUndo:
         self.journal.done(entry)
 
 
-def plan(roles: Sequence[str], counts: Mapping[str, int]) -> list[_Plan]:
-    """Names and numbers, in the order of the roles. Raises ``ValueError`` for a count of a role that there is not."""
+def plan(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0) -> list[_Plan]:
+    """Names and numbers, in the order of the roles, the spares last.
+
+    Raises ``ValueError`` for a count of a role that there is not.
+    """
     unknown = sorted(set(counts) - set(roles))
     if unknown:
         raise ValueError(f"no such role: {', '.join(unknown)}; the system has {', '.join(roles)}")
-    nodes: list[_Plan] = []
-    for role in roles:
-        for index in range(1, counts.get(role, 0) + 1):
-            nodes.append(_Plan(node_name(roles, role, index), role, index, len(nodes)))
-    return nodes
+    main = main_role(roles)
+    indexes = [(role, index) for role in roles for index in range(1, counts.get(role, 0) + 1)]
+    if main is not None:
+        indexes += [(main, counts.get(main, 0) + number) for number in range(1, spares + 1)]
+    return [_Plan(node_name(roles, role, index), role, index, at) for at, (role, index) in enumerate(indexes)]
 
 
 async def _all(calls: Any) -> None:
@@ -350,22 +376,6 @@ async def _all(calls: Any) -> None:
     for result in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
-
-
-def _new_keys() -> tuple[paramiko.PKey, paramiko.PKey]:
-    """The harness's and the nodes': of this run alone, never on the harness's disk."""
-    return paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
-
-
-def _secrets(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
-    private = io.StringIO()
-    host_key.write_private_key(private)
-    return source.of_files(
-        {
-            "/etc/ssh/assay_authorized_keys": (0o600, f"{key.get_name()} {key.get_base64()}\n".encode()),
-            "/etc/ssh/assay_host_key": (0o600, private.getvalue().encode()),
-        }
-    )
 
 
 def _perform(action: undo.Action) -> str | None:

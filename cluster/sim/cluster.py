@@ -8,7 +8,7 @@ that name its use, so that adding one use leaves the others as they were.
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.naming import node_name
+from assay.cluster.naming import main_role, node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.node import Crash, SimNode
@@ -24,11 +24,11 @@ FIRST_ADDRESS = 2
 class SimCluster:
     """Satisfies ``assay.cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is made or started.
 
-    ``counts`` says how many nodes each role has. ``crashes`` are the processes that ended by an exception;
-    ``zookeeper.writes`` is the log of what was written to ZooKeeper.
+    ``counts`` says how many nodes each role has, ``spares`` how many more of the main role wait to join. ``crashes``
+    are the processes that ended by an exception; ``zookeeper.writes`` is the log of what was written to ZooKeeper.
     """
 
-    def __init__(self, system: System, counts: Mapping[str, int], seed: int) -> None:
+    def __init__(self, system: System, counts: Mapping[str, int], seed: int, spares: int = 0) -> None:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, SimLoop):
             raise TypeError(f"a simulated cluster runs on a SimLoop, not on {type(loop).__name__}")
@@ -38,16 +38,22 @@ class SimCluster:
         self._closed = False
         self.crashes: list[Crash] = []
         self._nodes: list[SimNode] = []
+        self._spares: list[SimNode] = []
         self._prepared: set[str] = set()
         for role, count in counts.items():
             for index in range(1, count + 1):
                 self._nodes.append(self._make(role, index, node_name(system.roles, role, index)))
+        main = main_role(system.roles)
+        if main is not None:
+            members = counts.get(main, 0)
+            for index in range(members + 1, members + 1 + spares):
+                self._spares.append(self._make(main, index, node_name(system.roles, main, index)))
         hosts = [node.host for node in self._nodes if node.role == ZOOKEEPER_ROLE]
         self.zookeeper = Ensemble(loop.network, hosts, lambda: EPOCH + loop.time())
         self._harness_runtimes = 0
 
     def _make(self, role: str, index: int, name: str) -> SimNode:
-        number = FIRST_ADDRESS + len(self._nodes)
+        number = FIRST_ADDRESS + len(self._nodes) + len(self._spares)
         host = self._loop.network.add_host(name, f"198.18.{number // 250}.{number % 250}")
         disk = SimDisk(self._loop.chance.source(f"{self._seed} {name} disk"))
         return SimNode(self._loop, host, role, index, disk, self._main, self.crashes)
@@ -59,6 +65,10 @@ class SimCluster:
     @property
     def nodes(self) -> Sequence[SimNode]:
         return self._nodes
+
+    @property
+    def spares(self) -> Sequence[SimNode]:
+        return self._spares
 
     @property
     def epoch(self) -> float:
@@ -76,7 +86,7 @@ class SimCluster:
         if self._closed:
             return
         self._closed = True
-        for node in self._nodes:
+        for node in (*self._nodes, *self._spares):
             await node.thaw()
             await node.kill()
             node.log.close()

@@ -10,8 +10,8 @@ the device holds, the disk's random generator decides:
   random one, in their order. A rename between two folders survives in both or in neither. A new file may thus
   vanish although its bytes were fsynced, and a removed one may come back: as POSIX allows.
 
-A disk may be full (``capacity``: what does not fit is rejected whole, with ENOSPC), slow (``slowness`` times its own
-delay for each fsync), wiped, or rolled back to a snapshot.
+A disk may be full (``capacity``: what does not fit is rejected whole, with ENOSPC), slow (``slowness``: an fsync takes
+its time in the background, a read or a write has its process stand still), wiped, or rolled back to a snapshot.
 
 Not modelled: blocks written out of order within a tail, bytes rotting by themselves (faults do that through
 :meth:`SimDisk.write`), errors of a failing device. The namespace is in :mod:`assay.cluster.sim.names`.
@@ -30,11 +30,14 @@ from typing import NamedTuple
 from zlib import crc32
 
 from assay.cluster.sim.names import Folder, Inode, Namespace
+from assay.cluster.sim.slowness import Slowness, Stoppable
 
 UNLIMITED = 1 << 40
 """Bytes."""
 Check = Callable[[], None]
 Delay = Callable[[], float]
+Call = Callable[[], None]
+"""A read or a write is made."""
 Room = Callable[[int], None]
 """Raises ENOSPC unless so many bytes more fit."""
 
@@ -51,45 +54,42 @@ def default_fsync_delay() -> float:
 class SimDisk:
     """A node's files. Paths are absolute or not, it is the same: ``/data/x`` is ``data/x``.
 
-    ``capacity``: bytes of content that fit, None for as many as come. ``slowness``: how many times slower than it is
-    each fsync takes. ``lag``: seconds that each takes in addition; ``lagged``: how many have.
+    ``capacity``: bytes of content that fit, None for as many as come.
     """
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._names = Namespace()
         self.capacity: int | None = None
-        self.slowness = 1.0
-        self.lag = 0.0
-        self.lagged = 0
-        self._lagging_until = 0.0
+        self.slowness = Slowness()
 
     def storage(
-        self, check: Check | None = None, fsync_delay: Delay = default_fsync_delay, root: str = ""
+        self,
+        check: Check | None = None,
+        fsync_delay: Delay = default_fsync_delay,
+        root: str = "",
+        process: Stoppable | None = None,
     ) -> SimStorage:
         """A process's view of the folder ``root``, which is made when missing.
 
         ``check`` is called at the start of every operation and after each wait for an fsync; what it raises, the
-        operation raises. ``fsync_delay`` gives the seconds that the next fsync takes. After a power loss the view
-        is that of a dead process: what it does reaches nothing; ask for a new one.
+        operation raises. ``fsync_delay`` gives the seconds that the next fsync takes. ``process``: who stands still in
+        calls that are slow. After a power loss the view is that of a dead process: what it does reaches nothing; ask
+        for a new one.
         """
         if root:
             self._names.mkdir(root)
             self._names.pin(root)
 
-        def delay() -> float:
-            seconds = self.slowness * fsync_delay() + self.lag
-            if self.lag:
-                self.lagged += 1
-                self._lagging_until = max(self._lagging_until, asyncio.get_running_loop().time() + seconds)
-            return seconds
-
-        return SimStorage(self._names, check or no_check, delay, root, self._room)
-
-    @property
-    def lagging(self) -> bool:
-        """Is an fsync under way that was made slow?"""
-        return asyncio.get_running_loop().time() < self._lagging_until
+        slowness = self.slowness
+        return SimStorage(
+            self._names,
+            check or no_check,
+            lambda: fsync_delay() + slowness.of_fsync(process),
+            root,
+            self._room,
+            lambda: slowness.of_call(process),
+        )
 
     @property
     def used(self) -> int:
@@ -224,10 +224,11 @@ class SimSlice:
 class SimFile:
     """An open file; goes on working when its name is gone, as an open descriptor does."""
 
-    __slots__ = ("_check", "_closed", "_delay", "_inode", "_room")
+    __slots__ = ("_call", "_check", "_closed", "_delay", "_inode", "_room")
 
-    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room) -> None:
+    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call) -> None:
         self._room = room
+        self._call = call
         self._inode = inode
         self._check = check
         self._delay = delay
@@ -239,11 +240,13 @@ class SimFile:
 
     def append(self, data: bytes) -> None:
         self._enter()
+        self._call()
         self._room(len(data))
         self._inode.content += data
 
     def read(self, position: int, size: int) -> bytes:
         self._enter()
+        self._call()
         return bytes(memoryview(self._inode.content)[position : position + size])
 
     def slice(self, position: int, size: int) -> SimSlice:
@@ -272,21 +275,26 @@ class SimFile:
 class SimStorage:
     """One process's view of a disk: satisfies ``assay.cluster.runtime.Storage``, and the broker's own, structurally."""
 
-    def __init__(self, names: Namespace, check: Check, delay: Delay, root: str, room: Room) -> None:
+    def __init__(self, names: Namespace, check: Check, delay: Delay, root: str, room: Room, call: Call) -> None:
         self._room = room
+        self._call = call
         self._names = names
         self._check = check
         self._delay = delay
         self._root = root
 
     def open(self, path: str) -> SimFile:
-        return SimFile(self._enter().file(self._path(path), create=True), self._check, self._delay, self._room)
+        inode = self._enter().file(self._path(path), create=True)
+        return SimFile(inode, self._check, self._delay, self._room, self._call)
 
     def read_bytes(self, path: str) -> bytes:
-        return bytes(self._enter().file(self._path(path)).content)
+        inode = self._enter().file(self._path(path))
+        self._call()
+        return bytes(inode.content)
 
     def write_bytes(self, path: str, data: bytes) -> None:
         inode = self._enter().file(self._path(path), create=True)
+        self._call()
         inode.truncate(0)
         self._room(len(data))
         inode.content += data

@@ -7,13 +7,15 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
 from assay.cluster.sim.disk import SimDisk, Snapshot
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
 
 PROBE_BYTES = 4096
 """What is tried to be written when a disk is looked at."""
+PRESSURE = 0.3
+"""Seconds from when memory runs short until the kernel ends a process."""
 TERMINATE_WITHIN = 15.0
 """Seconds of virtual time for a process to end by itself."""
 
@@ -194,6 +196,19 @@ class SimNode:
         if not process.dead:
             raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
 
+    async def memory_unavailable(self) -> str | None:
+        return None
+
+    async def exhaust_memory(self) -> Exhaustion:
+        """There is none to be taken: the process stands still, as if each page had to be found, and is gone."""
+        self._reach()
+        if self._process is None or self._process.dead:
+            raise NodeError(f"{self.name}: no process to be ended for want of memory; start it first")
+        self._process.wait(PRESSURE)
+        await asyncio.sleep(PRESSURE)
+        await self.kill()
+        return Exhaustion(0, 0, 1)
+
     async def fill_disk(self) -> None:
         self._reach()
         self.disk.capacity = self.disk.used
@@ -243,13 +258,22 @@ class SimNode:
     async def unsynced(self, pattern: str) -> Mapping[str, int]:
         return {path: size for path in await self.find_files(pattern) if (size := self.disk.state(path).unsynced)}
 
-    async def slow_fsyncs(self, seconds: float) -> None:
-        self._reach()
-        self.disk.lag = seconds
+    def slowness_unavailable(self) -> str | None:
+        return None
 
-    async def fsyncs(self) -> tuple[int, bool]:
+    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
         self._reach()
-        return self.disk.lagged, self.disk.lagging
+        self.disk.slowness.fsync, self.disk.slowness.call = fsync, call
+
+    async def halt_in_fsync(self, after: float) -> None:
+        self._reach()
+        self.disk.slowness.halt = after
+        if not after:
+            await self.resume()
+
+    async def slowed(self) -> Slowed:
+        self._reach()
+        return self.disk.slowness.so_far
 
     async def shaping_unavailable(self) -> str | None:
         return None
@@ -286,7 +310,7 @@ class SimNode:
         self._reach()
         self._loop.network.freeze(self.host)
         if self._process is not None:
-            self._stopped_before_freeze = self._process.stopped
+            self._stopped_before_freeze = self._process.suspended
             self._process.stop()
 
     async def thaw(self) -> None:
@@ -309,7 +333,7 @@ class SimNode:
         process = self._process
         if process is None or process.dead:
             return ProcessStatus(ProcessState.DEAD)
-        return ProcessStatus(ProcessState.STOPPED if process.stopped else ProcessState.RUNNING, process.incarnation)
+        return ProcessStatus(ProcessState.STOPPED if process.suspended else ProcessState.RUNNING, process.incarnation)
 
     # The network
 

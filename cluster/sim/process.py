@@ -8,7 +8,8 @@ Three rules, kept by the loop, the transports, the disk and the runtime together
 
 - *stopped*: what would run for it is put aside in order and runs after the resume. What the step that stopped it
   still does to the outside world (network, event log) is put aside too, so a process that holds in the middle of a
-  step looks from outside as if it had stopped right there.
+  step looks from outside as if it had stopped right there. A process that waits for its disk inside a system call is
+  stopped in the same way until the call returns (:meth:`Process.wait`), and no signal is needed for that.
 - *dead*: nothing runs for it any more, and what its code still does while it is being unwound has no effect.
 - unwinding happens at the kill, in creation order, not whenever the garbage collector finds the coroutines.
 """
@@ -42,7 +43,7 @@ class Resource(Protocol):
 
 
 class Deferred:
-    """A call that a stopped process made; it happens at the resume, in the context in which it was made."""
+    """A call that happens later whatever state the process is in, in the context in which it was made."""
 
     __slots__ = ("_args", "_call", "_context")
 
@@ -56,10 +57,13 @@ class Deferred:
 
 
 class Process:
-    """One incarnation of a node's main process. ``running`` is false while stopped and once dead."""
+    """One incarnation of a node's main process. ``running`` is false while stopped and once dead; ``suspended`` is true
+    from SIGSTOP to SIGCONT.
+    """
 
     __slots__ = (
-        "_held", "_loop", "_resources", "context", "dead", "host", "incarnation", "name", "running",
+        "_held", "_loop", "_resources", "_waits_until", "context", "dead", "host", "incarnation", "name", "running",
+        "suspended",
     )  # fmt: skip
 
     def __init__(self, loop: Any, host: Any, name: str, incarnation: str) -> None:
@@ -69,6 +73,8 @@ class Process:
         self.incarnation = incarnation
         self.running = True
         self.dead = False
+        self.suspended = False
+        self._waits_until: float | None = None
         self._held: deque[Runnable] = deque()
         self._resources: dict[Resource, None] = {}
         self.context: Context = copy_context()
@@ -80,6 +86,7 @@ class Process:
 
     @property
     def stopped(self) -> bool:
+        """Alive, and nothing runs for it: it is suspended, or waits inside a system call."""
         return not self.running and not self.dead
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
@@ -103,13 +110,37 @@ class Process:
             self._held.append(Deferred(call, args))
 
     def stop(self) -> None:
-        """SIGSTOP. No effect on a process that is stopped or dead."""
+        """SIGSTOP. No effect on a process that is stopped by one or dead."""
         if not self.dead:
+            self.suspended = True
             self.running = False
 
     def resume(self) -> None:
         """SIGCONT: what was put aside runs in its order, before anything that happens from now on."""
-        if self.dead or self.running:
+        if not self.dead and self.suspended:
+            self.suspended = False
+            self._go_on()
+
+    def wait(self, seconds: float) -> None:
+        """It has made a system call that takes so long, after those that it waits for already."""
+        if self.dead:
+            return
+        if self._waits_until is None:
+            self.running = False
+            self._waits_until = self._loop.time() + seconds
+            self._loop.schedule(self._waits_until, Deferred(self._returned, ()))
+        else:
+            self._waits_until += seconds
+
+    def _returned(self) -> None:
+        if self._waits_until is not None and self._loop.time() < self._waits_until:
+            self._loop.schedule(self._waits_until, Deferred(self._returned, ()))
+        else:
+            self._waits_until = None
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.dead or self.suspended or self._waits_until is not None:
             return
         self.running = True
         held, self._held = self._held, deque()

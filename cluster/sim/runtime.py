@@ -39,7 +39,9 @@ class SimRuntime:
         self._clients = 0
         self.random = chance.source(label)
         delays = chance.source(f"{label} fsync")
-        self.storage = disk.storage(check=self._check, fsync_delay=lambda: 0.0002 + 0.0018 * delays.random())
+        self.storage = disk.storage(
+            check=self._check, fsync_delay=lambda: 0.0002 + 0.0018 * delays.random(), process=process
+        )
 
     def read_file(self, path: str) -> bytes:
         self._check()

@@ -5,26 +5,24 @@ that the process reads, and notes what it has shown. So the proof is a clock tha
 itself. Programs that ask the kernel by themselves (Go, static ones) do not notice, and then show nothing.
 """
 
-import struct
+from assay.cluster.ssh import mapped
 
 FOLDER = "/opt/assay-clock"
 LIBRARY = f"{FOLDER}/shift.so"
 FILE = f"{FOLDER}/shift"
-"""Never made shorter: a process that has it mapped would die of SIGBUS."""
-ZERO = bytes(24)
-"""What is in there at first: the shift, the one last shown, and how often one was; int64 each."""
+ZERO = bytes(3 * mapped.SIZE)
+"""What is in there at first: the shift, the one last shown, and how often one was."""
 NANOSECONDS = 1_000_000_000
 LOOKS = 30
 """At whether the process has read its clock: some seconds altogether."""
 LOOK_EVERY = 0.05
 
-READ = f"od -An -t d8 {FILE}"
+READ = mapped.read(FILE)
 
 
 def shift(seconds: float) -> str:
     """The shell command that shifts the clock to so much ahead."""
-    octal = "".join(f"\\{byte:03o}" for byte in struct.pack("<q", round(seconds * NANOSECONDS)))
-    return f"printf '{octal}' | dd of={FILE} bs=8 count=1 conv=notrunc status=none"
+    return mapped.write(FILE, 0, round(seconds * NANOSECONDS))
 
 
 UNDO = ("sh", "-c", shift(0.0))
@@ -32,5 +30,5 @@ UNDO = ("sh", "-c", shift(0.0))
 
 def shown(output: str) -> tuple[float, int]:
     """What :data:`READ` printed: the shift last shown, in seconds, and how often one was."""
-    _, last, times = output.split()
-    return int(last) / NANOSECONDS, int(times)
+    _, last, times = mapped.words(output)
+    return last / NANOSECONDS, times

@@ -13,9 +13,10 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
-from assay.cluster.ssh import clock, data, filling, firewall, packets, power, process
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.ssh import data, filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.preloaded import Preloaded
 from assay.cluster.ssh.stream import Stream
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Freezer(Protocol):
     def frozen(self) -> bool: ...
 
 
-class SshNode:
+class SshNode(Preloaded):
     """See :class:`assay.cluster.node.Node` for what each method promises."""
 
     def __init__(
@@ -76,6 +77,7 @@ class SshNode:
         undo: UndoLog,
         freezer: Freezer | None = None,
     ) -> None:
+        super().__init__()
         self.name = name
         self.role = role
         self.index = index
@@ -88,8 +90,6 @@ class SshNode:
         self._freezer = freezer
         self._disk: Disk | str = "it has no disk of its own"
         """Or why there is none whose power can be cut."""
-        self._clock: str | None = "its processes were started with their clocks as they are"
-        self._read_before = 0
         self._frozen = False
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
@@ -214,6 +214,18 @@ class SshNode:
         lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
         return lost
 
+    async def memory_unavailable(self) -> str | None:
+        try:
+            await self.run(memory.command("look"))
+        except NodeError as error:
+            return str(error)
+        return None
+
+    async def exhaust_memory(self) -> Exhaustion:
+        found = json.loads(await self.run(process.ending(memory.command("exhaust", "$pid"))))
+        await self._tick_off("stop")
+        return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
+
     async def fill_disk(self) -> None:
         folder = self._needs_disk("filled")
         await self._note("fill", filling.undo(folder))
@@ -234,33 +246,6 @@ class SshNode:
 
     async def _power(self, what: str, disk: Disk) -> str:
         return await self.run(power.command(what, disk.device, disk.folder))
-
-    def shifts_clock(self, lack: str | None) -> None:
-        """Why its processes do not have the library preloaded; None: they do."""
-        self._clock = lack
-
-    async def shift_clock(self, seconds: float) -> None:
-        self._needs_clock()
-        if seconds:
-            await self._note("clock", clock.UNDO)
-        await self.run(clock.shift(seconds))
-        self._read_before = clock.shown(await self.run(clock.READ))[1]
-        if not seconds:
-            await self._tick_off("clock")
-
-    async def clock_shift(self) -> float:
-        """As the main process has read it since it was last shifted; 0 when it has not read it for some seconds."""
-        self._needs_clock()
-        for _ in range(clock.LOOKS):
-            seconds, times = clock.shown(await self.run(clock.READ))
-            if times > self._read_before:
-                return seconds
-            await asyncio.sleep(clock.LOOK_EVERY)
-        return 0.0
-
-    def _needs_clock(self) -> None:
-        if self._clock is not None:
-            raise NodeError(f"the clock of {self.name} cannot be shifted: {self._clock}")
 
     async def stop(self) -> None:
         await self._note("stop", process.UNDO_STOP)

@@ -73,6 +73,18 @@ done
 """
 
 
+def ending(command: str) -> str:
+    """Runs what ends the process, with its id as ``$pid``, and then ends the children that it leaves.
+
+    Fails (exit code 20) when there is no process.
+    """
+    return f"""{_IDENTIFY}
+[ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
+{command} || exit
+pkill -KILL -s $pid || true
+"""
+
+
 KILL = signal("KILL", "ZX-")
 TERMINATE = signal("TERM", "ZX-", TERMINATE_WITHIN)
 STOP = signal("STOP", "TtZX-")

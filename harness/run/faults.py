@@ -8,7 +8,7 @@ from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.harness.run.systems import configured
 from assay.nemesis.catalogue import MIX, Catalogue, FaultNameError, unsuited
 from assay.nemesis.draw import draw
-from assay.nemesis.fault import Census
+from assay.nemesis.fault import Census, spares
 from assay.nemesis.mix import draw_mix, mixable
 from assay.nemesis.schedule import Record, Schedule, ScheduleError, decode
 from assay.nemesis.target import TargetError, groups
@@ -124,6 +124,7 @@ def schedule(
         nodes.get(CLIENT_ROLE, 0),
         groups(system),
         isinstance(system, ClientSessions),
+        spares([faults[name] for name in possible(system, settings, faults)]),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(

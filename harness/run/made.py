@@ -11,8 +11,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.run.trial import Trial
-from assay.harness.run.worlds import open_world
-from assay.nemesis.fault import needs_disks
+from assay.harness.run.worlds import Needs, open_world
 
 
 def make_trial(
@@ -33,11 +32,5 @@ def make_trial(
     experiment = replace(experiment, contract=with_limits(experiment.contract, variant))
     system = experiment.deployed(variant)
     drawn = [registry.faults[name] for name in possible(system, settings, registry.faults)]
-    world = open_world(
-        system,
-        settings,
-        run_id=run_id,
-        own_disks=any(map(needs_disks, drawn)),
-        own_clocks=any(fault.impact.wrong_clock for fault in drawn),
-    )
+    world = open_world(system, settings, run_id=run_id, needs=Needs.of(drawn))
     return Trial(experiment, system, settings, world, keeping, registry.faults, interrupt, progress)

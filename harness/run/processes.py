@@ -11,10 +11,14 @@ from assay.harness.core.stamps import Stamps
 
 
 async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
-    """Writes a row for each server that can be asked, and one for each crash that the cluster knows of."""
+    """Writes a row for each server that can be asked, and one for each crash that the cluster knows of.
+
+    A spare that had joined has left, so that it has no process is right; that it had one that crashed is not.
+    """
+    names = {node.name for node in (*servers, *cluster.spares)}
     for crash in getattr(cluster, "crashes", ()):
         moment = stamps.at(crash.time)
-        if not crash.asked and any(crash.node == server.name for server in servers):
+        if not crash.asked and crash.node in names:
             history.look(look=0, time=moment, ended=moment, what="crashed", node=crash.node)
     for server in servers:
         begun = stamps.now()

@@ -52,7 +52,7 @@ from assay.nemesis.catalogue import MIX, Catalogue
 from assay.nemesis.conductor import Conductor
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import Schedule, encode
-from assay.nemesis.target import servers
+from assay.nemesis.target import possible_servers, servers
 
 TICK: Final = 0.1
 """Seconds between two looks at the interrupt and two updates of the progress."""
@@ -188,7 +188,7 @@ class Trial:
             between_steps=self.world.between_steps,
         )
         self.folder.write("schedule.json", encode(meant))
-        collector = Collector(self._servers(), history, stamps, conductor.event)
+        collector = Collector(possible_servers(self.cluster, self.system), history, stamps, conductor.event)
 
         def acknowledged(completed: Completed) -> None:
             if completed.completion.outcome is Outcome.OK:

@@ -5,7 +5,8 @@ the simulated loop: its time limits and time-outs are virtual, so that a run is 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +16,7 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
+from assay.nemesis.fault import Fault, needs_disks, needs_memory, needs_slow_disks, spares
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
@@ -60,27 +62,47 @@ def default_cluster() -> tuple[str, str]:
     return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
 
 
-def open_world(
-    system: System, settings: Settings, *, run_id: str, own_disks: bool = False, own_clocks: bool = False
-) -> World:
-    """The world that the settings name. ``run_id`` marks containers and networks.
-
-    ``own_disks``: a fault of the run needs servers with a disk of their own; ``own_clocks``: or ones that can be wrong
-    about the time. The simulation's always can.
+@dataclass(frozen=True)
+class Needs:
+    """What faults of a run need: servers with a disk of their own each, clocks that can be wrong, disks that can be
+    slow, memory that can run out, all of which the simulation's have; and nodes that wait to join.
     """
+
+    own_disks: bool = False
+    own_clocks: bool = False
+    slow_disks: bool = False
+    own_memory: bool = False
+    spares: int = 0
+
+    @classmethod
+    def of(cls, faults: Collection[Fault]) -> "Needs":
+        """Of these faults."""
+        return cls(
+            own_disks=any(map(needs_disks, faults)),
+            own_clocks=any(fault.impact.wrong_clock for fault in faults),
+            slow_disks=any(map(needs_slow_disks, faults)),
+            own_memory=any(map(needs_memory, faults)),
+            spares=spares(faults),
+        )
+
+
+def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs | None = None) -> World:
+    """The world that the settings name. ``run_id`` marks containers and networks."""
+    needs = needs or Needs()
     if settings.cluster == SIM:
-        return SimWorld(system, settings)
-    return DockerWorld(system, settings, run_id, own_disks=own_disks, own_clocks=own_clocks)
+        return SimWorld(system, settings, needs.spares)
+    return DockerWorld(system, settings, run_id, needs)
 
 
 class SimWorld:
     """The deterministic simulation."""
 
-    def __init__(self, system: System, settings: Settings) -> None:
+    def __init__(self, system: System, settings: Settings, spares: int = 0) -> None:
         from assay.cluster.sim.loop import SimLoop
 
         self._system = system
         self._settings = settings
+        self._spares = spares
         self.loop = SimLoop(derive(settings.seed, "network"))
         self.chance = self.loop.chance
         self._cluster: SimCluster | None = None
@@ -96,9 +118,8 @@ class SimWorld:
 
         self._logs = SimLogs(self.loop)
         self._logs.begin()
-        cluster = SimCluster(
-            self._system, node_counts(self._system, self._settings), derive(self._settings.seed, "cluster")
-        )
+        counts = node_counts(self._system, self._settings)
+        cluster = SimCluster(self._system, counts, derive(self._settings.seed, "cluster"), self._spares)
         self._cluster = cluster
         await cluster.start()
         return cluster
@@ -115,7 +136,7 @@ class SimWorld:
         if self._logs is not None:
             self._logs.save(folder)
         missing = []
-        for node in () if self._cluster is None else self._cluster.nodes:
+        for node in () if self._cluster is None else (*self._cluster.nodes, *self._cluster.spares):
             paths = () if node.role == ZOOKEEPER_ROLE else self._system.logs(node)
             for path in [path for path in paths if path != self._system.event_log(node)]:
                 try:
@@ -139,12 +160,11 @@ class SimWorld:
 class DockerWorld:
     """Containers on a private network of this machine."""
 
-    def __init__(self, system: System, settings: Settings, run_id: str, *, own_disks: bool, own_clocks: bool) -> None:
+    def __init__(self, system: System, settings: Settings, run_id: str, needs: Needs) -> None:
         self._system = system
         self._settings = settings
         self._run_id = run_id
-        self._own_disks = own_disks
-        self._own_clocks = own_clocks
+        self._needs = needs
         self.loop = asyncio.new_event_loop()
         self.chance = Chance()
         self._cluster: DockerCluster | None = None
@@ -163,8 +183,7 @@ class DockerWorld:
             seed=derive(self._settings.seed, "cluster"),
             state_dir=state_folder(),
             progress=note,
-            own_disks=self._own_disks,
-            own_clocks=self._own_clocks,
+            **asdict(self._needs),
         )
         await self._cluster.start()
         return self._cluster

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from assay.harness.search.example import Example
 from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.fault import Census
+from assay.nemesis.fault import Census, spares
 from assay.nemesis.hold import Hold
 from assay.nemesis.kill import Kill
 from assay.nemesis.schedule import Schedule, Step
@@ -83,7 +83,8 @@ class Terrain:
     sessions: bool = False
 
     def census(self, nodes: int, zookeepers: int) -> Census:
-        return Census(nodes, zookeepers, self.keys, self.clients(nodes), self.groups, self.sessions)
+        spare = spares(self.catalogue[name] for name in self.faults)
+        return Census(nodes, zookeepers, self.keys, self.clients(nodes), self.groups, self.sessions, spare)
 
 
 @st.composite
@@ -190,7 +191,7 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
 @st.composite
 def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
     """Another server, or the leader of some key, where the fault is one of servers."""
-    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS, Kind.HALF, Kind.ALL, Kind.MINORITY):
+    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS, Kind.HALF, Kind.ALL, Kind.MINORITY, Kind.SPARE):
         return given
     if bool(terrain.keys) and draw(st.booleans()):
         return Target(draw(st.sampled_from([Kind.LEADER, Kind.FOLLOWER])), key=draw(st.sampled_from(terrain.keys)))

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from assay.cluster.node import (
         Clocked,
         Cluster,
+        Exhaustible,
+        Exhaustion,
         Fillable,
         Flow,
         Node,
@@ -53,7 +55,8 @@ if TYPE_CHECKING:
         ProcessStatus,
         Restorable,
         Shaped,
-        SlowToFsync,
+        Slowable,
+        Slowed,
         Traffic,
         by_role,
     )
@@ -153,8 +156,8 @@ _HOMES = {
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
-        "Clocked Cluster Fillable Flow Node NodeError Powered ProcessState ProcessStatus Restorable Shaped SlowToFsync "
-        "Traffic by_role"
+        "Clocked Cluster Exhaustible Exhaustion Fillable Flow Node NodeError Powered ProcessState ProcessStatus "
+        "Restorable Shaped Slowable Slowed Traffic by_role"
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
@@ -188,19 +191,20 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Action", "Answer", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
     "Check", "Client", "ClientSessions", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context",
     "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
-    "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Explanation", "FailingOver", "Family", "Fault",
-    "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact", "Injection",
-    "Inspectable", "Inspector", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Membered",
-    "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
-    "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus",
-    "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated",
-    "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest",
-    "Settings", "Shaped", "SlowToFsync", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints",
-    "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
-    "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
-    "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once",
-    "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger",
-    "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation",
+    "FailingOver", "Family", "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver",
+    "Holdable", "Impact", "Injection", "Inspectable", "Inspector", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
+    "MAX_REGISTER_ANOMALIES", "Membered", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError",
+    "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending",
+    "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES",
+    "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row",
+    "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Shaped", "Slowable", "Slowed",
+    "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES",
+    "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
+    "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
+    "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate",
+    "repeat", "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until",
+    "zookeeper_servers",
 ]  # fmt: skip
 
 

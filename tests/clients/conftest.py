@@ -22,7 +22,8 @@ from assay.cluster.deploy import start_system
 from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import engine_available
 from assay.cluster.node import by_role
-from assay.system_under_test.deployment import BROKER, EVENT_LOG, PORT, Broker
+from assay.system_under_test.deployment import EVENT_LOG, PORT, Broker
+from assay.system_under_test.places import BROKER
 from assay.system_under_test.questions import metadata
 
 HERE = Path(__file__).parent

@@ -19,15 +19,23 @@ print("echo of", name, flush=True)
 child = subprocess.Popen(["sleep", "1000"])
 os.makedirs(os.path.dirname(events), exist_ok=True)
 log = open(events, "a")
+if len(sys.argv) > 4:
+    os.makedirs(sys.argv[4], exist_ok=True)
 def note(event):
     clocks = {"wall": time.time(), "monotonic": time.monotonic()}
     log.write(json.dumps({"event": event, "pid": os.getpid(), "child": child.pid, **clocks}) + "\\n")
     log.flush()
 note("started")
+def store(data):
+    with open(sys.argv[4] + "/echoed", "ab", buffering=0) as file:
+        file.write(data)
+        os.fsync(file.fileno())
 def serve(connection):
     with connection:
         while data := connection.recv(4096):
             note("echo")
+            if len(sys.argv) > 4:
+                store(data)
             connection.sendall(data)
 with socket.create_server(("", port)) as server:
     note("listening")
@@ -115,3 +123,10 @@ class StoringEcho(Echo):
 
     def data_folder(self, node: Node) -> str:
         return DATA
+
+
+class SyncingEcho(StoringEcho):
+    """One that has what it answers on its disk: one write and one fsync each."""
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return [*super().argv(node), DATA]

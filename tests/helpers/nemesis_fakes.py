@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from assay.cluster.node import Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
@@ -68,6 +68,10 @@ class FakeNode:
         self.is_frozen = False
         self.clock_ahead = 0.0
         self.slow_since: float | None = None
+        self.slow_calls = False
+        self.halts = 0
+        self.unslowed: str | None = None
+        self.unlimited: str | None = None
         self.traffic: tuple[Traffic, list[str] | None] | None = None
         self.filled = False
         self.unshaped: str | None = None
@@ -75,6 +79,8 @@ class FakeNode:
         self.slow_power_loss = 0.0
         self.kept: dict[str, str] = {}
         self.files: dict[str, bytes] = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
+        self.made: dict[str, bytes] = {}
+        """Files that a start makes."""
         self.copy: dict[str, bytes] | None = None
         self.writes = True
         """A process that is killed has written something."""
@@ -94,6 +100,7 @@ class FakeNode:
             if self.state is not ProcessState.DEAD:
                 raise NodeError(f"{self.name}: a process is alive already")
             self.state = ProcessState.RUNNING
+            self.files |= self.made
             self.incarnation += 1
             for event in FakeSystem.start_events:
                 if self.state is ProcessState.RUNNING:
@@ -141,6 +148,14 @@ class FakeNode:
             self.state = ProcessState.DEAD
         return {"/data/orders-0/11.log": 7}
 
+    async def memory_unavailable(self) -> str | None:
+        return self.unlimited
+
+    async def exhaust_memory(self) -> Exhaustion:
+        if self._called("exhaust_memory"):
+            await self.kill()
+        return Exhaustion(100, 60, int("count" not in self.deaf))
+
     async def fill_disk(self) -> None:
         if self._called("fill_disk"):
             self.filled = True
@@ -161,13 +176,26 @@ class FakeNode:
         self._called("clock_shift")
         return self.clock_ahead
 
-    async def slow_fsyncs(self, seconds: float) -> None:
-        if self._called("slow_fsyncs"):
-            self.slow_since = now() if seconds else None
+    def slowness_unavailable(self) -> str | None:
+        return self.unslowed
 
-    async def fsyncs(self) -> tuple[int, bool]:
-        self._called("fsyncs")
-        return 0 if self.slow_since is None else int((now() - self.slow_since) * 10), self.slow_since is not None
+    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
+        if self._called("slow_disk"):
+            self.slow_since = now() if fsync or call else None
+            self.slow_calls = call > 0
+
+    async def halt_in_fsync(self, after: float) -> None:
+        self._called("halt_in_fsync")
+        if after and self.slow_since is not None and "fsync" not in self.deaf:
+            self.halts += 1
+            self.state = ProcessState.STOPPED
+        elif not after and self.state is ProcessState.STOPPED:
+            self.state = ProcessState.RUNNING
+
+    async def slowed(self) -> Slowed:
+        self._called("slowed")
+        count = 0 if self.slow_since is None else int((now() - self.slow_since) * 10)
+        return Slowed(count, count * self.slow_calls, self.halts)
 
     async def shaping_unavailable(self) -> str | None:
         return self.unshaped
@@ -299,8 +327,11 @@ class FakeCluster:
     kind = "fake"
     description: Mapping[str, str] = {}
 
-    def __init__(self, servers: int = 3, zookeepers: int = 1, clients: int = 2) -> None:
+    def __init__(self, servers: int = 3, zookeepers: int = 1, clients: int = 2, spares: int = 1) -> None:
         self.servers = [FakeNode("broker", index + 1) for index in range(servers)]
+        self.spares = [FakeNode("broker", servers + index + 1) for index in range(spares)]
+        for spare in self.spares:
+            spare.state, spare.made, spare.files = ProcessState.DEAD, spare.files, {}
         self.zookeepers = [FakeNode("zookeeper", index + 1) for index in range(zookeepers)]
         self.clients = [FakeNode("client", index + 1) for index in range(clients)]
 
@@ -309,11 +340,12 @@ class FakeCluster:
         return [*self.zookeepers, *self.servers, *self.clients]
 
     def node(self, name: str) -> FakeNode:
-        return next(node for node in self.nodes if node.name == name)
+        return next(node for node in (*self.nodes, *self.spares) if node.name == name)
 
     @property
     def untouched(self) -> bool:
-        return all(node.untouched and node.copy is None for node in self.nodes)
+        left = [node for node in self.spares if node.state is not ProcessState.DEAD or node.files]
+        return not left and all(node.untouched and node.copy is None for node in self.nodes)
 
     async def close(self) -> None: ...
 
@@ -386,7 +418,7 @@ class FakeSystem:
     async def move(self, cluster: Any, key: str, nodes: Sequence[Any]) -> str | None:
         if self.refusals:
             return self.refusals.pop(0)
-        if not any("move" in node.deaf for node in self.cluster.nodes):
+        if not any("move" in node.deaf for node in (*self.cluster.nodes, *self.cluster.spares)):
             self.placed = [node.name for node in nodes]
             self.moving_until = now() + self.slow
         return None
@@ -402,7 +434,8 @@ class FakeSystem:
         return Standing(self._members(), dict.fromkeys(self.leaders, placed), {})
 
     def _members(self) -> list[int]:
-        return [n.index for n in self.cluster.servers if n.state is ProcessState.RUNNING or "leave" in n.deaf]
+        everyone = [*self.cluster.servers, *self.cluster.spares]
+        return [n.index for n in everyone if n.state is ProcessState.RUNNING or "leave" in n.deaf]
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
         return (line["detail"]["led"], line["detail"]["kept"]) if line["event"] == "handed-over" else None

@@ -68,7 +68,8 @@ class PingPong:
 
     async def standing(self, cluster: Cluster) -> Standing:
         brokers = by_role(cluster, "broker")
-        members = [node.index for node in brokers if (await node.process()).state is ProcessState.RUNNING]
+        everyone = (*brokers, *cluster.spares)
+        members = [node.index for node in everyone if (await node.process()).state is ProcessState.RUNNING]
         placed = self.placed if self.placed is not None else brokers[:3]
         return Standing(members, {"orders-0": [node.index for node in placed]}, {})
 

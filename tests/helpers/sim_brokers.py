@@ -108,10 +108,10 @@ class Brokers:
 
 @asynccontextmanager
 async def brokers(
-    system: Broker | None = None, seed: int = 1, nodes: int = 3, zookeepers: int = 1
+    system: Broker | None = None, seed: int = 1, nodes: int = 3, zookeepers: int = 1, spares: int = 0
 ) -> AsyncIterator[Brokers]:
     system = system or Broker(partitions=1)
-    cluster = SimCluster(system, {"zookeeper": zookeepers, "broker": nodes}, seed)
+    cluster = SimCluster(system, {"zookeeper": zookeepers, "broker": nodes}, seed, spares)
     await cluster.start()
     runtime = cluster.harness_runtime()
     try:

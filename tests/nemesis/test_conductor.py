@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
-from assay.nemesis.conductor import Conductor
+from assay.nemesis.conductor import LEAST, Conductor
 from assay.nemesis.fault import Census
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Branch, Schedule, ScheduleError, Step, decode, encode
@@ -19,7 +19,7 @@ from assay.nemesis.target import parse
 from helpers.examples import some_of
 from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, Play, draw, run
 
-CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",))
+CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 FAKED = set(FAULTS) - {"zookeeper-expire"}
 """The others ask ZooKeeper nothing, and here is none."""
 CALLS = [
@@ -452,3 +452,21 @@ def test_a_branch_of_a_run_that_is_over_strikes_no_one() -> None:
 
     run(main())
     assert play.phases(2) == ["intended"]
+
+
+def test_what_comes_late_since_another_took_long_is_in_force_for_a_moment() -> None:
+    """A loss of power that takes six seconds, and a slow network that was to be over by then."""
+    steps = (Step(2.0, "power-loss", parse("n2"), 3.0), Step(3.0, "slow-network", parse("n3"), 2.0, {"seconds": 0.1}))
+    play = Play(Schedule(1, steps))
+    play.cluster.node("n2").slow_power_loss = 6.0
+    play.play()
+    assert play.row(2, FaultPhase.HEALED).took_effect is True
+    assert play.at(2, FaultPhase.INJECTED) == pytest.approx(8.0)
+    assert play.at(2, FaultPhase.HEALED) == pytest.approx(8.0 + LEAST)
+
+
+def test_what_comes_in_time_is_healed_in_time() -> None:
+    steps = (Step(2.0, "power-loss", parse("n2"), 3.0), Step(3.0, "slow-network", parse("n3"), 0.5, {"seconds": 0.1}))
+    play = Play(Schedule(1, steps))
+    play.play()
+    assert play.at(2, FaultPhase.HEALED) == pytest.approx(3.5)

@@ -15,7 +15,7 @@ from assay.nemesis.trigger import AfterOperations
 
 from helpers.nemesis_fakes import FAULTS, draw
 
-CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",))
+CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 FITTING = sorted(set(FAULTS) - {"partition-majorities-ring"})
 """What three servers can suffer."""
 NAMES = st.lists(st.sampled_from(FITTING), min_size=1, max_size=5, unique=True)

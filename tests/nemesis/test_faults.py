@@ -24,6 +24,7 @@ CONSUMERS = (
 )  # fmt: skip
 TARGETS = {
     "halves": Target(Kind.HALF),
+    "membership-add": Target(Kind.SPARE),
     "random-halves": Target(Kind.HALF),
     "isolate-leader": parse("leader:orders-1"),
     "majorities-ring": Target(Kind.ALL),
@@ -35,8 +36,10 @@ TARGETS = {
     "outage-power-loss": Target(Kind.ALL),
 }
 PARAMETERS: dict[str, dict[str, Parameter]] = {
+    "membership-add": {"change": "add"},
     "membership-remove": {"change": "remove"},
     "membership-replace": {"change": "replace"},
+    "slow-disk": {"seconds": 0.01},
     "slow-fsync": {"seconds": 0.2},
     "slow-network": {"seconds": 0.2},
     "packets-loss": {"share": 0.1},
@@ -100,15 +103,18 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("wipe", "remove_contents", "n2 still had 3 of 3 files"),
         ("rollback", "restore", "n2 had 1 of 1 changed files not as in the copy"),
         ("power-loss", "power_loss", "was not dead while the fault was in force"),
-        ("slow-fsync", "slow_fsyncs", "made no fsync that was slow"),
+        ("memory", "exhaust_memory", "was not dead while the fault was in force"),
+        ("memory", "count", "n2: the kernel ended nothing for want of memory"),
+        ("slow-fsync", "slow_disk", "n2 made no fsync that was slow"),
+        ("slow-disk", "slow_disk", "n2 made no read or write that was slow"),
         ("slow-network", "shape", "n2 sent nothing that was late"),
         ("packets-loss", "shape", "n2 sent nothing that was lost"),
         ("packets-duplicate", "shape", "n2 sent nothing that was doubled"),
         ("packets-reorder", "shape", "n2 sent nothing that was late"),
         ("packets-rate", "shape", "n2 sent nothing that was late or lost"),
         ("disk-full", "fill_disk", "a write was not rejected for want of space after the injection"),
-        ("kill-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
-        ("power-loss-in-fsync", "slow_fsyncs", "no fsync of n2 was under way"),
+        ("kill-in-fsync", "fsync", "no fsync of n2 was under way"),
+        ("power-loss-in-fsync", "fsync", "no fsync of n2 was under way"),
         ("partition-leader-and-follower", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-follower-from-leader", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-links", "drop_from", "no packet to or from n2 was dropped"),
@@ -121,6 +127,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("consumer-zookeeper-resets", "reject_from", "no packet to or from client1 was dropped"),
         ("consumer-from-coordinator", "drop_from", "no packet to or from client1 was dropped"),
         ("move-replicas", "move", "are where they were"),
+        ("membership-add", "remove_contents", "2 of 2 files of n6 were left"),
         ("membership-remove", "remove_contents", "files of n2 were left"),
         ("membership-replace", "remove_contents", "files of n2 were left"),
         ("controlled-shutdown", "terminate", "had not ended after SIGTERM"),
@@ -129,7 +136,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
 )
 def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason: str) -> None:
     play = one_step(name)
-    for node in play.cluster.nodes:
+    for node in (*play.cluster.nodes, *play.cluster.spares):
         node.deaf.add(deaf)
     row = healed(play)
     assert row.took_effect is False
@@ -267,6 +274,37 @@ def test_a_node_whose_power_cannot_be_cut_says_why() -> None:
         return await FAULTS["power-loss"].probe(cluster, FakeSystem(cluster))
 
     assert run(probe()) == "the power of n2 cannot be cut: no loop devices"
+
+
+@pytest.mark.parametrize("name", ["slow-fsync", "slow-disk", "kill-in-fsync", "power-loss-in-fsync"])
+def test_a_disk_that_cannot_be_slow_is_said_to_be_so_before_the_run(name: str) -> None:
+    cluster = FakeCluster(3)
+    cluster.node("n3").unslowed = "there is no C compiler"
+    reason = run(FAULTS[name].probe(cluster, FakeSystem(cluster)))
+    assert reason == "the disk of n3 cannot be made slow: there is no C compiler"
+
+
+def test_a_server_without_a_limit_of_memory_is_left_alone() -> None:
+    cluster = FakeCluster(3)
+    cluster.node("n3").unlimited = "its memory has no limit of its own"
+    reason = run(FAULTS["memory"].probe(cluster, FakeSystem(cluster)))
+    assert reason == "n3 cannot run out of memory: its memory has no limit of its own"
+    assert not any("exhaust_memory" in node.calls for node in cluster.servers)
+
+
+def test_a_slow_disk_has_fsyncs_of_ten_times_the_length() -> None:
+    play = one_step("slow-disk")
+    asked: list[tuple[float, float]] = []
+    node = play.cluster.node("n2")
+    slow_disk = node.slow_disk
+
+    async def noted(fsync: float, call: float = 0.0) -> None:
+        asked.append((fsync, call))
+        await slow_disk(fsync, call)
+
+    node.slow_disk = noted  # type: ignore[method-assign]
+    play.play()
+    assert asked == [(0.1, 0.01), (0.0, 0.0)]
 
 
 def test_several_machines_lose_power_at_the_same_time() -> None:

@@ -36,7 +36,7 @@ def play(
 
     async def main() -> Record:
         system = PingPong()
-        cluster = system.cluster = SimCluster(system, counts, seed)
+        cluster = system.cluster = SimCluster(system, counts, seed, spares=1)
         try:
             await start_system(system, cluster, 30.0, lambda _: None)
             for name, fault in FAULTS.items():

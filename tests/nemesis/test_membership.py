@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
 import pytest
 
 from assay.nemesis.fault import Census
-from assay.nemesis.membership import Membership
+from assay.nemesis.membership import Change, Membership
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import parse
 from assay.system_under_test.questions import Standing
 
-from helpers.nemesis_fakes import FakeCluster, Play, now
+from helpers.nemesis_fakes import FakeCluster, FakeSystem, Play, now, run
 
 
 def made(change: str, target: str = "n2", servers: int = 5, exact: bool = False) -> Play:
-    step = Step(2.0, f"membership-{change}", parse(target), 5.0, {"change": change}, exact=exact)
+    step = Step(2.0, f"membership-{change}", parse(target), 5.0, {"change": change}, seed=7, exact=exact)
     return Play(Schedule(1, (step,)), FakeCluster(servers))
 
 
@@ -28,12 +29,27 @@ def test_it_takes_one_server(text: str) -> None:
         Membership().draw(random.Random(1), Census(5, 1, ("orders-0",)), parse(text))
 
 
-def test_it_needs_three_servers_and_a_key_and_draws_both_changes() -> None:
-    drawn = {str(Membership().draw(random.Random(n), Census(3, 1, ("a",)), None)[1]["change"]) for n in range(20)}
-    assert drawn == {"remove", "replace"}
-    for census in (Census(3, 1, ()), Census(2, 1, ("a",))):
+def test_it_needs_three_servers_and_a_key_and_draws_every_change() -> None:
+    def drawn(spares: int, target: str | None = None) -> set[str]:
+        census, whom = Census(3, 1, ("a",), spares=spares), None if target is None else parse(target)
+        return {str(Membership().draw(random.Random(n), census, whom)[1]["change"]) for n in range(40)}
+
+    assert drawn(1) == {"remove", "replace", "add"}
+    assert drawn(0) == drawn(1, "leader") == {"remove", "replace"}
+    assert drawn(1, "spare") == {"add"}
+    whom, _ = Membership(Change.ADD).draw(random.Random(1), Census(1, 1, ("a",), spares=1), None)
+    assert str(whom) == "spare"
+    for census in (Census(3, 1, (), spares=1), Census(2, 1, ("a",))):
         with pytest.raises(ScheduleError):
             Membership().draw(random.Random(1), census, None)
+    with pytest.raises(ScheduleError, match="a node that waits to join"):
+        Membership(Change.ADD).draw(random.Random(1), Census(3, 1, ("a",)), None)
+
+
+def test_without_a_node_that_waits_none_can_be_added() -> None:
+    cluster = FakeCluster(3, spares=0)
+    assert "no node waits to join" in str(run(Membership(Change.ADD).probe(cluster, FakeSystem(cluster))))
+    assert run(Membership(Change.REMOVE).probe(cluster, FakeSystem(cluster))) is None
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -146,3 +162,111 @@ def test_what_a_client_has_moved_since_stays_where_it_is() -> None:
     assert row.took_effect is True, row.detail
     assert play.system.placed == ["n5", "n4"]
     assert row.detail["evidence"]["back"] == []
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_one_that_was_none_joins_has_replicas_and_is_none_again(exact: bool) -> None:
+    play = made("add", target="n6" if exact else "spare", exact=exact)
+    play.system.leaders = {"orders-0": "n1"}
+    spare, placed = play.cluster.node("n6"), list(play.system.placed)
+    seen: dict[str, tuple[float, list[str]]] = {}
+    terminate = spare.terminate
+
+    async def noted() -> None:
+        seen["ended"] = now(), list(play.system.placed)
+        await terminate()
+
+    spare.terminate = noted  # type: ignore[method-assign]
+    order = play.system.move
+
+    async def ordered(cluster: Any, key: str, nodes: Any) -> str | None:
+        names = [node.name for node in nodes]
+        seen.setdefault("taken" if "n6" in names else "given back", (now(), names))
+        return await order(cluster, key, nodes)
+
+    play.system.move = ordered  # type: ignore[method-assign]
+    play.play()
+    row = play.row(1, FaultPhase.HEALED)
+    assert row.took_effect is True, row.detail
+    assert row.targets == ("n6",)
+    assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
+    assert 2.0 <= seen["taken"][0] < 7.0 <= seen["given back"][0] < seen["ended"][0]
+    assert len(seen["taken"][1]) == len(placed)
+    assert seen["ended"][1] == play.system.placed == placed
+    evidence = row.detail["evidence"]
+    assert evidence["with"] == [*evidence["members"], "n6"]
+    assert evidence["without"] == evidence["members"]
+    assert evidence["taken"]
+    assert play.cluster.untouched
+
+
+@pytest.mark.parametrize(
+    ("deaf", "trouble"),
+    [("start", "n6 did not serve"), ("move", "did not come to n6"), ("terminate", "still has n6 as a member")],
+)
+def test_one_that_does_not_join_or_leave_took_no_effect(deaf: str, trouble: str) -> None:
+    play = made("add", target="spare")
+    play.cluster.node("n6").deaf.add(deaf)
+    play.play()
+    failed = [row.detail["reason"] for row in play.rows if row.phase is FaultPhase.FAILED]
+    assert any(trouble in text for text in failed), failed
+    assert not any(row.took_effect for row in play.rows if row.phase is FaultPhase.HEALED)
+
+
+@pytest.mark.parametrize("change", ["remove", "replace", "add"])
+def test_a_proof_that_is_asked_for_while_all_of_it_goes_on_holds_only_in_the_end(change: str) -> None:
+    """Each call to a node takes its time, and the proof is asked for again and again."""
+    play = made(change, target="spare" if change == "add" else "n2")
+    node = play.cluster.node("n6" if change == "add" else "n2")
+
+    def slow(what: str) -> None:
+        call = getattr(node, what)
+
+        async def slowly(*given: Any) -> Any:
+            await asyncio.sleep(0.7)
+            return await call(*given)
+
+        setattr(node, what, slowly)
+
+    for what in ("start", "terminate", "contents", "remove_contents", "process"):
+        slow(what)
+    play.play()
+    assert [row.took_effect for row in play.rows if row.phase is FaultPhase.HEALED] == [True]
+    assert not [row for row in play.rows if row.phase is FaultPhase.FAILED]
+
+
+def test_a_server_that_is_a_member_cannot_be_added() -> None:
+    play = made("add", target="n2")
+    play.play()
+    failed = play.row(1, FaultPhase.FAILED)
+    assert failed.stage is Stage.INJECT
+    assert "n2 is a member already" in failed.detail["reason"]
+    assert play.cluster.node("n2").incarnation == 1
+
+
+def test_what_a_client_has_moved_on_is_not_fetched_back_and_nothing_is_left_there() -> None:
+    """Clients take one key from the new server, and give it another in exchange."""
+    play = made("add", target="spare")
+    moved: dict[str, list[str]] = {}
+    order, asked = play.system.move, play.system.standing
+
+    async def ordered(cluster: Any, key: str, nodes: Any) -> str | None:
+        if key == "new-0":
+            moved[key] = [node.name for node in nodes]
+            return None
+        return await order(cluster, key, nodes)
+
+    async def standing(cluster: Any) -> Standing:
+        found: Standing = await asked(cluster)
+        if 6 in (index for indexes in found.replicas.values() for index in indexes):
+            moved.setdefault("new-0", ["n6", "n1"])
+        more = {key: [int(name[1:]) for name in names] for key, names in moved.items()}
+        return Standing(found.members, {**found.replicas, **more}, found.moving)
+
+    play.system.move, play.system.standing = ordered, standing  # type: ignore[method-assign]
+    play.play()
+    row = play.row(1, FaultPhase.HEALED)
+    assert row.took_effect is True, row.detail
+    assert "n6" not in moved["new-0"]
+    assert len(moved["new-0"]) == 2
+    assert row.detail["evidence"]["kept"] == []

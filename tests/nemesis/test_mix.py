@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from assay.nemesis.catalogue import FaultNameError
 from assay.nemesis.draw import draw
 from assay.nemesis.fault import Census
-from assay.nemesis.mix import ABSENT, CONTROLLER, MOVE, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
+from assay.nemesis.mix import ABSENT, CHANGED, CONTROLLER, MEMBERSHIP, MOVE, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind
 
 from helpers.nemesis_fakes import FAULTS
 
-CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",))
+CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 SEEDS = st.integers(0, 2**32)
 
 
@@ -43,6 +43,14 @@ def test_what_loses_data_hits_one_and_the_same_server(seed: int) -> None:
 
 
 @given(SEEDS)
+def test_a_change_of_members_has_time_for_itself(seed: int) -> None:
+    steps = mix(seed, 200.0).steps
+    for change in (step for step in steps if step.fault == MEMBERSHIP):
+        others = [step for step in steps if step is not change]
+        assert not any(step.at < change.until + CHANGED and change.at < step.until for step in others)
+
+
+@given(SEEDS)
 def test_moves_alone_yield_to_others_and_not_where_they_were_asked_for(seed: int) -> None:
     assert all(step.yields is (step.fault == MOVE) for step in mix(seed, 200.0).steps)
     asked = draw(seed, [MOVE, "kill"], catalogue=FAULTS, census=CENSUS, interval=10.0, time_limit=60.0)
@@ -58,7 +66,7 @@ def test_a_controllers_connection_is_never_alone(seed: int) -> None:
 
 DEAD = {
     "kill", "kill-in-fsync", "power-loss", "power-loss-in-fsync", "truncate-tail", "corrupt", "garbage-tail", "stop",
-    "restart",
+    "restart", "memory", "controlled-shutdown", "wipe", "rollback", "disk-full",
 }  # fmt: skip
 CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follower-from-leader", "partition-links"}
 
@@ -92,7 +100,7 @@ def test_other_faults_may_begin_and_end_during_another() -> None:
 
 
 def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> None:
-    schedules = [mix(seed) for seed in range(600)]
+    schedules = [mix(seed) for seed in range(800)]
     drawn = collections.Counter(step.fault for schedule in schedules for step in schedule.steps)
     assert set(drawn) == set(WEIGHTS)
     pairs = {

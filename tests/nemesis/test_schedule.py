@@ -11,7 +11,7 @@ from assay.nemesis.target import Kind, Target, named, parse
 
 from helpers.nemesis_fakes import FAULTS, draw
 
-CENSUS = Census(5, 3, ("orders-0",), 2, ("members",))
+CENSUS = Census(5, 3, ("orders-0",), 2, ("members",), spares=1)
 SCHEDULES = st.builds(
     lambda seed, names: draw(seed, names, census=CENSUS, time_limit=60),
     st.integers(0, 2**63 - 1),

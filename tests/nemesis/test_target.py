@@ -38,7 +38,16 @@ def choose(
 
     cluster = system.cluster
     keys = list(system.keys()) if keys is None else keys
-    scene = Scene(cluster.servers, cluster.zookeepers, keys, find, busy, clients=cluster.clients, groups=system.groups)
+    scene = Scene(
+        cluster.servers,
+        cluster.zookeepers,
+        keys,
+        find,
+        busy,
+        clients=cluster.clients,
+        groups=system.groups,
+        spares=cluster.spares,
+    )
     return run(resolve(target, scene, random.Random(seed)))
 
 
@@ -74,7 +83,7 @@ def test_sizes(count: int, seed: int) -> None:
 @given(st.sampled_from(KINDS), st.sets(st.sampled_from(["n1", "n2", "n3", "n4", "zk1", "client1"])), st.integers())
 def test_busy_nodes_are_never_chosen(target: Target, busy: set[str], seed: int) -> None:
     system = FakeSystem(FakeCluster(4, 2))
-    others = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS)
+    others = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS, Kind.SPARE)
     if target.kind not in others and {"n1", "n2", "n3", "n4"} <= busy:
         with pytest.raises(TargetError, match="every server is held by another fault"):
             choose(target, system, seed, sorted(busy))
@@ -82,6 +91,17 @@ def test_busy_nodes_are_never_chosen(target: Target, busy: set[str], seed: int) 
         chosen = choose(target, system, seed, sorted(busy))
         assert chosen.nodes
         assert not busy & set(names(chosen))
+
+
+def test_a_spare_is_no_server_unless_it_is_asked_for() -> None:
+    system = FakeSystem(FakeCluster(3, spares=2))
+    assert names(choose(parse("all"), system)) == ["n1", "n2", "n3"]
+    assert {name for seed in range(40) for name in names(choose(parse("spare"), system, seed))} == {"n4", "n5"}
+    assert names(choose(parse("n4"), system)) == ["n4"]
+    with pytest.raises(TargetError, match="every spare node is held"):
+        choose(parse("spare"), system, busy=["n4", "n5"])
+    with pytest.raises(TargetError, match="has no spare node"):
+        choose(parse("spare"), FakeSystem(FakeCluster(3, spares=0)))
 
 
 def test_every_server_is_one_some_day() -> None:

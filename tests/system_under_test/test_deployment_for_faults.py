@@ -11,6 +11,8 @@ from assay.system_under_test.deployment import DATA, Broker
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.log.checkpoints import RECOVERY_POINTS
 
+from helpers.sim_brokers import brokers, simulate, until
+
 ENTRIES = [30, 14, 100, 20]
 """Sizes of entries 5, 6, 7 and 8 of the file, each after a header of 12 bytes."""
 
@@ -49,3 +51,38 @@ def test_the_broker_can_be_damaged_and_held() -> None:
     assert broker.data_files(None) == topic  # type: ignore[arg-type]
     offsets = Broker(partitions=2, groups=("workers", "workers")).data_files(None)  # type: ignore[arg-type]
     assert offsets == [*topic, f"{DATA}/__consumer_offsets-{partition_of('workers', 8)}/*.log"]
+
+
+def test_a_spare_is_none_of_the_brokers_until_it_joins_and_then_it_may_have_any_part() -> None:
+    async def test() -> None:
+        async with brokers(Broker(partitions=1, replication=2), spares=1) as made:
+            system, cluster = made.system, made.cluster
+            (spare,) = cluster.spares
+            looked = await system.look(cluster, cluster.harness_runtime())
+            assert [one["broker"] for one in looked if one["what"] == "broker"] == [1, 2, 3]
+            assert {one["node"] for one in await system.replicas(cluster)} <= {"n1", "n2", "n3"}
+            await spare.start()
+
+            async def member() -> bool:
+                found = await system.standing(cluster)
+                return found is not None and spare.index in found.members
+
+            await until(member, "n4 is a member")
+            others = await system.replicas_of(cluster, "orders-0")
+            assert others is not None
+            assert await system.move(cluster, "orders-0", [spare, others[1]]) is None
+
+            async def leads() -> bool:
+                return await system.find(cluster, "leader", "orders-0") is spare
+
+            await until(leads, "n4 leads")
+            assert await system.replicas_of(cluster, "orders-0") == [spare, others[1]]
+            inspector = system.inspector(cluster)
+            assert inspector is not None
+            sent = await made.producer.send("orders", 0, [(None, b"1")])
+            assert sent.node == 4
+            assert not [seen for seen in inspector.acknowledged("orders-0", sent.base_offset) if seen.what == "lacking"]
+            assert inspector.acknowledged("orders-0", sent.base_offset + 1), "it looks at the disk of n4, too"
+            assert "n4" in {one["node"] for one in await system.replicas(cluster)}
+
+    simulate(test)

@@ -33,7 +33,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Echo:
 @pytest.fixture(scope="module")
 def live(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
     cluster = DockerCluster(
-        echo, {"zookeeper": 1, "broker": 2}, run_id=run_of_its_own("test-echo"), seed=1, state_dir=state
+        echo, {"zookeeper": 1, "broker": 2}, run_id=run_of_its_own("test-echo"), seed=1, state_dir=state, spares=1
     )
     with started(cluster, state) as live:
         yield live

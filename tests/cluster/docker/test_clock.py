@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.docker import DockerCluster, clock
+from assay.cluster.docker import DockerCluster, preload
 from assay.cluster.docker.engine import engine, perform
 from assay.cluster.journal import RunInContainer, read
 from assay.cluster.node import NodeError
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 @pytest.fixture(scope="module")
 def clocked(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
     try:
-        clock.library()
-    except clock.ClockError as error:
+        preload.compiled(preload.CLOCK)
+    except preload.PreloadError as error:
         pytest.skip(str(error))
     cluster = DockerCluster(
         echo,
@@ -113,10 +113,10 @@ def test_zookeeper_keeps_its_clock(clocked: Live) -> None:
 
 
 def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, echo: Echo, state: Path) -> None:
-    def library() -> bytes:
-        raise clock.ClockError("there is no C compiler (cc)")
+    def compiled(one: preload.Preload) -> bytes:
+        raise preload.PreloadError("there is no C compiler (cc)")
 
-    monkeypatch.setattr(clock, "library", library)
+    monkeypatch.setattr(preload, "compiled", compiled)
 
     async def body() -> None:
         cluster = DockerCluster(

@@ -48,6 +48,21 @@ def test_nodes_have_stable_names_their_files_and_see_each_other_by_name(live: An
     assert set(live.cluster.description) >= {"image", "image digest", "kernel", "engine", "base"}
 
 
+def test_a_spare_is_a_machine_like_the_others_on_which_nothing_runs_until_it_joins(live: Any) -> None:
+    (spare,) = live.cluster.spares
+    assert (spare.name, spare.role, spare.index) == ("n3", "broker", 3)
+    assert spare not in live.cluster.nodes
+
+    async def body() -> None:
+        assert (await spare.process()).state is ProcessState.DEAD
+        assert not await reaches(live.node("n1"), spare)
+        await running(spare)
+        assert await reaches(live.node("n1"), spare)
+        await spare.kill()
+
+    live.run(body())
+
+
 def test_a_real_zookeeper_serves(live: Any) -> None:
     async def body() -> None:
         node = live.node("zk1")

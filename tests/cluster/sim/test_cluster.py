@@ -19,11 +19,15 @@ from helpers.counter_system import Counter, ask
 
 
 def simulate(
-    test: Callable[[SimCluster], Coroutine[Any, Any, Any]], seed: int = 1, zookeepers: int = 1, system: Any = None
+    test: Callable[[SimCluster], Coroutine[Any, Any, Any]],
+    seed: int = 1,
+    zookeepers: int = 1,
+    system: Any = None,
+    spares: int = 0,
 ) -> Any:
     async def main() -> Any:
         system_ = system or Counter()
-        cluster = SimCluster(system_, {"zookeeper": zookeepers, "broker": 3}, seed)
+        cluster = SimCluster(system_, {"zookeeper": zookeepers, "broker": 3}, seed, spares)
         await cluster.start()
         try:
             await start_system(system_, cluster, 20, lambda _: None)
@@ -53,6 +57,21 @@ def test_names_roles_and_addresses_follow_from_the_counts() -> None:
         assert await ask(cluster.nodes[1], "members") == "n1 n2 n3"
 
     simulate(test)
+
+
+def test_a_spare_waits_with_nothing_on_it_until_it_joins() -> None:
+    async def test(cluster: SimCluster) -> None:
+        (spare,) = cluster.spares
+        assert (spare.name, spare.role, spare.index) == ("n4", "broker", 4)
+        assert spare not in cluster.nodes
+        assert (await spare.process()).state is ProcessState.DEAD
+        assert await ask(cluster.nodes[1], "members") == "n1 n2 n3"
+        await spare.start()
+        await asyncio.sleep(1)
+        assert await ask(cluster.nodes[1], "members") == "n1 n2 n3 n4"
+        assert await ask(spare, "add") == "1"
+
+    simulate(test, spares=1)
 
 
 def test_a_killed_node_keeps_its_disk_loses_its_session_and_starts_as_another_incarnation() -> None:

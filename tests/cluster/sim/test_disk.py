@@ -315,7 +315,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest() -> None:
     assert disk.read("a") == b"123xyzmore"
 
 
-def test_a_slow_disk_takes_so_many_times_as_long() -> None:
+def test_fsyncs_of_a_slow_disk_take_longer_and_are_counted() -> None:
     disk = SimDisk(Random(0))
     storage = disk.storage(fsync_delay=lambda: 0.01)
     file = storage.open("a")
@@ -326,13 +326,16 @@ def test_a_slow_disk_takes_so_many_times_as_long() -> None:
         await file.fsync()
         return loop.time() - began
 
-    async def scenario() -> tuple[float, float]:
+    async def scenario() -> list[float]:
         usual = await taken()
-        disk.slowness = 20
-        return usual, await taken()
+        disk.slowness.fsync = 0.2
+        slow = await taken()
+        disk.slowness.fsync = 0.0
+        return [usual, slow, await taken()]
 
     with asyncio.Runner(loop_factory=lambda: SimLoop(0)) as runner:
-        assert runner.run(scenario()) == (pytest.approx(0.01), pytest.approx(0.2))
+        assert runner.run(scenario()) == pytest.approx([0.01, 0.21, 0.01])
+    assert disk.slowness.so_far.fsyncs == 1
 
 
 def test_a_disk_is_rolled_back_or_wiped_durably() -> None:

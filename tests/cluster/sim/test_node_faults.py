@@ -70,6 +70,119 @@ def test_on_a_full_disk_no_file_grows_and_what_is_there_can_be_read() -> None:
     simulate(test)
 
 
+async def asked(node: Any, what: str) -> tuple[str, float]:
+    """The answer, and the seconds that it took."""
+    began = now()
+    return await ask(node, what), now() - began
+
+
+def test_a_process_stands_still_in_each_read_and_write_of_a_slow_disk() -> None:
+    """The counter writes once and syncs twice for each number that it adds."""
+
+    async def test(_: SimCluster, node: Any, other: Any) -> None:
+        usual = (await asked(node, "add"))[1]
+        before = await node.process()
+        await node.slow_disk(0.0, 0.3)
+        assert await asked(node, "add") == ("2", pytest.approx(usual + 0.3, abs=0.02))
+        assert (await node.slowed()).calls == 1
+        assert (await asked(other, "add"))[1] < 0.1
+        adding = asyncio.create_task(asked(node, "add"))
+        await asyncio.sleep(0.1)
+        assert await node.process() == before, "it waits, and no signal has stopped it"
+        assert not adding.done()
+        assert (await asked(node, "members"))[1] > 0.1, "so does everyone who asks it something"
+        assert (await adding)[0] == "3"
+        await node.slow_disk(0.0)
+        assert (await asked(node, "add"))[1] == pytest.approx(usual, abs=0.02)
+        assert (await node.slowed()).fsyncs == 0
+
+    simulate(test)
+
+
+def test_slow_fsyncs_keep_no_one_from_being_served() -> None:
+    async def test(_: SimCluster, node: Any, other: Any) -> None:
+        await node.slow_disk(0.5)
+        adding = asyncio.create_task(asked(node, "add"))
+        await asyncio.sleep(0.1)
+        assert (await asked(node, "members"))[1] < 0.1
+        assert (await adding)[1] == pytest.approx(1.0, abs=0.1)
+        assert (await node.slowed()).fsyncs == 2
+        assert (await node.slowed()).calls == 0
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("signal", ["continued", "killed"])
+def test_signals_reach_a_process_that_waits_for_its_disk(signal: str) -> None:
+    async def test(_: SimCluster, node: Any, other: Any) -> None:
+        await node.slow_disk(0.0, 1.0)
+        adding = asyncio.create_task(ask(node, "add"))
+        await asyncio.sleep(0.2)
+        await node.stop()
+        assert (await node.process()).state is ProcessState.STOPPED
+        if signal == "killed":
+            await node.kill()
+            assert (await node.process()).state is ProcessState.DEAD
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await adding
+            await asyncio.sleep(2.0)
+            assert (await node.process()).state is ProcessState.DEAD
+            return
+        await asyncio.sleep(2.0)
+        assert not adding.done(), "the call has returned, and the process is stopped"
+        await node.slow_disk(0.0)
+        await node.resume()
+        assert await adding == "1"
+
+    simulate(test)
+
+
+def test_a_process_is_stopped_in_the_middle_of_an_fsync_once_and_what_it_was_about_is_lost() -> None:
+    async def test(_: SimCluster, node: Any, other: Any) -> None:
+        assert await ask(node, "add") == "1"
+        await node.slow_disk(0.4)
+        await node.halt_in_fsync(0.3)
+        adding = asyncio.create_task(ask(node, "add"))
+        await asyncio.sleep(0.25)
+        assert (await node.process()).state is ProcessState.RUNNING
+        await asyncio.sleep(0.1)
+        assert (await node.process()).state is ProcessState.STOPPED
+        assert (await node.slowed()).halts == 1
+        await node.halt_in_fsync(0.0)
+        assert await adding == "2"
+        assert (await node.slowed()).halts == 1, "others are not stopped"
+        await node.halt_in_fsync(0.3)
+        lost = asyncio.create_task(ask(node, "add"))
+        await asyncio.sleep(1.0)
+        await node.power_loss()
+        lost.cancel()
+        assert await node.read_file("/var/counter/n") == b"2"
+
+    simulate(test)
+
+
+def test_who_runs_out_of_memory_stands_still_and_is_gone() -> None:
+    async def test(_: SimCluster, node: Any, other: Any) -> None:
+        assert await ask(node, "add") == "1"
+        ending = asyncio.create_task(node.exhaust_memory())
+        await asyncio.sleep(0.1)
+        asking = asyncio.create_task(asked(node, "members"))
+        await asyncio.sleep(0.1)
+        assert not asking.done()
+        assert (await node.process()).state is ProcessState.RUNNING
+        assert (await ending).ended == 1
+        assert (await node.process()).state is ProcessState.DEAD
+        with pytest.raises(ConnectionError):
+            await asking
+        with pytest.raises(NodeError, match="no process to be ended"):
+            await node.exhaust_memory()
+        await node.start()
+        assert await node.read_file("/var/counter/n") == b"1"
+        assert await ask(other, "add") == "1"
+
+    simulate(test)
+
+
 async def from_node(node: Any, target: Node) -> tuple[str, float]:
     """What connecting from one node to another comes to, and the seconds it took."""
     began = now()

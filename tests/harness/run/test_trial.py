@@ -25,6 +25,7 @@ from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
+from assay.harness.run.worlds import Needs
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.nemesis.power_loss import PowerLoss
 from assay.workloads.log_drain import drain
@@ -256,22 +257,27 @@ def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, 
 @pytest.mark.parametrize(
     ("nemesis", "own"),
     [
-        ((), (False, False)),
-        (("kill",), (False, False)),
-        (("kill", "ups-failure"), (True, False)),
-        (("clock", "kill"), (False, True)),
+        ((), Needs()),
+        (("kill",), Needs()),
+        (("kill", "ups-failure"), Needs(own_disks=True)),
+        (("clock", "kill"), Needs(own_clocks=True)),
+        (("slow-disk",), Needs(slow_disks=True)),
+        (("memory",), Needs(own_memory=True)),
+        (("membership-remove",), Needs()),
+        (("kill", "membership"), Needs(spares=1)),
+        (("power-loss-in-fsync",), Needs(own_disks=True, slow_disks=True)),
     ],
 )
-def test_nodes_get_disks_and_clocks_of_their_own_for_faults_that_say_what_they_do_to_them(
-    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: tuple[bool, bool]
+def test_nodes_get_what_the_faults_of_a_run_need_and_no_more(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: Needs
 ) -> None:
     class UpsFailure(PowerLoss):
         name = "ups-failure"
 
-    opened: list[tuple[bool, bool]] = []
+    opened: list[Needs] = []
 
-    def open_world(*_arguments: Any, own_disks: bool, own_clocks: bool, **_more: Any) -> None:
-        opened.append((own_disks, own_clocks))
+    def open_world(*_arguments: Any, needs: Needs, **_more: Any) -> None:
+        opened.append(needs)
         raise NotImplementedError
 
     monkeypatch.setattr("assay.harness.run.made.open_world", open_world)

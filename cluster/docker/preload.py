@@ -1,0 +1,54 @@
+"""The libraries that servers' processes are started with, compiled on this machine, once per session."""
+
+import functools
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.cluster.docker import source
+from assay.cluster.ssh import clock, slowness
+
+COMPILER = "cc"
+
+
+class PreloadError(OSError):
+    """One cannot be compiled here; the message has the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class Preload:
+    """One library: its source beside this module, where it is on a node, and the file through which it gets its
+    orders. ``macro``: as which the source knows the file; ``zero``: what is in there at first.
+    """
+
+    name: str
+    library: str
+    macro: str
+    file: str
+    zero: bytes
+
+    def archive(self) -> bytes:
+        """What a node must have. Raises :class:`PreloadError`."""
+        return source.of_files({self.library: (0o755, compiled(self)), self.file: (0o644, self.zero)})
+
+
+CLOCK = Preload("clock", clock.LIBRARY, "SHIFT_FILE", clock.FILE, clock.ZERO)
+SLOWNESS = Preload("slowness", slowness.LIBRARY, "SLOWNESS_FILE", slowness.FILE, slowness.ZERO)
+
+
+@functools.cache
+def compiled(one: Preload) -> bytes:
+    """The shared object. It needs little of the C library, which the nodes' has, too. Raises :class:`PreloadError`."""
+    if shutil.which(COMPILER) is None:
+        raise PreloadError(f"there is no C compiler ({COMPILER}): `apt install gcc libc6-dev`")
+    text = Path(__file__).with_name(f"{one.name}.c")
+    with tempfile.TemporaryDirectory(prefix="assay-preload-") as folder:
+        made = Path(folder) / "made.so"
+        argv = [COMPILER, "-O2", "-shared", "-fPIC", f'-D{one.macro}="{one.file}"', "-o", str(made), str(text), "-ldl"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip()
+            raise PreloadError(f"`{' '.join(argv)}` exited {done.returncode} (`apt install libc6-dev`): {said}")
+        return made.read_bytes()

@@ -1,0 +1,83 @@
+"""What a node can do through libraries that its main process was started with: a wrong clock, a slow disk."""
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+
+from assay.cluster.node import NodeError, Slowed
+from assay.cluster.ssh import clock, process, slowness
+
+
+class Preloaded:
+    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._clock: str | None = "its processes were started with their clocks as they are"
+        self._slowness: str | None = "its processes were started with their disks as they are"
+        self._read_before = 0
+
+    async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
+        raise NotImplementedError
+
+    async def _note(self, fault: str, undo: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    async def _tick_off(self, fault: str) -> None:
+        raise NotImplementedError
+
+    def preloads(self, *, clock: str | None, slowness: str | None) -> None:
+        """Why its processes do not have the library preloaded that does it; None: they do."""
+        self._clock, self._slowness = clock, slowness
+
+    async def shift_clock(self, seconds: float) -> None:
+        self._needs_clock()
+        if seconds:
+            await self._note("clock", clock.UNDO)
+        await self.run(clock.shift(seconds))
+        self._read_before = clock.shown(await self.run(clock.READ))[1]
+        if not seconds:
+            await self._tick_off("clock")
+
+    async def clock_shift(self) -> float:
+        """As the main process has read it since it was last shifted; 0 when it has not read it for some seconds."""
+        self._needs_clock()
+        for _ in range(clock.LOOKS):
+            seconds, times = clock.shown(await self.run(clock.READ))
+            if times > self._read_before:
+                return seconds
+            await asyncio.sleep(clock.LOOK_EVERY)
+        return 0.0
+
+    def _needs_clock(self) -> None:
+        if self._clock is not None:
+            raise NodeError(f"the clock of {self.name} cannot be shifted: {self._clock}")
+
+    def slowness_unavailable(self) -> str | None:
+        return self._slowness
+
+    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
+        self._needs_slowness()
+        if fsync or call:
+            await self._note("slow", slowness.UNDO)
+        await self.run(slowness.slow(fsync, call))
+        if not fsync and not call:
+            await self._tick_off("slow")
+
+    async def halt_in_fsync(self, after: float) -> None:
+        self._needs_slowness()
+        if after:
+            await self._note("halt", process.UNDO_STOP)
+        await self.run(slowness.halt(after))
+        if not after:
+            await self.run(shlex.join(process.UNDO_STOP))
+            await self._tick_off("halt")
+
+    async def slowed(self) -> Slowed:
+        self._needs_slowness()
+        return slowness.so_far(await self.run(slowness.READ))
+
+    def _needs_slowness(self) -> None:
+        if self._slowness is not None:
+            raise NodeError(f"the disk of {self.name} cannot be made slow: {self._slowness}")

@@ -1,0 +1,141 @@
+"""What a server is made to do that leaves a cluster, or joins it: its replicas go or come, its process ends or starts.
+
+What it knows of itself is in the evidence of the fault, so that what was begun can be finished by another who looks
+there. A move waits for servers that are dead, so everything here may take long, and is done in the background.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, cast
+
+from assay.cluster.membership import Standing
+from assay.cluster.node import Node, NodeError, ProcessState, Restorable
+from assay.nemesis.fault import NOT_READY_ERRORS, Injection
+from assay.nemesis.move import ASK_EVERY, elsewhere
+from assay.nemesis.process import seen_of, status
+from assay.nemesis.restart import serves
+from assay.nemesis.target import possible_servers
+
+ASK_SECONDS = 5.0
+"""For the system to say who has what, and to take one order."""
+MOVE_SECONDS = 20.0
+"""For all replicas of one server to be elsewhere, or back, or on it."""
+TRIES = 3
+"""How often at most it is ended, in case that it has been given replicas meanwhile."""
+
+
+class Member:
+    """One server on its way. Evidence: ``moved``, by key: where the replicas were, and where they were ordered to;
+    ``without`` and ``with``: the members as the system has listed them; ``kept``: what it still had when it had ended.
+    """
+
+    def __init__(self, injection: Injection) -> None:
+        self.injection = injection
+        self.evidence = injection.evidence
+        (self.node,) = injection.targets
+        self.system: Any = injection.context.system
+        """``Movable``, ``Membered`` and ``Durable``."""
+        self._nodes: dict[int, Node] = {
+            node.index: node for node in possible_servers(injection.context.cluster, self.system)
+        }
+        self.rng = random.Random(injection.seed)
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        return seen_of(self.injection, self.node)
+
+    async def join(self) -> None:
+        """Its process runs, and it is a member. Raises ``NodeError``."""
+        if (await self.node.process()).state is ProcessState.DEAD:
+            await self.node.start()
+        self.seen["after"] = await status(self.node)
+        await serves(self.system, self.node)
+        index = self.node.index
+        standing = await self.standing(
+            lambda found: index in found.members, f"does not have {self.node.name} as a member"
+        )
+        self.evidence["with"] = self.names(standing.members)
+
+    async def leave(self) -> None:
+        """Its replicas are elsewhere, its process has ended, and its data are gone. Raises ``NodeError``.
+
+        It is looked at again once the process has ended; when it was given something meanwhile, it is started again,
+        and that is moved away as well.
+        """
+        index = self.node.index
+        for _ in range(TRIES):
+            await self._move_away()
+            self.seen["asked"] = True
+            if (await self.node.process()).state is not ProcessState.DEAD:
+                await self.node.terminate()
+            self.seen["ended"] = await status(self.node)
+            standing = await self.standing(
+                lambda found: index not in found.members, f"still has {self.node.name} as a member"
+            )
+            self.evidence["without"] = self.names(standing.members)
+            self.evidence["kept"] = sorted(self.held(standing))
+            if not self.evidence["kept"]:
+                break
+            await self.node.start()
+            await serves(self.system, self.node)
+        else:
+            kept = ", ".join(self.evidence["kept"])
+            raise NodeError(f"{self.node.name} was given replicas again and again: {kept}")
+        folder, disk = self.system.data_folder(self.node), cast(Restorable, self.node)
+        self.seen["files"] = len(await disk.contents(folder))
+        await disk.remove_contents(folder)
+        self.seen["left"] = len(await disk.contents(folder))
+
+    async def _move_away(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + MOVE_SECONDS
+        while True:
+            standing = await self.standing()
+            held = self.held(standing)
+            if not held:
+                return
+            if loop.time() >= deadline:
+                raise NodeError(f"{', '.join(sorted(held))} did not leave {self.node.name}; the dead are waited for")
+            for key in sorted(held & standing.replicas.keys()):
+                before = self.names(standing.replicas[key])
+                await self.order_away(key, before, standing)
+            await asyncio.sleep(ASK_EVERY)
+
+    async def order_away(self, key: str, before: Sequence[str], standing: Standing) -> None:
+        """The replica that it has of a key goes to another member, or goes."""
+        after = elsewhere(before, self.node.name, self.names(standing.members), self.rng)
+        if await self.order(key, after):
+            self.evidence["moved"][key] = [list(before), after]
+
+    async def order(self, key: str, names: Collection[str]) -> bool:
+        """Was it accepted? If not it is given again, unless there is no reason any more."""
+        nodes = [node for name in names for node in self._nodes.values() if node.name == name]
+        with contextlib.suppress(*NOT_READY_ERRORS):
+            async with asyncio.timeout(ASK_SECONDS):
+                return await self.system.move(self.injection.context.cluster, key, nodes) is None
+        return False
+
+    def held(self, standing: Standing) -> set[str]:
+        """The keys of which it has, gets or gives up a replica."""
+        everything: dict[str, Collection[int]] = {**standing.replicas, **standing.moving}
+        return {key for key, indexes in everything.items() if self.node.index in indexes}
+
+    def names(self, indexes: Collection[int]) -> list[str]:
+        ordered = indexes if isinstance(indexes, Sequence) else sorted(indexes)
+        return [self._nodes[index].name for index in ordered if index in self._nodes]
+
+    async def standing(
+        self, fits: Callable[[Standing], bool] = lambda found: True, trouble: str = "does not say who has what"
+    ) -> Standing:
+        """Asks until the answer fits. Raises ``NodeError`` when none does in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ASK_SECONDS):
+                while True:
+                    with contextlib.suppress(*NOT_READY_ERRORS):
+                        found: Standing | None = await self.system.standing(self.injection.context.cluster)
+                        if found is not None and fits(found):
+                            return found
+                    await asyncio.sleep(ASK_EVERY)
+        raise NodeError(f"{self.system.name} {trouble} within {ASK_SECONDS:g} s")

@@ -1,0 +1,46 @@
+"""What a deployment asks of a cluster: the nodes, and which of them are brokers'."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+BROKER = "broker"
+ZOOKEEPER = "zookeeper"
+ZOOKEEPER_PORT = 2181
+
+
+class Node(Protocol):
+    """One machine."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+
+
+class Cluster(Protocol):
+    """The machines of a run."""
+
+    @property
+    def nodes(self) -> Sequence[Any]: ...
+    @property
+    def spares(self) -> Sequence[Any]:
+        """Machines of brokers that are none yet."""
+
+
+def members(cluster: Cluster) -> list[Any]:
+    """The brokers that the cluster starts with."""
+    return [node for node in cluster.nodes if node.role == BROKER]
+
+
+def possible_brokers(cluster: Cluster) -> list[Any]:
+    """The same, and those that may have joined."""
+    return [*members(cluster), *cluster.spares]
+
+
+def zookeepers(cluster: Cluster) -> str:
+    """``address:port,...`` of ZooKeeper."""
+    return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in cluster.nodes if node.role == ZOOKEEPER)
