@@ -41,11 +41,11 @@ IN_EACH: Final = "log-lost-write"
 """What is judged by day in each format."""
 REWORDED: Final = {
     "nothing shows that it bit": "nothing shows that it took effect",
-    "no one ever saw it": "no one ever saw it",
-    "no one sent it": "no one sent it",
-    "no one wrote it": "no one wrote it",
-    "had to begin": "had to begin",
-    "No one of": "No one of",
+    "nobody ever saw it": "no one ever saw it",
+    "nobody sent it": "no one sent it",
+    "nobody wrote it": "no one wrote it",
+    "was told to begin": "had to begin",
+    "Nobody of": "No one of",
 }
 """Findings, and reasons not to pass, whose words have changed on purpose."""
 
