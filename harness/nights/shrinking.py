@@ -66,7 +66,7 @@ class Shrinker:
         own = self.path.path / PLACE / entry.name.rpartition("/")[2]
         log = f"logs/shrinking-{runs_of.safe_name(entry.name)}.log"
         # It looks at its budget between runs, and plays some more at the end; what takes much longer hangs.
-        budget = max(1.0, min(self.night.shrink_seconds, left / 2))
+        budget = max(1.0, min(self.night.shrink_seconds, left / 3))
         result = Result(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command, started=began,
                         seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
         command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",

@@ -95,7 +95,10 @@ def test_stored_schedules_are_played(place: Path) -> None:
     [
         (RUN + 'nemesis = ["kill"]', "[[run]] number 1: there is no key 'nemesis'; did you mean 'nemeses'? There are:"),
         (RUN + RUN + 'budget = "1min"', "[[run]] number 2: there is no key 'budget'"),
-        ("[[runs]]", "there is no key 'runs'; did you mean 'run'? There are: systems, run, explore, canary, schedule"),
+        (
+            "[[runs]]",
+            "there is no key 'runs'; did you mean 'run'? There are: systems, shrink, run, explore, canary, schedule",
+        ),
         (RUN.replace("[[run]]", "[run]"), "`$.run`"),
         (RUN + "nemeses = 1", "`$.run[0].nemeses`"),
         (RUN + "repeat = 0", "`$.run[0].repeat`"),
