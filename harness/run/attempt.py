@@ -5,12 +5,11 @@ It owns the world's event loop from set-up to tear-down and writes the run's fil
 ``report.html``.
 """
 
-import asyncio
 import enum
 import hashlib
 import platform
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -38,7 +37,7 @@ from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import Trial, TrialEnd, Unavailable
 from assay.harness.run.workload_mix import mixed, resolved
-from assay.harness.run.worlds import World
+from assay.harness.run.worlds import World, cancel, close_loop
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 from assay.reports.figures import FIGURES, figures
@@ -263,21 +262,6 @@ def why(error: Exception) -> str:
 def run_id(folder: Path) -> str:
     """A name for this run's containers and networks, from its folder: ``20260102t030405.678z``."""
     return folder.name.lower()
-
-
-def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancels these tasks and lets them end."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-
-
-def close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    cancel(loop, asyncio.all_tasks(loop))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
 
 
 PACKAGES: Final = ("assay", "duckdb", "docker", "kazoo", "msgspec", "numpy", "paramiko", "pyarrow", "pytest")

@@ -201,3 +201,18 @@ class DockerWorld:
     async def close(self, *, keep: bool) -> None:
         if self._cluster is not None:
             await (self._cluster.keep() if keep else self._cluster.close())
+
+
+def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels these tasks and lets them end."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    cancel(loop, asyncio.all_tasks(loop))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()

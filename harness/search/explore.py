@@ -154,6 +154,11 @@ class Explorer:
             return True
         return self._budget.examples is not None and self.tally.examples >= self._budget.examples
 
+    def _left(self, most: int) -> int:
+        """Of the examples that may be played, at most so many."""
+        limit = self._budget.examples
+        return most if limit is None else min(most, limit - self.tally.examples)
+
     def _batch(self, number: int) -> tuple[Example, Example] | None:
         """The first failing example, and what Hypothesis made of it.
 
@@ -166,7 +171,7 @@ class Explorer:
             drawn.setdefault(_key(example), example)
 
         self._draw(number, drawing, take, Phase.generate)
-        new = [example for key, example in drawn.items() if key not in self._seen]
+        new = [example for key, example in drawn.items() if key not in self._seen][: self._left(BATCH)]
         first = self._take(zip(new, self._player.play_all(new, self._over), strict=False))
         return None if first is None else self._shrunk_by_hypothesis(number, drawing, first)
 
@@ -175,7 +180,7 @@ class Explorer:
         if not isinstance(self._player, Leaving) or self._over():
             return None
         chance = Random(derive(self._terrain.base.seed, "branches", number))
-        first = self._take(self._player.branch(chance, self._further, BRANCHES, self._over))
+        first = self._take(self._player.branch(chance, self._further, self._left(BRANCHES), self._over))
         return None if first is None else (first, first)
 
     def _further(self, chance: Random, example: Example, at: float) -> Sequence[Step]:

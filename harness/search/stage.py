@@ -26,7 +26,6 @@ from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Final, NoReturn
 
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory
-from assay.harness.run.attempt import cancel, close_loop
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.keeping import InMemory
@@ -36,6 +35,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
 from assay.harness.run.workload_mix import mixed, resolved
+from assay.harness.run.worlds import cancel, close_loop
 from assay.harness.search.example import Example
 from assay.harness.search.passing import Passing
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 import assay.workloads.test_log
 from assay.harness.run import store
-from assay.harness.run.attempt import close_loop
+from assay.harness.run.worlds import close_loop
 from assay.harness.run.experiment import experiment_of
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Silent

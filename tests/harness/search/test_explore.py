@@ -79,6 +79,14 @@ def test_a_fault_that_finds_nothing_to_strike_is_not_drawn(names: tuple[str, ...
     assert {"kill", "cut-consumer", "hold"} <= set(drawn)
 
 
+@pytest.mark.parametrize("count", [1, 7, 20, 33])
+def test_no_more_examples_are_played_than_there_may_be(count: int) -> None:
+    player = PretendPlayer(lambda example: False)
+    searching = explorer(player, Budget(examples=count))
+    assert searching.run() is None
+    assert player.played == searching.tally.examples == count
+
+
 def test_two_faults_that_fail_together_are_found_and_nothing_else_is_left() -> None:
     player = PretendPlayer(lambda example: {"kill", "partition"} <= kinds(example))
     found = explorer(player, Budget(examples=2000), seed=2).run()
