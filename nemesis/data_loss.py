@@ -1,6 +1,7 @@
 """Wipe and rollback: a server comes back with an empty disk, or with an older state of it.
 
-``wipe``      the process is killed and all its data are removed, as when a machine is replaced and keeps its id
+``wipe``      the process is killed and all its data are removed, as when a machine is replaced and keeps its id.
+              Parameter ``end``: ``killed``, or ``stopped``, for one that is asked to end (SIGTERM), as in a maintenance
 ``rollback``  its data are copied, half of the fault's time later it is killed and the copy is put back, as a virtual
               machine is. Parameter ``copied``: ``running``, as a snapshot of a machine that runs; ``stopped``, with
               the process ended cleanly first and started again, so that the copy has its notes of a clean end
@@ -30,7 +31,7 @@ from assay.nemesis.target import Kind, Target, TargetError, servers
 
 KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
 TOO_MANY = (Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
-RUNNING, STOPPED = "running", "stopped"
+RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
 LOOK = 0.1
 """Seconds between two looks at whether another server has everything."""
 PATIENCE = 10.0
@@ -52,7 +53,8 @@ class Wipe(Kill):
             raise ScheduleError(f"{self.name} needs a second server, which keeps what the first loses (--nodes=3)")
         if target is not None and (target.kind in TOO_MANY or len(target.names) > 1):
             raise ScheduleError(f"{self.name} is of one server, it takes no target {target}")
-        return draw_target(rng, census, target, KINDS)
+        whom, _ = draw_target(rng, census, target, KINDS)
+        return whom, {"end": rng.choice((KILLED, STOPPED))}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         everyone = servers(cluster, system)
@@ -63,6 +65,9 @@ class Wipe(Kill):
         return await probe_processes(everyone)
 
     async def inject(self, injection: Injection) -> None:
+        how = injection.step.parameters.get("end", KILLED)
+        if how not in (KILLED, STOPPED):
+            raise TargetError(f"{self.name} of a server whose end is {how!r}; {KILLED} or {STOPPED}")
         await self._aim(injection)
         await super().inject(injection)
 
@@ -86,7 +91,11 @@ class Wipe(Kill):
         context.lost[node.name] = None
 
     async def end(self, injection: Injection, node: Node) -> None:
-        await super().end(injection, node)
+        if injection.step.parameters.get("end") == STOPPED:
+            await node.terminate()
+            await self._aim(injection)  # it may have taken a while, and others have left the in-sync sets
+        else:
+            await super().end(injection, node)
         folder, disk = _folder(injection, node), cast(Restorable, node)
         before = await disk.contents(folder)
         await disk.remove_contents(folder)

@@ -127,6 +127,24 @@ _ALL = (
         " --workload-mix=handovers --rate=200 --time-limit=60",
     ),
     Defect(
+        "former-incarnation",
+        "a broker that was started again obeys what the controller has said to its former life",
+        "restart a broker while the controller is slow to do what was asked of it, and to hear of the restart",
+        ("no-recovery", "no-rejoin"),
+        "KIP-380; KAFKA-7235",
+        "workloads/test_log.py --cluster=sim --replay=schedules/former-incarnation.json --workload-mix=strict"
+        " --rate=100 --time-limit=25 --set=controlled.shutdown.max.ms=1000",
+    ),
+    Defect(
+        "wiped-replica",
+        "a member of the in-sync set counts in whatever life it has, although its disk may have been emptied since",
+        "empty a follower's disk while its leader is about to write that it is in sync again, then kill that leader",
+        ("lost-write", "vanished"),
+        "KIP-903",
+        "workloads/test_log.py --cluster=sim --replay=schedules/wiped-replica.json --rate=100 --time-limit=45"
+        " --set=controlled.shutdown.max.ms=300",
+    ),
+    Defect(
         "cached-zk-version",
         "a leader tries to write its in-sync set at a version that it remembers wrongly, for ever",
         "cut the leader from ZooKeeper for a moment while its in-sync set changes",
@@ -178,10 +196,11 @@ _ALL = (
     Defect(
         "fetch-append-race",
         "a new leader answers followers that they are out of range, and they start over from nothing",
-        "kill a leader and, as soon as there is one, its successor",
+        "kill a leader and, while the last replica starts over, its successor",
         ("lost-write", "replica-divergence"),
         "KAFKA-2143",
-        "workloads/test_log.py --replay=schedules/truncate-to-hw.json --nodes=5 --time-limit=60",
+        "workloads/test_log.py --cluster=sim --replay=schedules/fetch-append-race.json"
+        " --nodes=5 --rate=100 --time-limit=60",
     ),
     Defect(
         "read-above-hw",

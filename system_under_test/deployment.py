@@ -261,7 +261,7 @@ class Broker:
 
     async def alone_with(self, cluster: Cluster, node: Node) -> str | None:
         """As the leaders say who is in sync; of a partition without one that answers nothing is known."""
-        led = await disks.led(possible_brokers(cluster), PORT)
+        led = await disks.led(possible_brokers(cluster), PORT, marks=False)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         return next((key for key, one in mine.items() if not {*one.in_sync} - {node.index}), None)
 

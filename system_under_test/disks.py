@@ -79,21 +79,22 @@ async def replicas(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
     return [record for records in held for record in records]
 
 
-async def led(nodes: Sequence[Any], port: int) -> dict[str, Led]:
-    """Each partition that any of these brokers knows."""
+async def led(nodes: Sequence[Any], port: int, *, marks: bool = True) -> dict[str, Led]:
+    """Each partition that any of these brokers knows. ``marks``: with its high watermark, for which a leader may need
+    ZooKeeper.
+    """
     known: dict[str, Led] = {}
     for node in nodes:
         answer = await questions.metadata(node.address, port)
         found = {
             (topic.topic, one.partition): one for topic in (answer.topics if answer else ()) for one in topic.partitions
         }
-        marks = await questions.high_watermarks(
-            node.address, port, [name for name, one in found.items() if one.leader == node.index]
-        )
+        mine = [name for name, one in found.items() if one.leader == node.index]
+        known_marks = await questions.high_watermarks(node.address, port, mine) if marks else {}
         for name, one in found.items():
             key = directory_name(*name)
             if one.leader == node.index:
-                known[key] = Led(one.replicas, one.isr, marks.get(name, -1))
+                known[key] = Led(one.replicas, one.isr, known_marks.get(name, -1))
             else:
                 known.setdefault(key, Led(one.replicas))
     return known

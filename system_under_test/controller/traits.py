@@ -37,6 +37,8 @@ def controller_traits(defects: Collection[str]) -> ControllerTraits:
         return ControllerTraits(fence=NoFence, resigns=False)
     if "last-replica" in defects:
         return ControllerTraits(decide=as_if_clean)
+    if "wiped-replica" in defects:
+        return ControllerTraits(decide=in_any_life)
     if "lost-registration" in defects:
         return ControllerTraits(recognises=by_address)
     return CORRECT
@@ -56,6 +58,16 @@ def as_if_clean(
     lives = tuple(Members.of(state).epochs.values())
     trusted = {number: replace(broker, clean_lives=lives) for number, broker in brokers.items()}
     return leaders.next_state(state, assignment, trusted, policy, controller_epoch)
+
+
+def in_any_life(
+    state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
+) -> PartitionState | AskLogEnds | None:
+    """Who was let into the in-sync set is in it, also when it has come back since, with a disk that has nothing."""
+    members = Members.of(state)
+    present = {m: brokers[m].czxid if m in brokers else epoch for m, epoch in members.epochs.items()}
+    renamed = replace(members, epochs=present).state(state.controller_epoch, state.leader, state.leader_epoch)
+    return leaders.next_state(renamed, assignment, brokers, policy, controller_epoch)
 
 
 class NoFence(Fence):

@@ -213,7 +213,7 @@ async def replica_fetch(
     manager: ReplicaManager, request: internal.ReplicaFetchRequest, context: Context
 ) -> internal.ReplicaFetchResponse:
     """What a follower asks for is its position. Rejected as a whole when it means another life of this broker."""
-    if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
+    if not manager.is_meant(request.broker_epoch):
         return internal.ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     loop = asyncio.get_running_loop()
     now = loop.time()

@@ -104,10 +104,13 @@ class ReplicaManager:
 
     # -- the controller's requests ---------------------------------------------------------------------------------
 
+    def is_meant(self, broker_epoch: int) -> bool:
+        """Does a request for this life of the broker mean the one that it has?"""
+        return broker_epoch >= 0 and self._traits.meant(broker_epoch, self.broker_epoch)
+
     def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
         """Is this the newest controller known, and does it mean this life of mine? Adopts a higher epoch."""
-        meant = 0 <= broker_epoch == self.broker_epoch
-        if not meant or not self._traits.current(controller_epoch, self.controller_epoch):
+        if not self.is_meant(broker_epoch) or not self._traits.current(controller_epoch, self.controller_epoch):
             self.fenced(request, controller_epoch, broker_epoch)
             return False
         self.controller_epoch = max(controller_epoch, self.controller_epoch)

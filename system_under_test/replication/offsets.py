@@ -137,7 +137,7 @@ async def epoch_end(
     manager: ReplicaManager, request: internal.EpochEndRequest, context: Context
 ) -> internal.EpochEndResponse:
     """Answered by a leader at exactly the epoch that the follower names."""
-    if request.broker_epoch < 0 or request.broker_epoch != manager.broker_epoch:
+    if not manager.is_meant(request.broker_epoch):
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         return internal.EpochEndResponse(
             error_code=code, partitions=[_rejection(query, code) for query in request.partitions]

@@ -67,6 +67,8 @@ class ReplicationTraits:
     """May a leader say where the log ends, with this high watermark and start of its epoch (KIP-207)?"""
     same_epoch: Callable[[int, int], bool] = operator.eq
     """May a follower of this epoch fetch from a leader of that (KIP-320)?"""
+    meant: Callable[[int, int], bool] = operator.eq
+    """Is a request for this life of the broker obeyed in that (KIP-380)?"""
     current: Callable[[int, int], bool] = operator.ge
     """Is a request of this controller epoch obeyed once that is known?"""
     newer: Callable[[int, int], bool] = operator.gt
@@ -134,6 +136,7 @@ _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     "early-isr-rejoin": ReplicationTraits(rejoins=lambda position, high_watermark, start: position >= high_watermark),
     "hw-regression": ReplicationTraits(knows_end=_always),
     "stale-leader-and-isr": ReplicationTraits(current=_always, newer=operator.ne),
+    "former-incarnation": ReplicationTraits(meant=_always),
     "cached-zk-version": ReplicationTraits(reads_state_again=False),
 }
 """By the defect's name."""

@@ -371,7 +371,8 @@ class FakeSystem:
         return "/data"
 
     async def alone_with(self, cluster: Any, node: Any) -> str | None:
-        return "orders-1" if now() < self.alone_until.get(node.name, 0.0) else None
+        alone = now() < self.alone_until.get(node.name, 0.0)
+        return "orders-1" if alone or (node.name in self.alone_when_ended and node.state is ProcessState.DEAD) else None
 
     def data_files(self, node: Any) -> Sequence[str]:
         return ["/data/*/*.log"]
@@ -388,6 +389,8 @@ class FakeSystem:
         self.never_ready: set[str] = set()
         self.alone_until: dict[str, float] = {}
         """Until when a node alone has all of something."""
+        self.alone_when_ended: set[str] = set()
+        """Those that do once their process has ended."""
         self.asked: list[tuple[str, str | None]] = []
         self.find_error: Exception | None = None
         self.placed = ["n1", "n2", "n3"]

@@ -24,14 +24,44 @@ def play(name: str, *whom: str, copied: str = "running") -> Play:
     return Play(Schedule(1, tuple(steps)), FakeCluster(3))
 
 
-def test_wiped_is_everything_and_no_one_elses() -> None:
-    one = play("wipe", "n2")
+def wiping(end: str) -> Play:
+    step = Step(2.0, "wipe", parse("n2"), 5.0, {"end": end}, 0)
+    return Play(Schedule(1, (step,)), FakeCluster(3))
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_wiped_is_everything_and_no_one_elses(end: str) -> None:
+    one = wiping(end)
     one.play()
     assert one.row(1, FaultPhase.HEALED).took_effect is True
-    assert one.row(1, FaultPhase.HEALED).detail["evidence"]["n2"]["files"] == 3
+    assert one.row(1, FaultPhase.HEALED).detail["evidence"]["n2"]["files"] == (3 if end == "killed" else 2)
     assert one.cluster.node("n2").files == {}
     assert one.cluster.node("n1").files == OLD
+    assert [call for call in one.cluster.node("n2").calls if call in ("kill", "terminate")] == [
+        "kill" if end == "killed" else "terminate"
+    ]
     assert one.cluster.untouched
+
+
+def test_what_a_server_that_was_asked_to_end_came_to_have_alone_is_left_to_it() -> None:
+    """The others may have lost it while it took its time to end."""
+    one = wiping("stopped")
+    node = one.cluster.node("n2")
+    one.system.alone_when_ended.add("n2")
+    one.play()
+    assert one.row(1, FaultPhase.FAILED).detail["reason"] == "no server but n2 is known to have all of orders-1"
+    assert node.files == OLD
+    assert node.state is ProcessState.RUNNING
+    assert one.cluster.untouched
+
+
+def test_an_end_that_there_is_not_is_rejected_before_anything_is_done() -> None:
+    one = wiping("tired")
+    one.play()
+    assert one.row(1, FaultPhase.FAILED).detail["reason"] == (
+        "wipe of a server whose end is 'tired'; killed or stopped"
+    )
+    assert one.cluster.node("n2").files == OLD
 
 
 @pytest.mark.parametrize("copied", ["running", "stopped"])
@@ -125,6 +155,10 @@ def test_it_takes_one_server_of_several(name: str) -> None:
         FAULTS[name].draw(rng, Census(1), None)
 
 
-def test_both_sorts_of_copies_are_drawn() -> None:
-    drawn = {FAULTS["rollback"].draw(random.Random(seed), Census(3), None)[1]["copied"] for seed in range(20)}
-    assert drawn == {"running", "stopped"}
+@pytest.mark.parametrize(
+    ("name", "parameter", "sorts"),
+    [("wipe", "end", {"killed", "stopped"}), ("rollback", "copied", {"running", "stopped"})],
+)
+def test_both_sorts_are_drawn(name: str, parameter: str, sorts: set[str]) -> None:
+    drawn = {FAULTS[name].draw(random.Random(seed), Census(3), None)[1][parameter] for seed in range(20)}
+    assert drawn == sorts

@@ -143,6 +143,36 @@ def test_only_with_the_defect_a_member_leads_whose_machine_may_have_lost_its_tai
         assert correct == defective
 
 
+MEMBERS = {1: 10, 2: 20, 3: 30}
+WIPED = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 99)}
+"""Broker 3 has come back since it was let in."""
+
+
+@pytest.mark.parametrize(
+    ("before", "live", "correct", "defective"),
+    [
+        (state(1, [1, 2, 3], MEMBERS), WIPED, (1, [1, 2]), None),
+        (state(3, [1, 2, 3], MEMBERS), {3: WIPED[3]}, (NO_LEADER, [1, 2, 3]), (3, [3])),
+        (state(1, [1, 2, 3], MEMBERS), {3: WIPED[3]}, (NO_LEADER, [1, 2, 3]), (3, [3])),
+        (state(2, [2, 3], MEMBERS, elr=(1,)), {1: broker(1, 10), 3: WIPED[3]}, (1, [1]), (3, [3])),
+        (state(1, [1, 2], {1: 10, 2: 20}), WIPED, None, None),
+        (state(1, [1, 2, 3], MEMBERS), {1: WIPED[1], 2: WIPED[2]}, (1, [1, 2]), (1, [1, 2])),
+        (state(1, [1, 2, 3], MEMBERS), {2: WIPED[2], 3: broker(3, 30)}, (2, [2, 3]), (2, [2, 3])),
+    ],
+    ids=["a member", "the leader", "alone", "before one that left", "no member", "dead", "the leader alone is dead"],
+)
+def test_only_with_the_defect_a_member_counts_in_a_life_in_which_it_was_not_let_in(
+    before: PartitionState,
+    live: dict[int, BrokerLife],
+    correct: tuple[int, list[int]] | None,
+    defective: tuple[int, list[int]] | None,
+) -> None:
+    """Leader and in-sync set that follow; None: nothing is written, or the log ends are asked for."""
+    for defects, expected in (((), correct), (["wiped-replica"], defective)):
+        found = controller_traits(defects).decide(before, ASSIGNMENT, live, POLICY, 1)
+        assert (None if not isinstance(found, PartitionState) else (found.leader, found.isr)) == expected
+
+
 def test_a_move_ends_when_all_that_stay_are_in_sync_in_this_life() -> None:
     life = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 30)}
     before = state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30})

@@ -196,6 +196,66 @@ def test_a_role_that_comes_late_does_not_bring_a_deleted_topic_back(
     simulate(check)
 
 
+@pytest.mark.parametrize(
+    ("defect", "life", "left"),
+    [
+        (None, "former", 3),
+        ("former-incarnation", "former", 2),
+        (None, "present", 2),
+        ("former-incarnation", "none", 3),
+    ],
+)
+def test_only_with_the_defect_a_broker_that_was_started_again_stops_what_its_former_life_was_to_stop(
+    defect: str | None, life: str, left: int
+) -> None:
+    """The controller has its replica stopped for the rest of the leader epoch, as for a broker that leaves."""
+
+    async def check() -> None:
+        system = Broker(partitions=1)
+        async with brokers(system if defect is None else system.with_defect(defect)) as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"a")])
+            leader, controller = await cluster.leader(), await cluster.controller()
+            broker = next(node for node in cluster.nodes if node not in (leader, controller))
+            former = await registered(cluster, broker)
+            await broker.terminate()
+            await broker.start()
+
+            async def back() -> bool:
+                return await in_sync(cluster) == 3
+
+            await until(back, "in sync in its next life")
+            present, zookeeper = await registered(cluster, broker), await zookeeper_of(cluster)
+            state = json.loads((await zookeeper.get(STATE))[0])
+            czxid = (await zookeeper.get(paths.topic("orders")))[1].czxid
+            await zookeeper.close()
+            named = StopReplicaPartition(
+                topic="orders", partition=0, leader_epoch=state["leader_epoch"], topic_czxid=czxid
+            )
+            request = StopReplicaRequest(
+                controller_id=controller.index,
+                controller_epoch=1,
+                broker_epoch={"former": former, "present": present, "none": -1}[life],
+                delete=False,
+                partitions=[named],
+            )
+            assert former < present
+            answer = await call(broker, request)
+            assert (answer.error_code == ErrorCode.NONE) is (left == 2)
+            await asyncio.sleep(30)
+            assert await in_sync(cluster) == left
+
+    simulate(check)
+
+
+async def registered(cluster: Brokers, node: SimNode) -> int:
+    """In which life (czxid) a broker is."""
+    zookeeper = await zookeeper_of(cluster)
+    try:
+        return (await zookeeper.get(paths.broker(node.index)))[1].czxid
+    finally:
+        await zookeeper.close()
+
+
 async def back_to_a_former_role(cluster: Brokers, controller_epoch: int) -> tuple[int, list[int], bool]:
     """A controller sends a leader the role that it had before. The answer, those of partitions, and was it obeyed?"""
     await cluster.producer.send("orders", 0, [(None, b"a")])
