@@ -29,6 +29,10 @@ class ConnectorConfig:
     auto_commit: bool = True
     auto_commit_interval: float = 60.0
     reset: str = "largest"
+    classic: bool = False
+    """To share out again as 0.8 to 0.10.2 do. At each change the member lets go of all that it owns, also where its
+    share is the same as before, and claims by what it has read, also if that has changed since: then members that see
+    different views of the group claim by them (split brain)."""
     timeout: float = 5.0
     """Of one read, or one commit."""
     fetch_bytes: int = DEFAULT_FETCH_BYTES
