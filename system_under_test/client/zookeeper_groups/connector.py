@@ -244,7 +244,8 @@ class ConsumerConnector:
     async def _rebalance(self, subscription: StreamSubscription) -> bool:
         """Does this member own what it should? Raises kazoo's errors and ``ClientError``."""
         await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
-        view = await read_view(self._zookeeper, self._config.group, subscription, self._changed)
+        by_broker = self._config.by_broker
+        view = await read_view(self._zookeeper, self._config.group, subscription, self._changed, by_broker=by_broker)
         wanted = view.allotted_to(self.consumer_id)
         owned = {partition: hold.thread for partition, hold in self._current().items()}
         unchanged = (

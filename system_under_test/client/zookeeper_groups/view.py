@@ -23,7 +23,7 @@ def thread_id(consumer_id: str, index: int) -> str:
 def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]) -> dict[Partition, str]:
     """From each topic's partitions and each topic's thread ids to the thread that owns each partition.
 
-    As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic a contiguous range to each consumer thread.
+    As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic, in the order given, a range to each consumer thread.
     Threads sort as strings, ``c-10`` before ``c-2``. With n = partitions div threads each gets n in a row, and the
     first (partitions mod threads) of them one more; threads that are left over get none.
     """
@@ -32,7 +32,7 @@ def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterabl
         takers = sorted(threads.get(topic, ()))
         if not takers:
             continue
-        waiting = iter(sorted(indexes))
+        waiting = iter(indexes)
         each, more = divmod(len(indexes), len(takers))
         for rank, taker in enumerate(takers):
             for _ in range(each + (rank < more)):
@@ -52,7 +52,8 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupView:
-    """``members``: consumer id to what it wants; ``partitions``: of every topic that one of them may want.
+    """``members``: consumer id to what it wants; ``partitions``: of every topic that one of them may want, in the order
+    in which they are shared out.
 
     ``version``: the zxid of the latest change of members at the time, a later one than is in ``members`` only if the
     watch has fired.
@@ -79,9 +80,13 @@ class GroupView:
         return {one: share.thread for one, share in self.shares.items() if share.member == consumer_id}
 
 
-async def read_view(zookeeper: ZooKeeper, group: str, mine: StreamSubscription, watch: Watch) -> GroupView:
+async def read_view(
+    zookeeper: ZooKeeper, group: str, mine: StreamSubscription, watch: Watch, *, by_broker: bool = False
+) -> GroupView:
     """Reads it all, and has ``watch`` called at the first change of members, brokers, topics or partitions.
 
+    ``by_broker``: partitions are in the order of the brokers that are first among their replicas, else of their
+    numbers.
     A member whose registration makes no sense is left out, by all members alike. Raises kazoo's errors.
     """
     await zookeeper.get_children(paths.BROKER_IDS, watch)
@@ -91,7 +96,8 @@ async def read_view(zookeeper: ZooKeeper, group: str, mine: StreamSubscription, 
         path = paths.topic(topic)
         try:
             data, _ = await zookeeper.get(path, watch)
-            partitions[topic] = tuple(sorted(int(index) for index in decode(TopicAssignment, path, data).partitions))
+            replicas = {int(index): some for index, some in decode(TopicAssignment, path, data).partitions.items()}
+            partitions[topic] = tuple(sorted(replicas, key=lambda one: (replicas[one][:1] if by_broker else [], one)))
         except NoNodeError:
             continue  # it was deleted; the watch on all topics fires
         except (ValueError, ZnodeError) as error:

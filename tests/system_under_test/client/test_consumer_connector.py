@@ -15,6 +15,7 @@ from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper.znodes import TopicAssignment, decode
 
 from helpers.consumers import Consumer, fill, make_topic
 from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
@@ -75,6 +76,26 @@ def test_four_partitions_for_three_consumers(threads: int, expected: list[str]) 
             assert f'"subscription":{{"orders":{threads}}},"pattern":"static"' in data.decode()
             for member in members:
                 await member.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("by_broker", [False, True])
+def test_partitions_of_one_broker_are_next_to_each_other_where_members_want_that(by_broker: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=6, replication=1)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            description = decode(TopicAssignment, "orders", (await zookeeper.get("/brokers/topics/orders"))[0])
+            brokers_of = {int(index): replicas[0] for index, replicas in description.partitions.items()}
+            assert sorted(brokers_of.values()) == [1, 1, 2, 2, 3, 3]
+            members = [Consumer(cluster, f"c{n}", by_broker=by_broker) for n in range(1, 4)]
+            for member in members:
+                await member.start()
+            in_order = sorted(brokers_of, key=lambda index: (brokers_of[index] if by_broker else 0, index))
+            await shared_as(zookeeper, {index: f"g_c{1 + rank // 2}-0" for rank, index in enumerate(in_order)})
+            asked = [len({brokers_of[index] for _, index in member.owned}) for member in members]
+            assert max(asked) == (1 if by_broker else 2)
             await zookeeper.close()
 
     simulate(check)
