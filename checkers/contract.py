@@ -42,6 +42,7 @@ class Toleration(msgspec.Struct, frozen=True):
 
     anomalies: tuple[str, ...]
     faults: tuple[str, ...]
+    """None: in no run are they forbidden, and this is the reason alone."""
     because: str
     """Why the design allows it: a clause without a full stop."""
 
@@ -166,11 +167,16 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         needed = None if more.needed is None else tuple(dict.fromkeys((*more.needed, *anomalies)))
         return msgspec.structs.replace(more, needed=needed)
 
-    def tolerate(self, *anomalies: str) -> Contract:
-        """The same contract with these anomalies counted and reported, but not failing the run."""
+    def tolerate(self, *anomalies: str, because: str | None = None) -> Contract:
+        """The same contract with these anomalies counted and reported, but not failing the run.
+
+        ``because``, a clause, stands in the verdict and in the report of a run in which they were found.
+        """
         forbidden = None if self.forbidden is None else tuple(name for name in self.forbidden if name not in anomalies)
         tolerated = tuple(dict.fromkeys((*self.tolerated, *anomalies)))
-        return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated)
+        why = () if because is None else (Toleration(anomalies, (), because),)
+        conditional = (*self.conditional, *why)
+        return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated, conditional=conditional)
 
     def tolerate_under(self, *anomalies: str, faults: Sequence[str], because: str) -> Contract:
         """The same contract, that tolerates these anomalies in runs in which one of these faults was injected.
@@ -188,12 +194,13 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return self.tolerate(*(name for one in active for name in one.anomalies)) if active else self
 
     def reasons(self, injected: Collection[str]) -> dict[str, str]:
-        """Anomaly to the words for why :meth:`under` tolerates it."""
+        """Anomaly to the words for why it is tolerated in such a run, where that was given."""
         words: dict[str, str] = {}
         for one in self.conditional:
             present = [fault for fault in one.faults if fault in injected]
-            for anomaly in one.anomalies if present else ():
-                words[anomaly] = f"tolerated in a run with {', '.join(present)}, because {one.because}"
+            where = f" in a run with {', '.join(present)}," if one.faults else ""
+            for anomaly in one.anomalies if present or not one.faults else ():
+                words[anomaly] = f"tolerated{where} because {one.because}"
         return words
 
     def tolerate_unflushed(self, flush_messages: int) -> Contract:

@@ -64,7 +64,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: tuple[str, ...]
     tolerated: tuple[str, ...]
     reasons: dict[str, str] = {}
-    """Why an anomaly is tolerated in this run, where that is so for its faults alone."""
+    """Why an anomaly is tolerated in this run, where the contract says so: for its faults, or in any run."""
     findings: tuple[Finding, ...]
     """Forbidden ones first; at most 20 per anomaly."""
     examined: tuple[Examined, ...]

@@ -16,6 +16,7 @@ from assay.system_under_test.config import BrokerConfig, parse
 from assay.system_under_test.controller import cluster_state
 from assay.system_under_test.controller.cluster_state import Topic
 from assay.system_under_test.log import directory
+from assay.system_under_test.log.preallocation import PREALLOCATED, written
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.internal import RolesRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest
@@ -252,12 +253,17 @@ async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[S
 
 
 async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
-    sizes = await node.find_files(f"{folder}/*{LOG_SUFFIX}")
+    """Of the last one, which may be preallocated, what was written counts."""
+    files = await node.find_files(f"{folder}/*")
+    sizes = {path: size for path, size in files.items() if path.endswith(LOG_SUFFIX)}
     paths_by_base = {int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)): path for path in sizes}
     bases = sorted(paths_by_base)
+    if bases and f"{folder}/{PREALLOCATED}" in files:
+        last = paths_by_base[bases[-1]]
+        sizes[last] = len(written(await node.read_file(last)))
     found = []
     for base, following in itertools.pairwise(bases):
-        times = [time for time, _, _ in message_set.timestamps(await node.read_file(paths_by_base[base]))]
+        times = [time for time, _, _ in message_set.timestamps(written(await node.read_file(paths_by_base[base])))]
         found.append(
             Seen(
                 "segment",

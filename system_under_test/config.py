@@ -67,6 +67,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
     """How old a segment's youngest message may become; -1: of any age."""
     retention_bytes: int = -1
     """How many bytes of a partition are kept at least, a segment more or less; -1: all."""
+    preallocate: bool = False
+    """Has a new segment's file its whole size on the disk at once?"""
     file_delete_delay_ms: int = 60_000
     """For readers that are still in a segment that retention has taken out of the log."""
     max_message_bytes: int = 1_000_012

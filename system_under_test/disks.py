@@ -116,7 +116,7 @@ async def durable_size(node: Any, path: str) -> int:
     position = 0
     while offset < point and position + ENTRY_HEADER.size <= len(data):
         found, size = ENTRY_HEADER.unpack_from(data, position)
-        if found >= point or size < 0:
+        if found >= point or size <= 0:
             break
         position += ENTRY_HEADER.size + size
     return min(position, len(data))

@@ -137,7 +137,7 @@ def _walk(known: _Ends, data: bytes) -> None:
     position = 0
     while position + ENTRY_HEADER.size <= len(data):
         offset, size = ENTRY_HEADER.unpack_from(data, position)
-        if size < 0 or position + ENTRY_HEADER.size + size > len(data):
+        if size <= 0 or position + ENTRY_HEADER.size + size > len(data):
             break
         position += ENTRY_HEADER.size + size
         known.end = offset + 1

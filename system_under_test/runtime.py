@@ -105,6 +105,13 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def reserve(self, size: int) -> None:
+        """Has the file take up at least ``size`` bytes of the disk, which appends then fill; or no more than it holds.
+
+        ``size`` of the file stays as it is. But who opens it again finds zeros in what is not filled, as far as no cut
+        and no smaller reservation has given that back. Raises ``OSError`` when there is no room, and does nothing then.
+        """
+
     async def fsync(self) -> None:
         """When it returns, all that had been appended or cut before the call survives a power loss."""
 

@@ -5,7 +5,8 @@ Operations and results are those of ``assay.workloads.group_operations``, with t
 with this one. A commit whose outcome is unknown is a trial that ended: the operation is ok, its effects are not, and
 the member goes on. Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of
 each commit that was tried in the operation, also of the one that a member makes when it has to let go of its
-partitions.
+partitions; and ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim by which it acquired
+something, as ``Claim`` of the library has it.
 
 A ``silence`` does nothing for so many seconds: a member holds on to what it has, and others wait for it.
 
@@ -29,7 +30,12 @@ from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector, OwnershipChange
+from assay.system_under_test.client.zookeeper_groups.connector import (
+    ChangeKind,
+    Claim,
+    ConsumerConnector,
+    OwnershipChange,
+)
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter
 from assay.workloads import group_operations
@@ -43,6 +49,8 @@ from assay.workloads.sweeps import LARGEST
 
 CALL_SECONDS: Final = 1.5
 POLL_SECONDS: Final = 0.2
+CLASSIC: Final = "classic"
+"""An option of clients: whether members share out again as those of 0.10.2 do."""
 LEAVING_SECONDS: Final = 2.0
 """That an operation waits for a member to let go: with the rest it ends within its own time (5 s)."""
 
@@ -72,6 +80,7 @@ class Member:
         self._held: dict[tuple[str, int], int] = {}  # the hold of each partition
         self._notes: list[dict[str, Any]] = []
         self._commits: list[dict[str, Any]] = []
+        self._claims: list[dict[str, Any]] = []
         self._over: list[tuple[str, int]] = []
         self._stream: MessageStream | None = None
         self._in_hand = asyncio.Event()
@@ -90,6 +99,7 @@ class Member:
             dual_commit=dual,
             auto_commit=False,
             reset="smallest",
+            classic=endpoint.options.get(CLASSIC, False),
             timeout=CALL_SECONDS,
             fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
         )
@@ -97,6 +107,7 @@ class Member:
             config,
             runtime=runtime,
             on_change=self._changed,
+            on_claim=self._claimed,
             before_release=self._before_release,
             traits=client_traits(endpoint.defects),
         )
@@ -113,8 +124,9 @@ class Member:
         """What happened to it since this was last asked."""
         notes, self._notes = self._notes, []
         commits, self._commits = self._commits, []
+        claims, self._claims = self._claims, []
         over, self._over = self._over, []
-        return {"ownership": notes, "commits": commits, "over": over}
+        return {"ownership": notes, "commits": commits, "claims": claims, "over": over}
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
@@ -181,6 +193,11 @@ class Member:
                 with contextlib.suppress(CommitFailed):
                     await self.commit()
 
+    def _claimed(self, claim: Claim) -> None:
+        shares = [[f"{topic}-{index}", member] for (topic, index), member in claim.shares.items()]
+        made = {"owner": self.connector.consumer_id, "seen": claim.seen, "made": claim.made}
+        self._claims.append(made | {"shares": shares})
+
     def _changed(self, change: OwnershipChange) -> None:
         partition = change.topic, change.partition
         if change.kind is ChangeKind.ACQUIRED:
@@ -243,7 +260,7 @@ class ConnectorClient(KeepingMembers):
         member = self._members.get(group)
         if operation.f != POLL and member is None:
             return Completion(Outcome.FAIL, error="no-member")
-        parting: dict[str, Any] = {"ownership": [], "commits": [], "over": []}
+        parting: dict[str, Any] = {"ownership": [], "commits": [], "claims": [], "over": []}
         if member is not None and (operation.f == LEAVE or member.mode != mode):
             parting = await self._part(group, member)
             if operation.f != POLL:
@@ -287,8 +304,8 @@ class ConnectorClient(KeepingMembers):
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``:
-        ``assay.checkers.groups.offsets``.
+        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``
+        (``assay.checkers.groups.offsets``), and its ``claim`` and ``share`` (``assay.checkers.groups.views``).
         """
         if completed.operation.key is not None:
             return LogClient.effects(completed)
@@ -311,7 +328,15 @@ class ConnectorClient(KeepingMembers):
                 rows.append(Effect("advance", f"{group}/{key}", position=offset, group=group, outcome=outcome))
         if not rows and "ownership" in result:
             rows.append(Effect("idle", group, group=group, outcome=Outcome.OK))
-        return rows
+        return [*rows, *_claimed(result, group)]
+
+
+def _claimed(result: dict[str, Any], group: str) -> list[Effect]:
+    return [
+        Effect("claim" if member == claim["owner"] else "share", key, owner=member, version=claim["seen"],
+               value=claim["made"], group=group, outcome=Outcome.OK)
+        for claim in result.get("claims", ()) for key, member in claim["shares"]
+    ]  # fmt: skip
 
 
 def _owned(result: dict[str, Any], group: str) -> list[Effect]:

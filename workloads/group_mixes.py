@@ -9,6 +9,7 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.checkers.groups import expiry
+from assay.checkers.groups.views import SPLITS
 from assay.cluster.system import System
 from assay.harness.core.generator import Context, Generator, Source, mix, sequence, stagger, time_limit, unfold
 from assay.harness.core.operation import Operation
@@ -18,11 +19,13 @@ from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.deployment import Broker
 from assay.workloads import brief_groups, mixed_traffic, topic_changes
 from assay.workloads.brief_groups import BRIEF
+from assay.workloads.connector_client import CLASSIC
 from assay.workloads.group_client import ASSIGNOR
 from assay.workloads.group_drain import bereaved, reached
 from assay.workloads.group_operations import (
     COMMIT,
     DIE,
+    LEAVE,
     OPERATION_SECONDS,
     REWIND,
     SILENCE,
@@ -53,6 +56,7 @@ EAGER: Final = 30
 DRAIN_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 1.2
 """Shorter than a session, and than an operation may take."""
+LEAVING_SECONDS: Final = 0.3
 EXPIRY_SECONDS: Final = 8.0
 """In which an offset is gone that may go: several times the longest interval at which brokers look."""
 
@@ -248,6 +252,29 @@ PAUSES: Final = WorkloadMix(
     adds=_pauses,
 )
 
-ZOOKEEPER_MIXES: Final = (PAUSES,)
+
+def _leaves(system: System, settings: Settings) -> Shares:
+    return [(EAGER, stagger(LEAVING_SECONDS, lambda context: Operation(LEAVE, argument={"group": WORKERS})))]
+
+
+def _split(contract: Contract, system: System) -> Contract:
+    return contract.tolerate(
+        SPLITS.checks[0].anomaly,
+        because=(
+            "members of the old design agree on nothing: each claims by what it has read of its group, also when that "
+            "has changed by then, and others have claimed by what is new"
+        ),
+    )
+
+
+CLASSICS: Final = WorkloadMix(
+    "classic",
+    "members of the old design that let go of everything at each change, claim by what they have read, and often leave",
+    adds=_leaves,
+    client={CLASSIC: (True,)},
+    contract=_split,
+)
+
+ZOOKEEPER_MIXES: Final = (PAUSES, CLASSICS)
 GROUP_MIXES: Final = (NEIGHBOURS, REWINDS, SHARES)
 OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, COMMITTERS, EXPIRY)

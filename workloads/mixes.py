@@ -79,6 +79,7 @@ BACKLOGS: Final = WorkloadMix(
         "compression.type": ("producer", "producer", "uncompressed", "gzip", "snappy", "lz4"),
         "message.format.version": ("0.10.2", "0.10.2", "0.9.0"),
         "message.timestamp.type": ("CreateTime", "CreateTime", "LogAppendTime"),
+        "preallocate": ("false", "true"),
     },
     client={FETCH_BYTES: (100, 700, 1 << 20)},
 )

@@ -10,6 +10,7 @@ members certainly held the same partition. At the end a fresh group reads everyt
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.parting import PARTINGS
+from assay.checkers.groups.views import SPLITS
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase
@@ -32,6 +33,7 @@ CONTRACT = promised(
     *OFFSETS.anomalies,
     *CONSUMER_ANOMALIES,
     *PARTINGS.anomalies,
+    *SPLITS.anomalies,
     *SETTLING.anomalies,  # members try again for ever
     # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
     # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.

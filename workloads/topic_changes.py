@@ -31,6 +31,7 @@ CHANGES: Final = (
     ("retention.bytes", ("1000000000", "-1")),
     ("flush.messages", ("1",)),
     ("flush.ms", ("0", "50")),
+    ("preallocate", ("true",)),
     ("max.message.bytes", ("100",)),  # into which a number fits, however it is packed
 )
 """None lets go of a record, or of a promise."""

@@ -4,8 +4,8 @@
 ``holds`` (two owners at once), ``orphans`` (no owner for too long; reads the tables of ``holds``), ``fencing`` (tokens
 of leases), ``offsets`` (none goes back), ``starts`` (a new owner begins where the group was), ``commits`` (no position
 but those committed), ``expiry`` (offsets kept for a time), ``parting`` (nothing comes after a hold has ended),
-``settling`` and ``restlessness`` (what it comes to after the last heal), ``ownership`` (leaders and controllers, from
-the nodes' event logs).
+``views`` (claims by one view of the group), ``settling`` and ``restlessness`` (what it comes to after the last heal),
+``ownership`` (leaders and controllers, from the nodes' event logs).
 
 Imports what all checks share, ``log.incarnations``, ``log.ends`` and ``rest.looks``; ``checkers.families`` and the
 workloads import it.

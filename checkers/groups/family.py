@@ -14,6 +14,7 @@ design that has none), ``owner`` the member's or consumer's id:
 - ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
   ``generation`` it is that of a client that is no member. ``assignment``: that of the member's reads. ``fetched``:
   ``value`` and ``position`` as committed.
+- ``claim``, ``share``: see ``views``.
 - a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its ``token``; and
   ``guarded`` for what was done under it (see ``fencing``).
 
@@ -33,6 +34,7 @@ from assay.checkers.groups.parting import PARTINGS
 from assay.checkers.groups.restlessness import RESTLESSNESS
 from assay.checkers.groups.settling import UNSETTLED_GROUP
 from assay.checkers.groups.starts import STARTS
+from assay.checkers.groups.views import SPLITS
 from assay.checkers.refusals import REFUSALS
 
 
@@ -63,7 +65,7 @@ HOLDING: Final = family_of(
 FENCING: Final = family_of(FENCING_VIOLATION, applies="effects where kind = 'guarded' and token is not null")
 SETTLING: Final = family_of(UNSETTLED_GROUP, applies="effects e where e.phase = 'drain' and e.group is not null")
 
-GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SETTLING, RESTLESSNESS)
+GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SPLITS, SETTLING, RESTLESSNESS)
 
 GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
 """What can go wrong with a group that has generations."""

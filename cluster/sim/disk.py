@@ -5,6 +5,8 @@ changes neither. :meth:`SimDisk.power_loss` makes the device's state the only on
 the device holds, the disk's random generator decides:
 
 - Bytes appended and not fsynced: the tail is torn at a random byte.
+- Bytes reserved for a file: as zeros behind its content, those of the last fsync or those of now; what is torn off
+  before them becomes zeros, too.
 - A file cut and not fsynced: the cut is there, or undone as a whole, and then what was appended after it is gone.
 - Names created, renamed or removed in a folder that was not fsynced: in each folder the operations survive up to a
   random one, in their order. A rename between two folders survives in both or in neither. A new file may thus
@@ -93,8 +95,8 @@ class SimDisk:
 
     @property
     def used(self) -> int:
-        """Bytes of content in all files."""
-        return sum(len(self._names.file(path).content) for path in self._names.files())
+        """Bytes of all files."""
+        return sum(self._names.file(path).size for path in self._names.files())
 
     @property
     def free(self) -> int:
@@ -130,11 +132,11 @@ class SimDisk:
 
     def sizes(self, pattern: str) -> dict[str, int]:
         """Paths of the files that match, sorted, with their sizes."""
-        return {path: len(inode.content) for path, inode in self._names.matching(pattern).items()}
+        return {path: inode.size for path, inode in self._names.matching(pattern).items()}
 
     def read(self, path: str) -> bytes:
-        """A file's content as a process would see it; ``FileNotFoundError``."""
-        return bytes(self._names.file(path).content)
+        """A file's content as a process would see it that opens it; ``FileNotFoundError``."""
+        return self._names.file(path).whole
 
     def names(self, folder: str) -> list[str]:
         """What is seen in a folder, in no order; empty when there is none."""
@@ -142,11 +144,11 @@ class SimDisk:
         return list(node.entries) if isinstance(node, Folder) else []
 
     def tail(self, path: str, position: int) -> bytes:
-        """What a process would see of a file from ``position`` on; ``FileNotFoundError``."""
+        """What was written of a file from ``position`` on; ``FileNotFoundError``."""
         return bytes(self._names.file(path).content[position:])
 
     def state(self, path: str) -> FileState:
-        """Of a file as it is at this instant; ``FileNotFoundError``."""
+        """Of what was written of a file, as it is at this instant; ``FileNotFoundError``."""
         inode = self._names.file(path)
         durable = inode.durable.size if self._names.is_durable(path) else 0
         return FileState((id(inode), inode.cuts), len(inode.content), durable, inode)
@@ -241,7 +243,7 @@ class SimFile:
     def append(self, data: bytes) -> None:
         self._enter()
         self._call()
-        self._room(len(data))
+        self._room(len(self._inode.content) + len(data) - self._inode.size)
         self._inode.content += data
 
     def read(self, position: int, size: int) -> bytes:
@@ -256,6 +258,11 @@ class SimFile:
     def truncate(self, size: int) -> None:
         self._enter()
         self._inode.truncate(size)
+
+    def reserve(self, size: int) -> None:
+        self._enter()
+        self._room(size - self._inode.size)
+        self._inode.reserved = size if size > len(self._inode.content) else 0
 
     async def fsync(self) -> None:
         self._enter()
@@ -285,12 +292,13 @@ class SimStorage:
 
     def open(self, path: str) -> SimFile:
         inode = self._enter().file(self._path(path), create=True)
+        inode.fill()
         return SimFile(inode, self._check, self._delay, self._room, self._call)
 
     def read_bytes(self, path: str) -> bytes:
         inode = self._enter().file(self._path(path))
         self._call()
-        return bytes(inode.content)
+        return inode.whole
 
     def write_bytes(self, path: str, data: bytes) -> None:
         inode = self._enter().file(self._path(path), create=True)

@@ -2,8 +2,9 @@
 
 A file's durable content is kept as an :class:`DurableContent`: so many bytes that it shares with the seen content, then
 a tail of its own (bytes that were cut since). Appending costs nothing extra and an fsync copies nothing, of a file of
-any size. The namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync commits its
-own changes and those that they depend on.
+any size. What is reserved behind the content reads as zeros, and becomes content when the file is opened again. The
+namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync commits its own changes
+and those that they depend on.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from random import Random
 
 
 class DurableContent:
-    """A content that was once seen: the first ``size`` bytes of what is seen now, then ``tail``."""
+    """A content that was once seen: the first ``size`` bytes of what is seen now, then ``tail``; up to ``reserved``
+    zeros follow.
+    """
 
-    __slots__ = ("number", "size", "tail")
+    __slots__ = ("number", "reserved", "size", "tail")
 
-    def __init__(self, size: int, tail: bytes, number: int) -> None:
+    def __init__(self, size: int, tail: bytes, number: int, reserved: int = 0) -> None:
         self.size = size
         self.tail = tail
         self.number = number
+        self.reserved = reserved
 
     def before_cut(self, content: bytearray, size: int) -> None:
         """``content`` is about to be cut to ``size``."""
@@ -36,18 +40,36 @@ class DurableContent:
 class Inode:
     """A file."""
 
-    __slots__ = ("_flights", "_fsyncs", "content", "cuts", "durable")
+    __slots__ = ("_flights", "_fsyncs", "content", "cuts", "durable", "reserved")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.durable = DurableContent(len(content), b"", 0)
         self.cuts = 0
         """How often it was cut."""
+        self.reserved = 0
+        """So large is the file, if it is larger than its content."""
         self._fsyncs = 0
         self._flights: list[DurableContent] = []
 
+    @property
+    def size(self) -> int:
+        """As a process finds it that opens the file."""
+        return max(self.reserved, len(self.content))
+
+    @property
+    def whole(self) -> bytes:
+        """The content, and zeros up to the size."""
+        return bytes(self.content).ljust(self.reserved, b"\0")
+
+    def fill(self) -> None:
+        """What is reserved is content from now on."""
+        self.content += bytes(self.size - len(self.content))
+        self.reserved = 0
+
     def truncate(self, size: int) -> None:
         self.cuts += 1
+        self.reserved = 0
         self.durable.before_cut(self.content, size)
         for flight in self._flights:
             flight.before_cut(self.content, size)
@@ -56,7 +78,7 @@ class Inode:
     def begin_fsync(self) -> DurableContent:
         """What must be durable once this fsync is over, no matter what happens to the file until then."""
         self._fsyncs += 1
-        flight = DurableContent(len(self.content), b"", self._fsyncs)
+        flight = DurableContent(len(self.content), b"", self._fsyncs, self.reserved)
         self._flights.append(flight)
         return flight
 
@@ -74,9 +96,14 @@ class Inode:
 
     def after_power_loss(self, random: Random) -> Inode:
         durable = self.durable
+        size = durable.reserved
+        if size != self.reserved:
+            size = random.choice((size, self.reserved))
         if durable.tail and random.random() < 0.5:
-            return Inode(bytes(self.content[: durable.size]) + durable.tail)
-        return Inode(bytes(self.content[: random.randint(durable.size, len(self.content))]))
+            left = bytes(self.content[: durable.size]) + durable.tail
+        else:
+            left = bytes(self.content[: random.randint(durable.size, len(self.content))])
+        return Inode(left.ljust(size, b"\0"))
 
 
 class Folder:

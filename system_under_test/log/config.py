@@ -25,6 +25,8 @@ class LogConfig:
     """By up to so much earlier, each segment by its own share, so that not all logs roll at once."""
     index_interval_bytes: int = 4096
     index_max_bytes: int = 10 << 20
+    preallocate: bool = False
+    """A segment's file has ``segment_bytes`` from its first append on, until the segment is rolled or closed."""
     compacted: bool = False
     """Offsets may have gaps, as they may for good once the log was compacted. In a log that never was a gap is damage,
     and recovery treats it as such.
@@ -39,6 +41,7 @@ class LogConfig:
             segment_jitter_ms=topic.segment_jitter_ms,
             index_interval_bytes=topic.index_interval_bytes,
             index_max_bytes=topic.segment_index_bytes,
+            preallocate=topic.preallocate,
             compacted=topic.compacts,
             traits=traits,
         )

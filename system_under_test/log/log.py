@@ -57,6 +57,8 @@ class Log:
         row = SegmentRow(storage, directory, config, wall_clock)
         if config.compacted:
             await row.tombstones.begin()
+        if config.preallocate:
+            await row.preallocation_note.write()
         loaded = await load_segments(
             storage,
             directory,
@@ -64,6 +66,7 @@ class Log:
             clean=clean,
             recovery_point=recovery_point,
             gaps=row.tombstones.gaps,
+            preallocated=row.preallocation_note.there,
             now_ms=row.now_ms,
             lost=row.damage_note.read() or row.tombstones.damage,
         )
@@ -129,6 +132,8 @@ class Log:
         """From now on; the sizes of existing segments stay as they are. A log that had gaps may have more."""
         if config.compacted:
             await self.tombstones.begin()
+        if config.preallocate:
+            await self.row.preallocation_note.write()
         self.row.configure(replace(config, compacted=self.tombstones.known))
 
     async def allow_gaps(self) -> None:
@@ -262,6 +267,7 @@ class Log:
         """The directory is about to be removed, or renamed: nothing is noted in it from now on."""
         await self.tombstones.close()
         await self.row.damage_note.close()
+        await self.row.preallocation_note.close()
 
     # -- durability ----------------------------------------------------------------------------------------------
 
@@ -277,10 +283,12 @@ class Log:
         self.row.purge(count)
 
     async def close(self) -> None:
-        """Flushes all, indexes too, and closes the files. Idempotent."""
+        """Flushes all, indexes too, and closes the files, which end with the last entry then. Idempotent."""
         row = self.row
         if row.closed:
             return
+        for segment in row.segments[-1:]:
+            segment.trim()
         await row.flush()
         async with row.changing:
             row.closed = True

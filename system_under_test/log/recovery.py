@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from assay.system_under_test.log import files, swap
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage
+from assay.system_under_test.log.preallocation import ends_in_zeros
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment, remove_segment
 from assay.system_under_test.runtime import Storage
@@ -56,6 +57,7 @@ async def load_segments(
     clean: bool,
     recovery_point: int | None,
     gaps: int,
+    preallocated: bool,
     now_ms: Callable[[], int],
     lost: Damage | None = None,
 ) -> Loaded:
@@ -63,7 +65,8 @@ async def load_segments(
 
     ``recovery_point``: every offset below it had been fsynced; None: no one knows which, so that nothing that is wrong
     may be cut. ``lost``: damage that is known already. ``gaps``: a segment that begins there or before need not
-    begin where the one before it ends; any other has lost its neighbour's end. Raises ``OSError``.
+    begin where the one before it ends; any other has lost its neighbour's end. ``preallocated``: files may end in
+    zeros, which are taken off. Raises ``OSError``.
     """
     await swap.finish(storage, directory)
     bases = files.segment_bases(storage, directory)
@@ -77,7 +80,7 @@ async def load_segments(
             break
         is_last = index + 1 == len(segments)
         sealed_below = not is_last and segments[index + 1].base_offset <= (recovery_point or 0)
-        scan = await _load(segment, trust=clean or sealed_below, closed_cleanly=clean)
+        scan = await _load(segment, trust=clean or sealed_below, closed_cleanly=clean, preallocated=preallocated)
         good.append(segment)
         if scan is not None and scan.problem is not None:
             problem = f"{segment.path}: at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
@@ -126,7 +129,7 @@ def _follows(segment: Segment, previous: Segment, gaps: int) -> bool:
     return segment.base_offset == previous.next_offset or previous.next_offset < segment.base_offset <= gaps
 
 
-async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool) -> SegmentScan | None:
+async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool, preallocated: bool) -> SegmentScan | None:
     """None when the segment could be believed, else the scan of all of it, adopted."""
     tail = segment.load() if trust else None
     if tail is not None:
@@ -136,6 +139,9 @@ async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool) -> Segme
             return None
     scan = segment.scan()
     await _run(scan)
+    if preallocated and scan.problem is not None and await ends_in_zeros(segment.file, scan.position):
+        scan.problem = None
+        segment.file.truncate(scan.position)
     segment.adopt(scan)
     return scan
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage, DamageNote
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, UnflushedTruncation
+from assay.system_under_test.log.preallocation import PreallocationNote
 from assay.system_under_test.log.segment import Segment, new_segment, remove_segment
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.runtime import Storage
@@ -37,6 +38,7 @@ class SegmentRow:
         self.directory = directory
         self.tombstones = Tombstones(storage, directory)
         self.damage_note = DamageNote(storage, directory)
+        self.preallocation_note = PreallocationNote(storage, directory)
         self.config = replace(config, compacted=config.compacted or self.tombstones.known)
         self.on_roll: Callable[[int], None] = _ignore
         self.on_damage: Callable[[Damage], None] = _ignore
@@ -111,6 +113,8 @@ class SegmentRow:
         self.config = config
         for segment in self.segments:
             segment.config = config
+        if self.segments and not config.preallocate:
+            self.active.trim()
 
     def set(self, segments: tuple[Segment, ...]) -> None:
         self.segments = segments
@@ -130,13 +134,17 @@ class SegmentRow:
             or now - segment.times.opened_ms >= config.lifetime_ms(segment.path)
         ):
             segment = self.roll()
+        if config.preallocate and not segment.size:
+            segment.preallocate(config.segment_bytes)
         segment.append(data, first, last, now)
         self.end = last + 1
 
     def roll(self) -> Segment:
         """Begins a new segment at the end."""
-        self.active.seal()
+        former = self.active
+        former.seal()
         segment = self.add(self.end)
+        former.trim()
         self._renamed += 1
         self.on_roll(segment.base_offset)
         return segment

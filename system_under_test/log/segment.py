@@ -49,6 +49,7 @@ class Segment:
         self.synced = 0
         """Of ``changes``, those known to be durable."""
         self.closed = False
+        self._preallocated = False
         self._trusted_from = file.size
         self._verified: set[int] = set()
         self._recent: dict[int, int] = {}
@@ -81,6 +82,20 @@ class Segment:
             self.times.follow()
         if len(recent) > RECENT_APPENDS:
             del recent[next(iter(recent))]
+
+    def preallocate(self, size: int) -> None:
+        """Has the file take up ``size`` bytes, as long as it is not trimmed. Raises ``OSError``, and has done nothing
+        then.
+        """
+        self.file.reserve(size)
+        self._preallocated = True
+
+    def trim(self) -> None:
+        """Gives back what the file takes up beyond its last entry."""
+        if self._preallocated:
+            self.file.reserve(0)
+            self._preallocated = False
+            self.changes += 1
 
     def locate(self, offset: int) -> int:
         """Position of the first entry at or above ``offset``; the segment's end when there is none."""
@@ -180,6 +195,7 @@ class Segment:
         """Cuts the file, which ends with ``next_offset - 1`` then."""
         self.index.truncate(position)
         self.file.truncate(position)
+        self._preallocated = False
         self.size = position
         self.next_offset = next_offset
         self.cuts += 1

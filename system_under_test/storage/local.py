@@ -69,6 +69,7 @@ class LocalFile:
         self._descriptor = os.open(path, OPEN_FLAGS, 0o644)
         self.size = os.fstat(self._descriptor).st_size
         self._failed = False
+        self._reserved = False
         self._lent = 0
         """Up to where pages of the file may lie in sockets' queues."""
 
@@ -81,7 +82,7 @@ class LocalFile:
                 written += os.pwrite(self._descriptor, view[written:], self.size + written)
         except OSError:
             if written:
-                os.ftruncate(self._descriptor, self.size)
+                self._end_at(self.size)
             raise
         self.size += written
 
@@ -102,13 +103,26 @@ class LocalFile:
         cut zeroes the end of a page, and later appends fill it, in sockets' queues too. Copying is slow, and durable at
         once; a log lends committed records only, so it happens after an unclean election and hardly otherwise.
         """
-        if size >= self.size:
-            return
         if size < self._lent:
             self._go_on_as_copy(size)
-        else:
-            os.ftruncate(self._descriptor, size)
-        self.size = size
+        elif size < self.size or self._reserved:
+            self._end_at(min(size, self.size))
+        self.size = min(size, self.size)
+
+    def reserve(self, size: int) -> None:
+        if size > self.size:
+            try:
+                os.posix_fallocate(self._descriptor, 0, size)
+            except OSError:
+                self._end_at(self.size)
+                raise
+            self._reserved = True
+        elif self._reserved:
+            self._end_at(self.size)
+
+    def _end_at(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._reserved = False
 
     def _go_on_as_copy(self, size: int) -> None:
         temporary = self.path + TEMPORARY_SUFFIX
@@ -129,6 +143,7 @@ class LocalFile:
             raise
         os.close(self._descriptor)
         self._descriptor = copy
+        self._reserved = False
         self._lent = 0
 
     async def fsync(self) -> None:

@@ -65,6 +65,17 @@ def test_a_contradictory_contract_is_refused() -> None:
         Contract(recovery_deadline=0)
 
 
+def test_what_is_tolerated_in_any_run_may_have_a_reason() -> None:
+    contract = forbid("split-brain", "lost-write").tolerate("split-brain", because="no one decides")
+    assert Contract.from_json(contract.to_json()) == contract
+    for injected in ((), ("kill",)):
+        assert contract.under(injected) == contract
+        assert contract.reasons(injected) == {"split-brain": "tolerated because no one decides"}
+    assert contract.tolerates("split-brain")
+    assert contract.forbids("lost-write")
+    assert forbid("split-brain").tolerate("split-brain").reasons(()) == {}
+
+
 def test_what_a_design_cannot_survive_is_tolerated_under_those_faults_alone() -> None:
     contract = forbid("double-ownership", "lost-write").tolerate_under(
         "double-ownership", faults=["stop", "freeze"], because="no one can tell one who sleeps"

@@ -13,7 +13,12 @@ from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
-from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector, OwnershipChange
+from assay.system_under_test.client.zookeeper_groups.connector import (
+    ChangeKind,
+    Claim,
+    ConsumerConnector,
+    OwnershipChange,
+)
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter
 
@@ -38,6 +43,7 @@ class Consumer:
         self.settings = own | {"bootstrap": cluster.bootstrap} | settings
         self.changes: list[tuple[float, OwnershipChange]] = []
         self.received: list[tuple[float, str, int, int, bytes | None]] = []
+        self.claims: list[Claim] = []
         self.connector: ConsumerConnector
         cluster._open.append(self)
 
@@ -63,6 +69,7 @@ class Consumer:
                 ),
                 runtime=self._cluster.cluster.harness_runtime(),
                 on_change=lambda change: self.changes.append((self._loop.time(), change)),
+                on_claim=self.claims.append,
                 traits=client_traits(self._defects),
             )
             if wanted is not None:

@@ -74,6 +74,42 @@ def test_a_replica_that_is_out_counts_up_to_its_own_mark_and_a_damaged_one_up_to
     simulate(check)
 
 
+def test_what_is_preallocated_counts_for_nothing_and_a_broker_that_is_killed_goes_on_from_there() -> None:
+    async def check() -> None:
+        system = (
+            Broker(partitions=1)
+            .with_setting("preallocate", "true")
+            .with_setting("segment.bytes", "1000")
+            .with_setting("retention.bytes", "1000000")
+            .with_setting("flush.messages", "1")
+        )
+        path = f"{disks.DATA}/orders-0/{0:020d}.log"
+        async with brokers(system) as cluster:
+            for value in range(10):
+                await cluster.producer.send("orders", 0, [(None, b"%d" % value)])
+            node = await cluster.leader()
+            used = len(message_set.build([(None, b"0", 5)])) * 10
+            assert await node.find_files(path) == {path: 1000}
+            looks = await system.look(cluster.cluster, cluster.cluster.harness_runtime())
+            assert {one.size for one in looks if one.what == "segment"} == {used}
+            await asyncio.sleep(2)  # the checkpoint is written each second
+            await node.kill()
+            assert await disks.durable_size(node, path) == used
+            *own, last = await disks.replica(node, "orders-0", disks.Led([], [node.index], 10), 10)
+            assert [one.value for one in own] == list(range(10))
+            assert last.position == 10
+            await node.start()
+            await until(lambda: bool(cluster.events(node, "became-follower")), "it is back")
+            assert await node.find_files(path) == {path: used}
+            assert not [event for event in cluster.events(node, "recovered") if event.get("detail", {}).get("problem")]
+            await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(None, b"10")])
+            for one in cluster.nodes:
+                await one.terminate()
+                assert max((await one.find_files(path)).values()) < 1000, "a clean stop gives it back"
+
+    simulate(check)
+
+
 def test_it_waits_for_replicas_that_come_back() -> None:
     async def check() -> None:
         system = Broker(partitions=1)

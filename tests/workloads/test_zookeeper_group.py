@@ -68,11 +68,24 @@ def test_a_release_is_recorded_whatever_became_of_the_operation_and_of_its_commi
 
 
 def test_a_member_that_owns_nothing_says_so() -> None:
-    nothing: dict[str, Any] = {"ownership": [], "commits": [], "over": []}
+    nothing: dict[str, Any] = {"ownership": [], "commits": [], "claims": [], "over": []}
     for f, recorded in (("poll", {"reads": []}), ("commit", {}), ("leave", {})):
         assert rows(f, nothing | recorded) == [("idle", "g", None, None, None, None, Outcome.OK)]
     assert rows("poll", nothing, Outcome.FAIL) == [("idle", "g", None, None, None, None, Outcome.OK)]
     assert rows("poll", None, Outcome.INFO) == []
+
+
+def test_a_claim_is_reported_with_all_shares_of_its_view_and_is_none_of_the_member_s_holds() -> None:
+    claim = {"owner": "g_c", "seen": 7, "made": 9, "shares": [["orders-0", "g_b"], ["orders-1", "g_c"]]}
+    result = {"ownership": [], "reads": [], "commits": [], "claims": [claim]}
+    effects = ConnectorClient.effects(
+        Completed(41, 3, "w3", Operation("poll", argument={"group": "g"}), Completion(Outcome.OK, result), 10, 20)
+    )
+    assert [(row.kind, row.key, row.owner, row.version, row.value, row.assignment) for row in effects] == [
+        ("idle", "g", None, None, None, None),
+        ("share", "orders-0", "g_b", 7, 9, None),
+        ("claim", "orders-1", "g_c", 7, 9, None),
+    ]
 
 
 class Letting:
@@ -119,9 +132,9 @@ def test_what_is_let_go_after_the_operation_is_not_reported_as_of_the_next_one(
         await letting
         recorded = member.report()
         if slow:
-            assert now == {"ownership": [], "commits": [], "over": []}
+            assert now == {"ownership": [], "commits": [], "claims": [], "over": []}
             commits = [{"outcome": "info", "positions": [["orders-1", 7]]}]
-            assert recorded == {"ownership": [], "commits": commits, "over": [("orders-1", 1)]}
+            assert recorded == {"ownership": [], "commits": commits, "claims": [], "over": [("orders-1", 1)]}
         else:
             assert [note["kind"] for note in now["ownership"]] == ["release"]
             assert [commit["outcome"] for commit in now["commits"]] == ["ok"]
@@ -230,6 +243,37 @@ def test_what_the_design_cannot_help_is_reported_with_the_reason(
     assert "tolerated: double-ownership" in text
     assert "because the old design has no fence" in text
     assert "because the old design has no fence" in attempt.folder.report.read_text()
+
+
+@pytest.mark.slow
+def test_members_as_they_were_have_split_brains_which_are_reported_with_the_reason(tmp_path: Path) -> None:
+    """In most seeds: two changes must be so close that a member claims by the first, after others by the second."""
+    runs = [run(tmp_path, reports=Reports.ALL, workload_mix=("classic",), seed=seed) for seed in (1, 2, 3)]
+    judgements = [attempt.judgement for attempt in runs if attempt.judgement is not None]
+    assert [judgement.verdict for judgement in judgements] == [Verdict.PASS] * 3
+    assert {name for judgement in judgements for name in judgement.anomalies} == {"split-brain"}
+    attempt, judgement = next(pair for pair in zip(runs, judgements, strict=True) if pair[1].anomalies)
+    why = judgement.reasons["split-brain"]
+    assert why.startswith("tolerated because members of the old design agree on nothing")
+    text = describe(judgement, EvidenceLines(), Ending())
+    assert "tolerated: split-brain" in text
+    assert why in text
+    assert "members of the old design agree on nothing" in attempt.folder.report.read_text()
+
+
+@pytest.mark.slow
+def test_members_that_take_care_have_none_in_the_same_traffic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector_client, "CLASSIC", "an option that no mix chooses")
+    for seed in (1, 2, 3):
+        judgement = run(tmp_path, workload_mix=("classic",), seed=seed).judgement
+        assert judgement is not None
+        assert judgement.anomalies == {}
+        (claims,) = [one.rows for one in judgement.examined if one.check == "split-brain"]
+        assert claims > 50
+
+
+def test_without_the_mix_the_contract_forbids_split_brain() -> None:
+    assert test_zookeeper_group.CONTRACT.forbids("split-brain")
 
 
 @pytest.mark.slow

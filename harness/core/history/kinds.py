@@ -22,6 +22,9 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "set": ("set-add", "set-remove", "set-read"),
     "queue": ("queue-enqueue", "queue-dequeue", "queue-drained"),
     "transactions": ("txn-append", "txn-write", "txn-read"),
-    "groups": ("acquire", "release", "lost", "idle", "commit", "fetched", "advance", "resume", "keep", "kept", "part"),
+    "groups": (
+        "acquire", "release", "lost", "claim", "share", "idle",
+        "commit", "fetched", "advance", "resume", "keep", "kept", "part",
+    ),
     "leases": ("acquire", "renew", "release", "lost", "guarded"),
 }  # fmt: skip

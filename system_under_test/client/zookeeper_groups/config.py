@@ -32,6 +32,14 @@ class ConnectorConfig:
     auto_commit: bool = True
     auto_commit_interval: float = 60.0
     reset: str = "largest"
+    classic: bool = False
+    """To share out again as 0.8 to 0.10.2 do. At each change the member lets go of all that it owns, also where its
+    share is the same as before, and claims by what it has read, also if that has changed since: then members that see
+    different views of the group claim by them (split brain)."""
+    by_broker: bool = False
+    """To share partitions out in the order of the brokers that should lead them, so that those of one broker are next
+    to each other and a thread has few brokers to ask, as with the partitions of 0.7, which were numbered by broker; and
+    not by their numbers alone, as 0.8 to 0.10.2. All members of a group have to agree."""
     timeout: float = 5.0
     """Of one read, or one commit."""
     fetch_bytes: int = DEFAULT_FETCH_BYTES

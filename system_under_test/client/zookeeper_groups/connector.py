@@ -61,10 +61,23 @@ async def _at_once() -> None:
     """The release that waits for nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a member has claimed by. Zxids: of the latest change of members that it had seen, and of its claim.
+
+    ``shares``: of each partition the consumer id of the member that it is for, by that view.
+    """
+
+    seen: int
+    made: int
+    shares: Mapping[Partition, str]
+
+
 class ConsumerConnector:
     """One member of a group. Streams are created once; then it takes part until ``shutdown``.
 
-    ``on_change`` is called for every partition acquired, released and lost. ``before_release`` is waited for before
+    ``on_change`` is called for every partition acquired, released and lost, and ``on_claim`` before all that were
+    acquired by one claim. ``before_release`` is waited for before
     anything is released, so that a caller which commits by hand can do so (``ConsumerRebalanceListener`` of 0.9); there
     is no waiting when a session is over.
     """
@@ -75,12 +88,14 @@ class ConsumerConnector:
         *,
         runtime: Runtime,
         on_change: Callable[[OwnershipChange], None] = lambda change: None,
+        on_claim: Callable[[Claim], None] = lambda claim: None,
         before_release: Callable[[], Awaitable[None]] = _at_once,
         traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config
         self._runtime = runtime
         self._on_change = on_change
+        self._on_claim = on_claim
         self._before_release = before_release
         chosen = config.consumer_id
         if chosen is None:
@@ -222,6 +237,7 @@ class ConsumerConnector:
                 settled = False
             if settled:
                 back_off = self._config.back_off
+            if settled or self._wake.is_set():  # something has changed since: no one has to be waited for
                 continue
             await asyncio.sleep(back_off * (0.5 + self._runtime.random.random()))
             back_off = max(back_off, min(2 * back_off, LAST_BACK_OFF))
@@ -230,21 +246,27 @@ class ConsumerConnector:
     async def _rebalance(self, subscription: StreamSubscription) -> bool:
         """Does this member own what it should? Raises kazoo's errors and ``ClientError``."""
         await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
-        view = await read_view(self._zookeeper, self._config.group, subscription, self._changed)
+        by_broker = self._config.by_broker
+        view = await read_view(self._zookeeper, self._config.group, subscription, self._changed, by_broker=by_broker)
         if not self._config.bootstrap:
             self._brokers.addresses = await registered_brokers(self._zookeeper)
         wanted = view.allotted_to(self.consumer_id)
         owned = {partition: hold.thread for partition, hold in self._current().items()}
-        if owned == wanted and self._ownership.claimed <= wanted.keys():  # else a claim came to nothing half-way
+        unchanged = (
+            owned == wanted and self._ownership.claimed <= wanted.keys()
+        )  # else a claim came to nothing half-way
+        if unchanged and not self._config.classic:
             return self.consumer_id in view.members
         await self._release()
         if not wanted:
             return self.consumer_id in view.members
-        if not await self._ownership.claim(wanted):
+        made = await self._ownership.claim(wanted)
+        if not made:
             return False
         positions = await self._start(wanted)
-        if not self._session.alive:
+        if not self._session.alive or (self._wake.is_set() and not self._config.classic):
             return False
+        self._on_claim(Claim(view.version, made, {one: share.member for one, share in view.shares.items()}))
         for partition, thread in wanted.items():
             self._numbered += 1
             hold = Hold(partition, thread, self._numbered, positions[partition])

@@ -29,8 +29,11 @@ class Ownership:
         """All partitions of which our znode may exist."""
         return self._claimed.keys()
 
-    async def claim(self, wanted: Mapping[Partition, str]) -> bool:
-        """All of these at once, partition to thread id; False when some former owner has not let go. Kazoo's errors."""
+    async def claim(self, wanted: Mapping[Partition, str]) -> int:
+        """All of these at once, partition to thread id, at least one; 0 when some former owner has not let go.
+
+        Returns the zxid of the claim. Raises kazoo's errors.
+        """
         session = self._registration.session
         for topic in dict.fromkeys(topic for topic, _ in wanted):
             await self._make_folder(topic)
@@ -45,11 +48,12 @@ class Ownership:
             )
         except NodeExistsError:
             self._claimed.clear()  # none was made, and what was before had been released
-            return False
+            return 0
         except NoNodeError:
             self._folders.clear()  # a folder may be gone, with its topic
             raise
-        return True
+        stat = await self._zookeeper.exists(paths.consumer_owner(self._group, *next(iter(wanted))))
+        return 0 if stat is None or stat.ephemeralOwner != session else stat.czxid
 
     async def release(self) -> None:
         """Lets go of all that may be ours: also what a claim of unknown outcome has left. Raises kazoo's errors."""

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from kazoo.exceptions import NoNodeError
 
@@ -28,7 +30,7 @@ def thread_id(consumer_id: str, index: int) -> str:
 def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]) -> dict[Partition, str]:
     """From each topic's partitions and each topic's thread ids to the thread that owns each partition.
 
-    As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic a contiguous range to each consumer thread.
+    As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic, in the order given, a range to each consumer thread.
     Threads sort as strings, ``c-10`` before ``c-2``. With n = partitions div threads each gets n in a row, and the
     first (partitions mod threads) of them one more; threads that are left over get none.
     """
@@ -37,7 +39,7 @@ def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterabl
         takers = sorted(threads.get(topic, ()))
         if not takers:
             continue
-        waiting = iter(sorted(indexes))
+        waiting = iter(indexes)
         each, more = divmod(len(indexes), len(takers))
         for rank, taker in enumerate(takers):
             for _ in range(each + (rank < more)):
@@ -48,46 +50,70 @@ def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterabl
 _log = logging.getLogger("assay.client")
 
 
+class Share(NamedTuple):
+    """Whom a partition is for."""
+
+    member: str
+    thread: str
+
+
 @dataclass(frozen=True)
 class GroupView:
-    """``members``: consumer id to what it wants; ``partitions``: of every topic that one of them may want."""
+    """``members``: consumer id to what it wants; ``partitions``: of every topic that one of them may want, in the order
+    in which they are shared out.
+
+    ``version``: the zxid of the latest change of members at the time, a later one than is in ``members`` only if the
+    watch has fired.
+    """
 
     members: Mapping[str, StreamSubscription]
     partitions: Mapping[str, tuple[int, ...]]
+    version: int = 0
 
-    def allotted_to(self, consumer_id: str) -> dict[Partition, str]:
-        """Partition to thread id, of those that are for this member."""
-        mine: set[tuple[str, str]] = set()
+    @cached_property
+    def shares(self) -> Mapping[Partition, Share]:
+        """Of all partitions that are for someone."""
+        members: dict[tuple[str, str], str] = {}
         threads: dict[str, list[str]] = {}
         for member, wanted in self.members.items():
             for topic, count in wanted.threads(self.partitions).items():
                 names = [thread_id(member, index) for index in range(count)]
                 threads.setdefault(topic, []).extend(names)
-                if member == consumer_id:
-                    mine.update((topic, name) for name in names)
-        owners = allot(self.partitions, threads)
-        return {(topic, index): owner for (topic, index), owner in owners.items() if (topic, owner) in mine}
+                members |= {(topic, name): member for name in names}
+        return {one: Share(members[one[0], name], name) for one, name in allot(self.partitions, threads).items()}
+
+    def allotted_to(self, consumer_id: str) -> dict[Partition, str]:
+        """Partition to thread id, of those that are for this member."""
+        return {one: share.thread for one, share in self.shares.items() if share.member == consumer_id}
 
 
-async def read_view(zookeeper: ZooKeeper, group: str, mine: StreamSubscription, watch: Watch) -> GroupView:
+async def read_view(
+    zookeeper: ZooKeeper, group: str, mine: StreamSubscription, watch: Watch, *, by_broker: bool = False
+) -> GroupView:
     """Reads it all, and has ``watch`` called at the first change of members, brokers, topics or partitions.
 
+    ``by_broker``: partitions are in the order of the brokers that are first among their replicas, else of their
+    numbers.
     A member whose registration makes no sense is left out, by all members alike. Raises kazoo's errors.
     """
     await zookeeper.get_children(paths.BROKER_IDS, watch)
-    names = mine.threads(await zookeeper.get_children(paths.TOPICS, watch))
+    topics = mine.threads(await zookeeper.get_children(paths.TOPICS, watch))
     partitions: dict[str, tuple[int, ...]] = {}
-    for topic in names:
+    for topic in topics:
         path = paths.topic(topic)
         try:
             data, _ = await zookeeper.get(path, watch)
-            partitions[topic] = tuple(sorted(int(index) for index in decode(TopicAssignment, path, data).partitions))
+            replicas = {int(index): some for index, some in decode(TopicAssignment, path, data).partitions.items()}
+            partitions[topic] = tuple(sorted(replicas, key=lambda one: (replicas[one][:1] if by_broker else [], one)))
         except NoNodeError:
             continue  # it was deleted; the watch on all topics fires
         except (ValueError, ZnodeError) as error:
             _log.warning("group %s: %s", group, error)
     members: dict[str, StreamSubscription] = {}
-    for member in await zookeeper.get_children(paths.consumer_ids(group), watch):
+    ids = paths.consumer_ids(group)
+    names = await zookeeper.get_children(ids, watch)
+    stat = await zookeeper.exists(ids)
+    for member in names:
         path = paths.consumer(group, member)
         try:
             data, _ = await zookeeper.get(path)
@@ -96,7 +122,7 @@ async def read_view(zookeeper: ZooKeeper, group: str, mine: StreamSubscription, 
             continue  # it left; the watch on all members fires
         except ZnodeError as error:
             _log.warning("group %s: %s", group, error)
-    return GroupView(members, partitions)
+    return GroupView(members, partitions, 0 if stat is None else stat.pzxid)
 
 
 async def registered_brokers(zookeeper: ZooKeeper) -> list[Address]:

@@ -67,6 +67,7 @@ from helpers.transition_histories import steps
 from helpers.txn_histories import LEVELS as TRANSACTION_LEVELS
 from helpers.txn_histories import SimulatedStore
 from helpers.txn_histories import broken as broken_transactions
+from helpers.view_histories import claim
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG = pytest.mark.long
@@ -109,6 +110,7 @@ INSTANCE = {
     "overdue-offset": ("look_op",),
     "done-but-lost": ("name", "asked_op", "value", "seen", "look_op", "since", "until"),
     "read-after-release": ("parting_op", "read_op", "reached"),
+    "split-brain": ("group_name", "made", "other"),
     "refused-but-done": ("value", "asked_op"),
     "orphaned-partition": ("group_name", "since", "until"),
     "fencing-violation": ("place",),
@@ -130,6 +132,10 @@ INSTANCE = {
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
 
 PARTED = [member(0, "release", 3, (2, 3), key="parted-0"), *poll(1, 3, 5, (4, 5), key="parted-0")]
+SPLIT = [
+    *claim(0, "b", seen=20, made=21, shares={"split-0": "c"}, group="split"),
+    *claim(1, "a", seen=10, made=22, shares={"split-0": "a"}, group="split"),
+]
 HELD = (GENERATIONS[1], HOLDING, FENCING)
 APART = (
     UNFLUSHED,
@@ -269,6 +275,7 @@ def kept() -> list[list[Row]]:
             part | {"op": last + 2 + part["op"], "process": 9_000, "key": "parted-0", "group": "parted"}
             for part in PARTED
         ],
+        [part | {"op": last + 8 + part["op"], "process": 9_001} for part in SPLIT],
         *(
             kept_history(f"kept/o-{n}", random.Random(f"engines/k/{n}"), first + n * 100, broken=n % 2 == 0)
             for n in range(40)

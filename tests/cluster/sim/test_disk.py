@@ -377,6 +377,51 @@ def some_writes(disk: SimDisk, rng: Random) -> None:
     asyncio.run(scenario())
 
 
+def test_what_is_reserved_is_zeros_for_who_opens_it_and_survives_a_loss_of_power_once_it_is_fsynced() -> None:
+    left = set()
+    for seed in range(80):
+        disk = SimDisk(Random(seed))
+
+        async def scenario(disk: SimDisk = disk, given_back: bool = bool(seed % 2)) -> None:
+            storage = view(disk)
+            file = storage.open("a")
+            file.append(b"12")
+            await storage.fsync_directory("")
+            file.reserve(6)
+            assert (file.size, disk.used, disk.read("a"), disk.state("a").size) == (2, 6, b"12\0\0\0\0", 2)
+            await file.fsync()
+            file.append(b"34")
+            assert (file.size, disk.used, disk.sizes("a"), file.read(0, 9)) == (4, 6, {"/a": 6}, b"1234")
+            if given_back:
+                file.reserve(0)
+                assert disk.read("a") == b"1234"
+            else:
+                again = storage.open("a")
+                assert (again.size, again.read(0, 9)) == (6, b"1234\0\0")
+
+        asyncio.run(scenario())
+        disk.power_loss()
+        left.add((seed % 2, disk.read("a")))
+    whole = {b"12\0\0\0\0", b"123\0\0\0", b"1234\0\0"}
+    assert {found for odd, found in left if odd} == whole | {b"12", b"123", b"1234"}, (
+        "what was given back may come back"
+    )
+    assert {found.ljust(6, b"\0") for odd, found in left if not odd} == whole
+
+
+def test_a_full_disk_has_room_for_what_is_reserved() -> None:
+    disk = SimDisk(Random(0))
+    file = view(disk).open("a")
+    disk.capacity = 4
+    with pytest.raises(OSError, match="No space left"):
+        file.reserve(5)
+    file.reserve(4)
+    file.append(b"1234")
+    with pytest.raises(OSError, match="No space left"):
+        file.append(b"5")
+    assert (file.size, disk.free) == (4, 0)
+
+
 def test_what_is_said_to_be_durable_is_left_by_any_loss_of_power() -> None:
     durable = 0
     for seed in range(400):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.coordinated import Position
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector
+from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.subscription import Filter
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper.znodes import TopicAssignment, decode
 
 from helpers.consumers import Consumer, fill, make_topic
 from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
@@ -74,6 +78,26 @@ def test_four_partitions_for_three_consumers(threads: int, expected: list[str]) 
             assert f'"subscription":{{"orders":{threads}}},"pattern":"static"' in data.decode()
             for member in members:
                 await member.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("by_broker", [False, True])
+def test_partitions_of_one_broker_are_next_to_each_other_where_members_want_that(by_broker: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=6, replication=1)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            description = decode(TopicAssignment, "orders", (await zookeeper.get("/brokers/topics/orders"))[0])
+            brokers_of = {int(index): replicas[0] for index, replicas in description.partitions.items()}
+            assert sorted(brokers_of.values()) == [1, 1, 2, 2, 3, 3]
+            members = [Consumer(cluster, f"c{n}", by_broker=by_broker) for n in range(1, 4)]
+            for member in members:
+                await member.start()
+            in_order = sorted(brokers_of, key=lambda index: (brokers_of[index] if by_broker else 0, index))
+            await shared_as(zookeeper, {index: f"g_c{1 + rank // 2}-0" for rank, index in enumerate(in_order)})
+            asked = [len({brokers_of[index] for _, index in member.owned}) for member in members]
+            assert max(asked) == (1 if by_broker else 2)
             await zookeeper.close()
 
     simulate(check)
@@ -164,6 +188,71 @@ def test_a_claim_that_came_to_nothing_is_let_go_of_when_the_partition_is_for_ano
             await first.shutdown()
             await second.shutdown()
             await zookeeper.close()
+
+    simulate(check)
+
+
+async def overtaken(cluster: Brokers, monkeypatch: pytest.MonkeyPatch, classic: bool) -> tuple[Consumer, Consumer]:
+    """Between a member's look at its group and its claim a third comes, by which another claims; the third waits.
+
+    Returns the member and the other.
+    """
+    late, slow, other = (Consumer(cluster, name, classic=classic) for name in ("c1", "c2", "c3"))
+    await other.start()
+    await until(lambda: len(other.owned) == 4, "all")
+    claim, claimed = Ownership.claim, asyncio.Event()
+
+    async def in_turn(self: Ownership, wanted: Mapping[Partition, str]) -> int:
+        thread = next(iter(wanted.values()))
+        if thread == "g_c2-0" and not claimed.is_set():
+            await late.start()
+            await until(lambda: other.owned == [("orders", 3)], "the other's claim")
+            made = await claim(self, wanted)
+            claimed.set()
+            return made
+        if thread == "g_c1-0":
+            await claimed.wait()
+        return await claim(self, wanted)
+
+    monkeypatch.setattr(Ownership, "claim", in_turn)
+    await slow.start()
+    return slow, other
+
+
+@pytest.mark.parametrize("classic", [False, True])
+def test_a_claim_by_an_old_view_is_let_go_of_but_by_members_as_they_were(
+    classic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=4)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            slow, other = await overtaken(cluster, monkeypatch, classic)
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0", 2: "g_c2-0", 3: "g_c3-0"})
+            await until(lambda: slow.owned == [("orders", 2)], "all is settled")
+            newer = next(claim for claim in other.claims if claim.shares["orders", 0] == "g_c1")
+            first = slow.claims[0]
+            assert newer.made < first.made
+            assert (first.seen < newer.seen) is classic
+            assert first.shares["orders", 0] == ("g_c2" if classic else "g_c1")
+            assert (len(slow.claims) == 1) is not classic
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("classic", [False, True])
+def test_a_member_whose_share_stays_the_same_lets_go_of_it_only_as_they_were(classic: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            first, second = Consumer(cluster, "c1", classic=classic), Consumer(cluster, "c2", classic=classic)
+            await first.start()
+            await until(lambda: first.owned == [("orders", 0)], "the partition")
+            await second.start()
+            if classic:
+                await until(lambda: first.kinds().count(ChangeKind.ACQUIRED) > 1, "it is claimed again")
+            await asyncio.sleep(1.0)
+            assert first.kinds()[:2] == [ChangeKind.ACQUIRED, ChangeKind.RELEASED][: 1 + classic]
+            assert first.owned == [("orders", 0)]
 
     simulate(check)
 

@@ -22,6 +22,7 @@ from assay.system_under_test.log import cleaner, segment
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.log import Log
+from assay.system_under_test.log.preallocation import written
 from assay.system_under_test.log.recovery import Recovery
 from assay.system_under_test.log.retention import retain
 from assay.system_under_test.log.search import offset_for_time
@@ -87,10 +88,12 @@ class Content(NamedTuple):
 class Model:
     """What the log must hold, beside the log."""
 
-    def __init__(self, seed: int, *, compacted: bool = False) -> None:
+    def __init__(self, seed: int, *, compacted: bool = False, preallocate: bool = False) -> None:
         self.random = Random(seed)
         self.disk = SimDisk(Random(seed))
-        self.config = LogConfig(segment_bytes=400, index_interval_bytes=90, compacted=compacted)
+        self.config = LogConfig(
+            segment_bytes=400, index_interval_bytes=90, compacted=compacted, preallocate=preallocate
+        )
         self.now = 60
         """Milliseconds."""
         self.serial = 0
@@ -383,7 +386,7 @@ class Model:
         if not logs:
             return
         content = self.disk.read(logs[-1])
-        first = next((content[at : at + size] for at, size, _ in message_set.scan(content)), b"")
+        first = next((content[at : at + size] for at, size, _ in message_set.scan(written(content))), b"")
         extra = {
             "none": b"",
             "noise": self.random.randbytes(70),
@@ -422,15 +425,17 @@ class Model:
 
 
 @settings(max_examples=some_of(400), deadline=None)
-@example(0, True, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0)])
-@example(137, True, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0), ("power", "none", 0.0)])
-@example(0, True, [("append", 2, 0, 1), ("replicate", 2, 0, 1, 1), ("truncate", 0.75), ("clean restart",)])
-@given(st.integers(0, 2**32), st.booleans(), st.lists(STEPS, max_size=25))
+@example(0, True, False, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0)])
+@example(
+    137, True, False, [("replicate", 1, 0, 0, 1), ("truncate", 0.5), ("kill", "none", 0.0), ("power", "none", 0.0)]
+)
+@example(0, True, False, [("append", 2, 0, 1), ("replicate", 2, 0, 1, 1), ("truncate", 0.75), ("clean restart",)])
+@given(st.integers(0, 2**32), st.booleans(), st.booleans(), st.lists(STEPS, max_size=25))
 def test_whatever_happens_recovery_yields_a_prefix_with_all_that_was_fsynced(
-    seed: int, compacted: bool, steps: list[Any]
+    seed: int, compacted: bool, preallocate: bool, steps: list[Any]
 ) -> None:
     async def scenario() -> None:
-        model = Model(seed, compacted=compacted)
+        model = Model(seed, compacted=compacted, preallocate=preallocate)
         await model.open(clean=True, recovery_point=0)
         actions = {
             "append": model.append,

@@ -117,3 +117,49 @@ def test_folders_and_names(storage: Storage) -> None:
 def test_a_path_cannot_leave_the_root(storage: Storage, path: str) -> None:
     with pytest.raises(ValueError, match="below the storage's root"):
         storage.exists(path)
+
+
+def test_what_is_reserved_is_taken_up_and_filled_and_given_back(storage: Storage, tmp_path: Path) -> None:
+    path = tmp_path / "data" / "a"
+    file = storage.open("a")
+    file.append(b"12")
+    file.reserve(20_000)
+    assert (file.size, path.stat().st_size) == (2, 20_000)
+    assert path.stat().st_blocks * 512 >= 20_000
+    file.append(b"345")
+    assert (file.size, file.read(0, 100), path.stat().st_size) == (5, b"12345", 20_000)
+    other = storage.open("a")
+    assert (other.size, other.read(0, 7)) == (20_000, b"12345\0\0")
+    other.close()
+    file.reserve(0)
+    assert (file.size, path.read_bytes()) == (5, b"12345")
+    file.reserve(3)
+    assert path.read_bytes() == b"12345"
+    file.close()
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_a_cut_gives_back_what_is_reserved(storage: Storage, tmp_path: Path, size: int) -> None:
+    file = storage.open("a")
+    file.append(b"12345")
+    file.reserve(100)
+    file.truncate(size)
+    assert (tmp_path / "data" / "a").read_bytes() == b"12345"[:size]
+    assert file.size == min(size, 5)
+    file.close()
+
+
+def test_a_reservation_that_fails_takes_up_nothing(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        os.ftruncate(descriptor, size // 2)
+        raise OSError(28, "No space left on device")
+
+    file = storage.open("a")
+    file.append(b"12")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        file.reserve(100)
+    assert (file.size, (tmp_path / "data" / "a").read_bytes()) == (2, b"12")
+    file.close()

@@ -1,0 +1,76 @@
+"""Members that share out their group by themselves claim by one view of it: split brain.
+
+Where no one decides for a group (Kafka's first design, on ZooKeeper) each member reads who is in it, and works out by
+itself what is whose. Two that have read at different times may take different shares for their own. How a workload
+records itself in ``effects``, all rows of one claim with the same ``version`` and ``value``:
+
+- ``claim``: a member, ``owner``, claimed the partition ``key`` for itself. ``version``: the number (a zxid) of the
+  latest change of members that it had seen; ``value``: that of the claim. They are of one sequence, so that no clock is
+  needed to compare them.
+- ``share``: another partition, which by the same view is for the member ``owner``.
+
+A claim is an anomaly where another member had claimed before it by a later view, in which the partition is someone
+else's. That a member has not let go yet of what it has by an earlier view is none: it may not have noticed the change.
+Nothing is claimed of views that differ in their topics alone.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
+from assay.checkers.engine import Row
+from assay.checkers.sql import first_of, greatest_before
+
+
+def _split(row: Row, evidence: Evidence) -> Explanation:
+    late, known = row["late_op"], row["known_op"]
+    claim = (
+        f"{row['owner']} claimed {row['key']} of {row['group_name']} (zxid {row['made']}, reported by "
+        f"{evidence.who(late)} at {evidence.returned(late)}) by the members as of zxid {row['seen']}, although "
+        f"{evidence.who(known)} had claimed before it (zxid {row['known_made']}) by those as of zxid {row['newest']}, "
+        f"by which it is for {row['other']}."
+    )
+    return Explanation(claim, (late, known))
+
+
+SPLIT_BRAIN: Final = Check(
+    anomaly="split-brain",
+    meaning="a member claimed a partition by an older view of its group than another had claimed by before",
+    views=(
+        View(
+            "viewed",
+            """
+            select coalesce(e.group, '') as group_name, e.key, e.kind, e.owner, e.version as seen, e.value as made, e.op
+            from effects e
+            where e.kind in ('claim', 'share') and e.outcome = 'ok' and e.owner is not null and e.version is not null
+                and e.value is not null
+            """,
+        ),
+        Table(
+            "views_known",
+            """
+            select group_name, key, seen, owner, min(made) as made, min(op) as op from viewed
+            group by group_name, key, seen, owner
+            """,
+        ),
+        Table(
+            "found_split_brain",
+            f"""
+            select c.group_name, c.key, c.owner, c.seen, c.made, c.op as late_op, k.seen as newest, k.owner as other,
+                k.made as known_made, k.op as known_op
+            from (
+                select group_name, key, kind, owner, seen, made, op,
+                    {greatest_before("seen", by="group_name, key", order="made")} as newest
+                from viewed) c
+                join views_known k on c.group_name = k.group_name and c.key = k.key and c.newest = k.seen
+            where c.kind = 'claim' and c.newest > c.seen and k.owner <> c.owner and k.made < c.made
+            """,
+        ),
+    ),
+    evidence=first_of("found_split_brain", "group_name, key, made, other"),
+    examined="select count(*) as examined from viewed where kind = 'claim'",
+    explain=_split,
+    seen_again=True,  # for each partition of a claim
+)
+
+SPLITS: Final = family_of(SPLIT_BRAIN, applies="effects where kind = 'claim' and version is not null")
+"""Claims, and the views that they were made by."""
