@@ -23,6 +23,9 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def reserve(self, size: int) -> None:
+        """Has the file take up at least so many bytes of the disk, which are zeros to those who open it again."""
+
     async def fsync(self) -> None: ...
 
     def close(self) -> None: ...

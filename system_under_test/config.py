@@ -165,7 +165,7 @@ def _parsed(text: str, present: object) -> object:
     match present:
         case bool() if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        case int() if not isinstance(present, bool) and re.fullmatch("[+-]?[0-9]+", text):
+        case int() if not isinstance(present, bool) and re.fullmatch("[+-]?[0-9]{1,19}", text):  # of 64 bits
             return int(text)
         case float():
             with contextlib.suppress(ValueError):

@@ -197,7 +197,7 @@ _ALL = (
         "fetch-append-race",
         "a new leader answers followers that they are out of range, and they start over from nothing",
         "kill a leader and, while the last replica starts over, its successor",
-        ("lost-write", "replica-divergence"),
+        ("lost-write", "vanished", "replica-divergence"),
         "KAFKA-2143",
         "workloads/test_log.py --cluster=sim --replay=schedules/fetch-append-race.json"
         " --nodes=5 --rate=100 --time-limit=60",

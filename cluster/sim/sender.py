@@ -289,7 +289,7 @@ class Sender(asyncio.Transport):
 
     def _drop_unbuffered(self) -> None:
         """What asyncio has not given to the kernel yet is never sent."""
-        while self._outstanding > SEND_BUFFER and isinstance(item := self._flight[-1], list):
+        while self._outstanding > SEND_BUFFER and self._flight and isinstance(item := self._flight[-1], list):
             self._outstanding -= len(item.pop())
             if not item:
                 self._flight.pop()

@@ -91,7 +91,7 @@ def test_what_is_preallocated_counts_for_nothing_and_a_broker_that_is_killed_goe
             used = len(message_set.build([(None, b"0", 5)])) * 10
             assert await node.find_files(path) == {path: 1000}
             looks = await system.look(cluster.cluster, cluster.cluster.harness_runtime())
-            assert {one.size for one in looks if one.what == "segment"} == {used}
+            assert {one["size"] for one in looks if one["what"] == "segment"} == {used}
             await asyncio.sleep(2)  # the checkpoint is written each second
             await node.kill()
             assert await disks.durable_size(node, path) == used

@@ -100,12 +100,12 @@ def test_a_relation_that_one_run_declares_otherwise_is_its_own() -> None:
     together.load("e", [pa.table({"number": [1, 2]}), pa.table({"number": [3]})])
     first, second = together.engine(0), together.engine(1)
     for engine, least in ((first, 2), (second, 0)):
-        engine.view("some", f"select number from e where number >= {least}")
-        engine.table("counted", "select count(*) as many from some")
+        engine.view("few", f"select number from e where number >= {least}")
+        engine.table("counted", "select count(*) as many from few")
     first.load("mine", pa.table({"number": [9]}))
-    first.view("some", "select number from mine")
+    first.view("few", "select number from mine")
     assert first.rows("select many from counted") == [{"many": 1}], "made of what the name stood for then"
     assert second.rows("select many from counted") == [{"many": 1}]
-    assert first.rows("select number from some") == [{"number": 9}]
-    assert second.rows("select number from some") == [{"number": 3}]
+    assert first.rows("select number from few") == [{"number": 9}]
+    assert second.rows("select number from few") == [{"number": 3}]
     together.close()

@@ -26,11 +26,15 @@ from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
 from assay.checkers.groups.parting import PARTINGS
+from assay.checkers.groups.restlessness import RESTLESSNESS
+from assay.checkers.groups.starts import STARTS
+from assay.checkers.groups.views import SPLITS
 from assay.checkers.inspection import INSPECTION
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
+from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
 from assay.checkers.objects.snapshots import SNAPSHOTS
@@ -143,13 +147,17 @@ UNPLANTED = (
     SNAPSHOTS,
     EXPIRY,
     INSPECTION,
+    LOST_CHANGES,
     PARTINGS,
     PROCESSES,
     PROGRESS,
     REFUSALS,
     REPORTED,
     REST,
+    RESTLESSNESS,
     SETTLING,
+    SPLITS,
+    STARTS,
     STATEMENTS,
 )
 """What needs more than generated histories have."""
