@@ -28,9 +28,10 @@ async def metadata(address: str, topics: list[str]) -> MetadataResponse:
 
 
 def containers() -> set[str]:
+    """Those of this command; the engine may have others, of others."""
     client = docker.from_env()
     try:
-        return {container.id for container in client.containers.list()}
+        return {container.id for container in client.containers.list(filters={"name": "assay-up-"})}
     finally:
         client.close()
 
@@ -43,16 +44,18 @@ def test_it_serves_until_it_is_asked_to_stop_and_leaves_nothing(number: signal.S
     before = containers()
     command = [sys.executable, "-m", "assay.harness.cli.main", "up", "--nodes=2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        addresses = process.stdout.readline().strip().split(",")
-        assert len(addresses) == 2
-        assert len(containers() - before) == 3
-        answer = asyncio.run(metadata(addresses[0], ["asked-for"]))
-        assert len(answer.brokers) == 2
-        assert [topic.topic for topic in answer.topics] == ["asked-for"]
-        process.send_signal(number)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=PATIENCE)
+        try:
+            assert process.stdout is not None
+            addresses = process.stdout.readline().strip().split(",")
+            assert len(addresses) == 2
+            assert len(containers() - before) == 3
+            answer = asyncio.run(metadata(addresses[0], ["asked-for"]))
+            assert len(answer.brokers) == 2
+            assert [topic.topic for topic in answer.topics] == ["asked-for"]
+        finally:  # it would go on for ever
+            process.send_signal(number)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said
     assert f"brokers at {','.join(addresses)}" in said
     assert "Traceback" not in said
