@@ -123,12 +123,9 @@ class Membership(Restart):
 
     async def heal(self, injection: Injection) -> None:
         task, evidence = injection.background, injection.evidence
-        if task is not None and not task.done():
-            if "returning" in evidence:
-                await asyncio.wait([task], timeout=RETURN_SECONDS)
-            task.cancel()
-        if task is not None:
-            await asyncio.gather(task, return_exceptions=True)  # observe has reported what it raised
+        if task is not None and not task.done() and "returning" in evidence:
+            await asyncio.wait([task], timeout=RETURN_SECONDS)
+        await injection.end_background()
         if "members" in evidence and "back" not in evidence:
             await self._return(injection)
 
