@@ -21,7 +21,10 @@ GROUPS = (
 """The limit, and the count of processes that were ended (a line ``oom_kill``): of version 2 and of version 1."""
 MOST = 4 << 30
 """Bytes: a higher limit is taken for none."""
-CHUNK = 4 << 20
+CHUNK = 256 << 10
+"""Bytes taken at a time: less than any process gives back when it is ended. The rest of a larger one, which is still to
+be taken then, could be what the kernel ends this process for.
+"""
 WITHIN = 15.0
 """Seconds for the process to be gone."""
 
