@@ -76,8 +76,12 @@ def _renamed(rows: Sequence[Row], number: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.model.__name__)
-@pytest.mark.parametrize(("each", "seed"), [(40, 1), pytest.param(14_000, 2, marks=pytest.mark.long)])
-def test_what_is_impossible_is_accused_and_nothing_else(case: Case, each: int, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("each", "seed", "least"), [(40, 1, 2), pytest.param(14_000, 2, 1_000, marks=pytest.mark.long)]
+)
+def test_what_is_impossible_is_accused_and_nothing_else(
+    case: Case, each: int, seed: int, least: int, tmp_path: Path
+) -> None:
     kinds = (None, *case.model.bugs)
     shown: Counter[str | None] = Counter()
     named: Counter[str] = Counter()
@@ -115,7 +119,8 @@ def test_what_is_impossible_is_accused_and_nothing_else(case: Case, each: int, s
     assert shown[None] == 0
     assert cut_and_accused > each // 4
     assert set(named) == case.anomalies, named
-    assert all(shown[bug] > each // 20 for bug in case.model.bugs), shown
+    print(dict(shown))
+    assert all(shown[bug] > least for bug in case.model.bugs), shown
     assert not missed, (missed, shown)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from helpers.log_histories import Book, Row
 
@@ -32,7 +32,14 @@ BUGS: Final = (
     "stored-late",
     "stale-end",
     "value-of-another",
+    "another-create-time",
+    "diverged-replica",
 )
+
+
+def create_time(value: int) -> int:
+    """With which a value is sent (ms)."""
+    return 1_000 + value
 
 
 @dataclass
@@ -47,6 +54,8 @@ class Pending:
     applied: bool = False
     answer: int | None = None
     shown: list[tuple[int, int]] = field(default_factory=list)
+    retimed: int | None = None
+    """The offset that a poll gives with another create time."""
 
 
 @dataclass
@@ -67,6 +76,8 @@ class Model:
         self.assignments = {20: 1, 21: 2}
         self.processes = [0, 1, 2]
         self.late: list[Pending] = []
+        self.replica: list[int] = []
+        self.missed: list[int] = []
         self.ends: list[int] = [0]
 
     def wrong(self) -> bool:
@@ -85,6 +96,19 @@ class Model:
             self.log += pending.values
         self.end_of_run()
         return self.book.rows
+
+    def send(self, values: list[int], offset: int | None, when: tuple[int, int | None], **given: Any) -> None:
+        first = len(self.book.rows)
+        self.book.send(values, offset, when, **given)
+        for row in self.book.rows[first:]:
+            row["timestamp"] = create_time(row["value"])
+
+    def poll(self, pending: Pending, when: tuple[int, int], **given: Any) -> None:
+        first = len(self.book.rows)
+        self.book.poll(pending.begin, pending.shown, pending.answer, when, **given)
+        for row in self.book.rows[first:]:
+            if row["kind"] == "observe":
+                row["timestamp"] = create_time(row["value"]) + (row["position"] == pending.retimed)
 
     def step(self) -> None:
         self.now += 1
@@ -154,12 +178,22 @@ class Model:
                 self.log += [values[0], *other.values, values[1]]
                 return
         self.log += values
+        self.replicate(values)
         if self.has("stored-twice"):
             self.log += values
 
+    def replicate(self, values: list[int]) -> None:
+        """To another replica, which may miss a set and be given it after the next one."""
+        if self.has("diverged-replica"):
+            self.missed += values
+        else:
+            self.replica += values + self.missed
+            self.missed = []
+
     def read(self, pending: Pending) -> None:
         most = self.rng.randint(0, 4)
-        pending.shown = list(enumerate(self.log))[pending.begin : pending.begin + most]
+        log = self.replica if self.has("diverged-replica") else self.log
+        pending.shown = list(enumerate(log))[pending.begin : pending.begin + most]
         pending.answer = pending.begin + len(pending.shown)
         shown = pending.shown
         if not shown:
@@ -174,6 +208,8 @@ class Model:
             shown[spot] = (offset, 900)
         elif self.has("value-of-another"):
             shown[spot] = (offset, self.rng.choice(self.log))
+        elif self.has("another-create-time"):
+            pending.retimed = offset
         elif self.has("seen-then-dropped"):
             del self.log[offset:]
 
@@ -188,7 +224,7 @@ class Model:
     def lose(self, process: int) -> None:
         """The answer does not arrive: no one knows what became of it, and the process ends."""
         pending = self.under_way.pop(process)
-        self.book.send(pending.values, None, (pending.called, None), process=process, outcome="info")
+        self.send(pending.values, None, (pending.called, None), process=process, outcome="info")
         self.processes.remove(process)
         self.processes.append(max(self.processes, default=0) + 1 if max(self.processes, default=0) > 2 else 3)
 
@@ -208,16 +244,13 @@ class Model:
             if self.has("wrong-offset-acknowledged"):
                 offset = max(0, offset + self.rng.choice([-1, 1]))
             if self.has("failed-but-stored"):
-                self.book.send(pending.values, None, when, process=process, outcome="fail")
+                self.send(pending.values, None, when, process=process, outcome="fail")
             else:
-                self.book.send(pending.values, offset, when, process=process)
+                self.send(pending.values, offset, when, process=process)
         elif pending.kind == "end":
             self.book.add("end", when, pending.answer, process=process)
         else:
-            self.book.poll(
-                pending.begin, pending.shown, pending.answer, when,
-                process=process, assignment=self.assignments[process],
-            )  # fmt: skip
+            self.poll(pending, when, process=process, assignment=self.assignments[process])
             assert pending.answer is not None
             self.positions[process] = pending.answer
             if self.has("position-jumps"):
@@ -228,10 +261,10 @@ class Model:
     def end_of_run(self) -> None:
         """A last record, a reader from the beginning that reaches it, and where that left the log."""
         self.now += 10
-        self.book.send([999], len(self.log), (self.now, self.now + 1), process=90, phase="sentinel")
+        self.send([999], len(self.log), (self.now, self.now + 1), process=90, phase="sentinel")
         self.log.append(999)
-        shown = list(enumerate(self.log))
-        self.book.poll(0, shown, len(self.log), (self.now + 2, self.now + 3), process=91, assignment=9, phase="drain")
+        last = Pending("poll", [], 0, self.now + 2, answer=len(self.log), shown=list(enumerate(self.log)))
+        self.poll(last, (self.now + 2, self.now + 3), process=91, assignment=9, phase="drain")
         self.book.drained(len(self.log), (self.now + 4, self.now + 5))
 
 

@@ -3,8 +3,8 @@
 A log is a sequence to which a send adds its values, next to each other and at its end, at one instant between its call
 and its return. One without an answer adds them then or later, or the first of them (a set is no transaction), or none.
 It never changes otherwise. A look at its end sees its length at one instant, also while a set is being added. A poll
-sees a part of it without gaps, from where the reader's last one ended; what it sees has been sent. No definition of an
-anomaly stands here.
+sees a part of it without gaps, from where the reader's last one ended; what it sees has been sent, with the create time
+that it is given with. No definition of an anomaly stands here.
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ def possible(rows: Sequence[Row]) -> bool:
         for offset, value in poll.shown:
             if known.setdefault(offset, value) != value:
                 return False
+    created = {row["value"]: row["timestamp"] for row in rows if row["kind"] == "append"}
+    if any(row["timestamp"] != created.get(row["value"]) for row in rows if row["kind"] == "observe"):
+        return False
     sends = _sends(rows, first_seen)
     sent = {value: one for one in sends for value in one.values}
     for value, time in first_seen.items():

@@ -21,14 +21,16 @@ KINDS = (None, *BUGS)
 FAMILIES = (LOG, STATEMENTS)
 NAMED = {
     "inconsistent-offset", "duplicate", "aborted-read", "phantom", "lost-write", "vanished", "real-time-order",
-    "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip", "misplaced-ack", "position-jump",
+    "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip", "misplaced-ack", "position-jump", "altered-record",
 }  # fmt: skip
 PROMISED = Contract(linearizable_ends=True, dense_offsets=True)
 
 
-@pytest.mark.parametrize(("each", "seed"), [(12, 1), pytest.param(14_600, 2, marks=pytest.mark.long)])
-def test_what_is_impossible_is_accused_and_nothing_else(each: int, seed: int, tmp_path: Path) -> None:
-    """By night some 100,000 that are impossible, over 1,000 of each bug, and more that are possible.
+@pytest.mark.parametrize(
+    ("each", "seed", "least"), [(16, 1, 0), pytest.param(14_600, 2, 1_000, marks=pytest.mark.long)]
+)
+def test_what_is_impossible_is_accused_and_nothing_else(each: int, seed: int, least: int, tmp_path: Path) -> None:
+    """By night some 100,000 that are impossible, at least 1,000 of each bug, and more that are possible.
 
     What is accused when cut short is impossible by then; and the operations that a finding names are impossible by
     themselves, whatever became of all others.
@@ -54,7 +56,8 @@ def test_what_is_impossible_is_accused_and_nothing_else(each: int, seed: int, tm
         shown["cut"] += len(early)
     assert named.keys() >= NAMED, named
     assert shown["cut"] > each // 4, shown
-    assert all(shown[bug] > each // 20 for bug in BUGS), shown
+    print(dict(shown))
+    assert all(shown[bug] > least for bug in BUGS), shown
 
 
 @pytest.mark.spark
