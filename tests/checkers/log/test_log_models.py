@@ -21,7 +21,8 @@ KINDS = (None, *BUGS)
 FAMILIES = (LOG, STATEMENTS)
 NAMED = {
     "inconsistent-offset", "duplicate", "aborted-read", "phantom", "lost-write", "vanished", "real-time-order",
-    "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip", "misplaced-ack", "position-jump", "altered-record",
+    "nonmonotonic-send", "send-skip", "nonmonotonic-poll", "poll-skip", "misplaced-ack", "position-jump",
+    "altered-record",
 }  # fmt: skip
 PROMISED = Contract(linearizable_ends=True, dense_offsets=True)
 
