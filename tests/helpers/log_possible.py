@@ -1,10 +1,10 @@
 """Could a log that keeps every promise have given this history? By search, from what a log is.
 
-A log is a sequence to which a send adds its values, next to each other and at its end, at one instant between its call
-and its return. One without an answer adds them then or later, or the first of them (a set is no transaction), or none.
-It never changes otherwise. A look at its end sees its length at one instant, also while a set is being added. A poll
-sees a part of it without gaps, from where the reader's last one ended; what it sees has been sent, with the create time
-that it is given with. No definition of an anomaly stands here.
+A log is a sequence to which a send adds its values, next to each other and at its end, between its call and its return.
+Nothing else is added meanwhile, but its values may come one by one. One without an answer adds them then or later, or
+the first of them (a set is no transaction), or none. The log never changes otherwise. A look at its end sees its length
+at one instant, which may lie inside a set. A poll sees a part of it without gaps, from where the reader's last one
+ended; what it sees has been sent, with the create time that it is given with. No definition of an anomaly stands here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ class Send:
     values: tuple[int, ...]
     offset: int | None
     call: int
-    ret: float
-    """By when it surely had its effect."""
+    by: tuple[float, ...]
+    """For each value the instant by which it surely was there, if it ever was."""
     needed: int
-    """How many of its values are surely there."""
-    whole: bool
-    """Acknowledged: all of them are there, not just the first ones."""
+    """How many of its values are surely there: all of them, once it is acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -79,37 +77,42 @@ def possible(rows: Sequence[Row]) -> bool:
 def _search(sends: list[Send], looks: list[Look], known: dict[int, int]) -> bool:
     """An order in which all that is needed took effect, each within its time."""
     last = max(known, default=-1)
-    tried: set[tuple[frozenset[int], frozenset[int], int]] = set()
+    tried: set[tuple[frozenset[int], frozenset[int], int, tuple[int, int] | None]] = set()
 
-    def place(length: int, sent: frozenset[int], looked: frozenset[int]) -> bool:
-        left = [number for number, one in enumerate(sends) if one.needed and number not in sent]
+    def place(length: int, sent: frozenset[int], looked: frozenset[int], adding: tuple[int, int] | None) -> bool:
+        """``adding``: the send whose values are being added, and how many of them are there."""
+        needed = [one.by[0] for number, one in enumerate(sends) if one.needed and number not in sent]
+        if adding is not None and adding[1] < sends[adding[0]].needed:
+            needed.append(sends[adding[0]].by[adding[1]])
         ahead = [number for number in range(len(looks)) if number not in looked]
-        if not left and not ahead:
+        if not needed and not ahead:
             return length > last
-        state = (sent, looked, length)
+        state = (sent, looked, length, adding)
         if state in tried:
             return False
         tried.add(state)
-        urgent = min([sends[number].ret for number in left] + [looks[number].ret for number in ahead])
+        urgent = min([*needed, *(looks[number].ret for number in ahead)])
         for number in ahead:
             if (
                 looks[number].length == length
                 and looks[number].call <= urgent
-                and place(length, sent, looked | {number})
+                and place(length, sent, looked | {number}, adding)
             ):
                 return True
-        for number, one in enumerate(sends):
-            if number in sent or one.call > urgent or one.offset not in (None, length):
-                continue
-            for count in range(len(one.values) if one.whole else max(1, one.needed), len(one.values) + 1):
-                if any(known.get(length + rank, value) != value for rank, value in enumerate(one.values[:count])):
-                    break
-                inside = {n for n in ahead if length < looks[n].length < length + count and looks[n].call <= urgent}
-                if place(length + count, sent | {number}, looked | inside):
+        steps = [(number, 0) for number, one in enumerate(sends) if number not in sent and one.offset in (None, length)]
+        if adding is not None:
+            steps = [adding]
+            if adding[1] >= sends[adding[0]].needed and place(length, sent, looked, None):
+                return True
+        for number, count in steps:
+            one = sends[number]
+            if one.call <= urgent and known.get(length, one.values[count]) == one.values[count]:
+                more = (number, count + 1) if count + 1 < len(one.values) else None
+                if place(length + 1, sent | {number}, looked, more):
                     return True
         return False
 
-    return place(0, frozenset(), frozenset())
+    return place(0, frozenset(), frozenset(), None)
 
 
 def _sends(rows: Sequence[Row], first_seen: dict[int, int]) -> list[Send]:
@@ -123,9 +126,10 @@ def _sends(rows: Sequence[Row], first_seen: dict[int, int]) -> list[Send]:
         okay = parts[0]["outcome"] == "ok"
         seen = [rank for rank, value in enumerate(values, start=1) if value in first_seen]
         needed = len(values) if okay else max(seen, default=0)
-        times = [first_seen[values[rank - 1]] for rank in seen]
-        ret = min([*times, parts[0]["ret"] if okay else NEVER])
-        found.append(Send(values, parts[0]["position"], parts[0]["call"], ret, needed, okay))
+        by = [NEVER if not okay else float(parts[0]["ret"])] * (len(values) + 1)
+        for rank in range(len(values), 0, -1):
+            by[rank - 1] = min(by[rank], first_seen.get(values[rank - 1], NEVER))
+        found.append(Send(values, parts[0]["position"], parts[0]["call"], tuple(by[:-1]), needed))
     return found
 
 
