@@ -3,7 +3,8 @@
 What is there can be read, and what was allocated can be written again. A system may reject what it cannot store, or
 end; what it has acknowledged must be there. Where its process has ended it is started again at the heal.
 
-Proof: a write that was tried on the node was rejected for want of space, after the injection and at the heal.
+Proof: a write that was tried on the node was rejected for want of space, after the injection, and at the heal unless
+the process has ended meanwhile, which may have left some space.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ class DiskFull(ServerFault):
 
     async def inject(self, injection: Injection) -> None:
         async def fill(node: Node) -> None:
+            seen_of(injection, node)["before"] = await status(node)
             await cast(Fillable, node).fill_disk()
             await _look(injection, node, "filled")
 
@@ -62,8 +64,9 @@ class DiskFull(ServerFault):
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:
     """What is missing from the proof for one node, or None."""
+    ended = [seen.get(moment, {}).get("state") for moment in ("before", "process")] == ["running", "dead"]
     for moment, when in (("filled", "after the injection"), ("at_heal", "at the heal")):
-        if not seen.get(moment, {}).get("refused"):
+        if not seen.get(moment, {}).get("refused") and not (ended and moment == "at_heal"):
             return f"a write was not rejected for want of space {when}"
     return None
 

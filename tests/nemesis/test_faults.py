@@ -156,6 +156,26 @@ def test_a_lead_that_is_kept_at_a_controlled_shutdown_needs_a_reason(why: str) -
     assert row.took_effect is bool(why)
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_only_a_process_that_ends_may_leave_space_on_a_full_disk(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = one_step("disk-full")
+    node = play.cluster.node("n2")
+    plain = node.room
+
+    async def room() -> tuple[int, bool]:
+        """It has some space after the first look at it."""
+        found = await plain()
+        node.filled = False
+        if ends:
+            await node.kill()
+        return found
+
+    monkeypatch.setattr(node, "room", room)
+    row = healed(play)
+    assert row.took_effect is ends
+    assert row.detail["evidence"]["n2"]["at_heal"]["refused"] is False
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_partition_without_traffic_took_no_effect(shape: str) -> None:
     play = one_step(f"partition-{shape}")
