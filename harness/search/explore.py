@@ -7,9 +7,10 @@ often it fails. Everything is drawn from one seed: the same search finds the sam
 the clock ends it, or other modules are loaded: Hypothesis also draws from the constants in their code.
 """
 
+import itertools
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, Protocol, runtime_checkable
@@ -31,6 +32,8 @@ from assay.harness.search.strategies import Terrain, examples
 from assay.nemesis.schedule import Step
 
 BATCH: Final = 20
+FIRST: Final = (1, 4)
+"""Of the first batch, so many are judged before the rest is played: what nearly every run shows is found at once."""
 BRANCHES: Final = 20
 """Runs that leave others, after each batch."""
 MOST_IDLE: Final = 10
@@ -162,7 +165,8 @@ class Explorer:
     def _batch(self, number: int) -> tuple[Example, Example] | None:
         """The first failing example, and what Hypothesis made of it.
 
-        First all are drawn, played and judged together; only when one fails Hypothesis draws them again, and shrinks.
+        First all are drawn, and played and judged together; only when one fails Hypothesis draws them again, and
+        shrinks.
         """
         drawing = examples(replace(self._terrain, events=tuple(sorted(self._events))), tuple(self._corpus))
         drawn: dict[bytes, Example] = {}
@@ -172,8 +176,11 @@ class Explorer:
 
         self._draw(number, drawing, take, Phase.generate)
         new = [example for key, example in drawn.items() if key not in self._seen][: self._left(BATCH)]
-        first = self._take(zip(new, self._player.play_all(new, self._over), strict=False))
-        return None if first is None else self._shrunk_by_hypothesis(number, drawing, first)
+        for portion in _portions(new, FIRST if number == 1 else ()):
+            first = self._take(zip(portion, self._player.play_all(portion, self._over), strict=False))
+            if first is not None:
+                return self._shrunk_by_hypothesis(number, drawing, first)
+        return None
 
     def _branches(self, number: int) -> tuple[Example, Example] | None:
         """Some runs that leave those that were played before. The first that fails, as :meth:`_batch` has it."""
@@ -304,3 +311,9 @@ class Explorer:
 def seeded(example: Example, turn: int) -> Example:
     """The same with another seed; ``turn`` 0: its own."""
     return example if turn == 0 else msgspec.structs.replace(example, seed=derive(example.seed, "again", turn) % 2**32)
+
+
+def _portions(drawn: Sequence[Example], sizes: Sequence[int]) -> Iterator[Sequence[Example]]:
+    """The first so many, the next so many, and the rest, as far as there are any."""
+    bounds = [0, *itertools.accumulate(sizes), max(len(drawn), sum(sizes))]
+    yield from (drawn[low:high] for low, high in itertools.pairwise(bounds) if low < min(high, len(drawn)))

@@ -133,11 +133,20 @@ def _places(entry: Entry) -> set[Hashable]:
 
 
 def _green(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
-    """The version of the last pass before the first of these runs."""
+    """The version of the last pass before the first of these runs.
+
+    For a variant of a system, such as one with a defect, the cell of its night's matrix says that; a pass of the plain
+    system in another cell does so only where that one has none.
+    """
     started = group[0].started
-    places = {place for entry in group for place in _places(entry)}
-    passed = [one for place in places for one in passes.get(place, ()) if one.started < started]
-    return max(passed, key=lambda one: one.started).version if passed else ""
+
+    def last(places: set[Hashable]) -> str:
+        passed = [one for place in places for one in passes.get(place, ()) if one.started < started]
+        return max(passed, key=lambda one: one.started).version if passed else ""
+
+    every = {place for entry in group for place in _places(entry)}
+    variants = all(entry.before != entry.cell for entry in group)
+    return (last({entry.planned for entry in group if entry.planned}) if variants else "") or last(every)
 
 
 def _first_stated(entries: Iterable[Entry]) -> dict[str, str]:

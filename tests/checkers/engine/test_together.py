@@ -37,14 +37,15 @@ def without_times(judgement: Judgement) -> Judgement:
     return msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
 
 
-@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("copies", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_stored_runs_are_judged_together_as_each_alone(copies: int) -> None:
     """Twice over, as what a second run asks again is asked for all of them."""
     assert len(STORED) > 3
-    histories: list[HistoryReader] = [in_memory(path) for path in STORED] * copies
+    once: list[HistoryReader] = [in_memory(path) for path in STORED]
+    histories = once * copies
     contract, registry = Contract(), Registry.standard()
     together = judge_together([Unjudged(history, contract) for history in histories], registry)
-    alone = [judge_run(history, contract, Engines("duckdb", threads=1), registry) for history in histories]
+    alone = [judge_run(history, contract, Engines("duckdb", threads=1), registry) for history in once] * copies
     assert [without_times(one) for one in together] == [without_times(one) for one in alone]
     assert any(one.anomalies for one in alone), "some of them fail"
     assert any(not one.anomalies for one in alone), "and some do not"

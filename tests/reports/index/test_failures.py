@@ -107,6 +107,19 @@ def test_a_defect_in_a_plain_cell_and_a_found_schedule_were_green_where_their_ce
     assert unplanned.green == "", "no name is no common name"
 
 
+def test_a_variant_was_green_where_its_own_cell_was_not_where_the_plain_system_is_in_another() -> None:
+    cell = KILL._replace(system="broker with isr-of-one")
+    red = failed(3, cell=cell, base="broker", planned="run/watched/test_log/kill/sim", version="v3")
+    own = entry(1, planned=red.planned)
+    plain = entry(2, planned="run/test_log/kill/sim", version="v3")
+    (one,) = found(own, plain, red)
+    assert (one.green, one.suspects) == ("v1", ("v3",))
+    (alone,) = found(plain, red)
+    assert alone.green == "v3"
+    (by_hand,) = found(own, entry(2), replace(red, cell=KILL, base=""))
+    assert by_hand.green == "v2", "of the plain system every pass of the cell counts"
+
+
 def test_commits_are_those_of_all_nights_after_the_green_one() -> None:
     made = store(entry(1), entry(2, Standing.UNKNOWN), entry(3, Standing.UNKNOWN), failed(4), failed(5))
     said = [("v1", "", ()), ("v2", "v1", ("b",)), ("v2", "v2", ()), ("v4", "v2", ("d", "c")), ("v5", "v4", ("e",))]
