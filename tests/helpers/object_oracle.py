@@ -186,8 +186,17 @@ def false_empties(rows: Sequence[Row]) -> list[Row]:
 
 
 def bag_linearizable(rows: Sequence[Row]) -> bool:
-    """Whether some order of enqueues and dequeues respects time; one of unknown outcome may have taken any element."""
-    steps = [row for row in rows if row["outcome"] != "fail"]
+    """Whether some order of enqueues and dequeues respects time; one of unknown outcome may have taken any element.
+
+    What is of unknown outcome and can help no other operation is left out: an element that no one was given, and a
+    dequeue where no one found the queue empty.
+    """
+    given = {row["value"] for row in rows if row["outcome"] == "ok" and row["kind"] == "queue-dequeue"}
+
+    def helps(row: Row) -> bool:
+        return (row["value"] if row["kind"] == "queue-enqueue" else None) in given
+
+    steps = [row for row in rows if row["outcome"] == "ok" or (row["outcome"] == "info" and helps(row))]
     certain = sum(1 << number for number, row in enumerate(steps) if row["outcome"] == "ok")
     seen: set[tuple[int, tuple[int, ...]]] = set()
     stack: list[tuple[int, tuple[int, ...]]] = [(0, ())]
@@ -212,7 +221,7 @@ def _after(inside: tuple[int, ...], row: Row) -> list[tuple[int, ...]]:
         return [tuple(sorted((*inside, row["value"])))]
     without = {value: inside[: inside.index(value)] + inside[inside.index(value) + 1 :] for value in set(inside)}
     if row["outcome"] == "info":
-        return [inside, *without.values()]
+        return list(without.values())  # one that took nothing is as one that never was
     if row["value"] is None:
         return [] if inside else [inside]
     return [without[row["value"]]] if row["value"] in without else []
