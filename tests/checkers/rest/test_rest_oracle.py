@@ -52,6 +52,6 @@ def test_random_clusters_get_the_answers_of_loops(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.long
 def test_both_engines_agree(tmp_path: Path, application: Any) -> None:
-    folder, expected = clusters(tmp_path, 160, 8)
+    folder, expected = clusters(tmp_path, 160, 15)
     with application.engine(effects=160) as spark:
         assert by(spark, folder) == expected
