@@ -70,6 +70,7 @@ class Controller:
         self._changes = Changes(config, zookeeper, events, background, self._queue)
         self._active: ActiveTerm | None = None
         self._registered = False
+        self._wrong_epoch: str | None = None
         self.topics = TopicActions(config, runtime.random, zookeeper, self._queue, self._changes)
         self.reassignments = self._changes.reassignments
 
@@ -167,15 +168,18 @@ class Controller:
                 if await self._epoch_makes_sense():
                     continue
                 return
+            self._wrong_epoch = None
             if term is not None:
                 await self._begin(term)
 
     async def _epoch_makes_sense(self) -> bool:
-        """If not, the next change of it is a trigger."""
+        """If not, the next change of it is a trigger. What is wrong is logged once, not at each look."""
         try:
             await known_epoch(self._zookeeper, self._queue.watch(Trigger.CLAIM))
         except ZnodeError as error:
-            _log.error("%s", error)
+            if str(error) != self._wrong_epoch:
+                _log.error("%s", error)
+            self._wrong_epoch = str(error)
             return False
         return True
 

@@ -99,7 +99,9 @@ def test_nonsense_in_place_of_nonsense_is_no_more() -> None:
     simulate(check)
 
 
-def test_the_present_controller_writes_nothing_more_and_gives_up_its_claim() -> None:
+def test_the_present_controller_writes_nothing_more_and_gives_up_its_claim(caplog: pytest.LogCaptureFixture) -> None:
+    """It looks twice, once for its own claim's end, and says once what is wrong."""
+
     async def check() -> None:
         async with brokers() as cluster:
             zookeeper = await zookeeper_of(cluster)
@@ -114,7 +116,9 @@ def test_the_present_controller_writes_nothing_more_and_gives_up_its_claim() -> 
             await cluster.producer.send("orders", 0, [(None, b"x")])
             await zookeeper.close()
 
-    simulate(check)
+    with caplog.at_level(logging.ERROR, logger="assay.controller"):
+        simulate(check)
+    assert sum("/controller_epoch" in record.getMessage() for record in caplog.records) == 2, "one of each that lives"
 
 
 def test_a_broker_that_starts_or_gets_a_new_session_waits_and_does_not_die(caplog: pytest.LogCaptureFixture) -> None:
