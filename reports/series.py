@@ -69,6 +69,9 @@ class Complaint:
 class Sharing:
     """How a consumer group shared its partitions. ``generations``: 0 in a design that has none; ``partings``: members
     that left, died or fell silent.
+
+    Where each member decides by itself (the design on ZooKeeper), what that cost: ``changes`` by which one claimed
+    anything, ``watches`` that woke a member, ``rebalances`` that it computed, and those that left it ``unchanged``.
     """
 
     group: str
@@ -77,6 +80,10 @@ class Sharing:
     acquired: int
     released: int
     lost: int
+    changes: int = 0
+    watches: int = 0
+    rebalances: int = 0
+    unchanged: int = 0
 
 
 _LATENCY: Final = "greatest(ret - coalesce(scheduled, call), 1000)"
@@ -153,14 +160,20 @@ def complaints(recording: Recording, most: int = 12) -> tuple[Complaint, ...]:
 
 def sharings(recording: Recording, most: int = 20) -> tuple[Sharing, ...]:
     """Of each group, by name."""
+    efforts = ", ".join(
+        f"coalesce(sum(cast(json_extract(result, '$.effort.{name}') as bigint)), 0)::bigint as {name}"
+        for name in ("watches", "rebalances", "unchanged")
+    )
     found = recording.rows(
-        'select e."group", coalesce(min(p.partings), 0) as partings, count(distinct e.generation) as generations, '
+        "with asked as (select json_extract_string(argument, '$.group') as name, count(*) filter "
+        f"(f in ('leave', 'die', 'silence') and outcome = 'ok') as partings, {efforts} from ops group by name) "
+        'select e."group", coalesce(min(partings), 0) as partings, count(distinct e.generation) as generations, '
         "count(*) filter (e.kind = 'acquire') as acquired, count(*) filter (e.kind = 'release') as released, "
-        "count(*) filter (e.kind = 'lost') as lost from effects e "
-        "left join (select json_extract_string(argument, '$.group') as name, count(*) as partings from ops "
-        "where f in ('leave', 'die', 'silence') and outcome = 'ok' group by name) p on p.name = e.\"group\" "
-        "where e.kind in ('acquire', 'release', 'lost') and e.key <> e.\"group\" and e.outcome = 'ok' "
-        'group by e."group" order by e."group" limit ?',
+        "count(*) filter (e.kind = 'lost') as lost, count(distinct e.version) filter (e.kind = 'claim') as changes, "
+        "coalesce(min(watches), 0) as watches, coalesce(min(rebalances), 0) as rebalances, "
+        'coalesce(min(unchanged), 0) as unchanged from effects e left join asked on asked.name = e."group" '
+        "where e.kind in ('acquire', 'release', 'lost', 'claim') and e.key <> e.\"group\" and e.outcome = 'ok' "
+        'group by e."group" having count(*) filter (e.kind <> \'claim\') > 0 order by e."group" limit ?',
         [most],
     )
     return tuple(Sharing(**row) for row in found)

@@ -6,7 +6,8 @@ with this one. A commit whose outcome is unknown is a trial that ended: the oper
 the member goes on. Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of
 each commit that was tried in the operation, also of the one that a member makes when it has to let go of its
 partitions; and ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim by which it acquired
-something, as ``Claim`` of the library has it.
+something, as ``Claim`` of the library has it; and ``effort``, what taking part has cost the member since its last
+result, as ``Effort`` of the library has it, without what is 0.
 
 A ``silence`` does nothing for so many seconds: a member holds on to what it has, and others wait for it.
 
@@ -19,7 +20,9 @@ did not begin in the operation that reports it has an unknown outcome, for it wa
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
@@ -82,6 +85,7 @@ class Member:
         self._commits: list[dict[str, Any]] = []
         self._claims: list[dict[str, Any]] = []
         self._over: list[tuple[str, int]] = []
+        self._effort: Counter[str] = Counter()  # that has been reported
         self._stream: MessageStream | None = None
         self._in_hand = asyncio.Event()
         self._operations = 0
@@ -126,7 +130,9 @@ class Member:
         commits, self._commits = self._commits, []
         claims, self._claims = self._claims, []
         over, self._over = self._over, []
-        return {"ownership": notes, "commits": commits, "claims": claims, "over": over}
+        effort = Counter(dataclasses.asdict(self.connector.effort))
+        since, self._effort = effort - self._effort, effort
+        return {"ownership": notes, "commits": commits, "claims": claims, "over": over, "effort": since}
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
@@ -260,7 +266,7 @@ class ConnectorClient(KeepingMembers):
         member = self._members.get(group)
         if operation.f != POLL and member is None:
             return Completion(Outcome.FAIL, error="no-member")
-        parting: dict[str, Any] = {"ownership": [], "commits": [], "claims": [], "over": []}
+        parting: dict[str, Any] = {"ownership": [], "commits": [], "claims": [], "over": [], "effort": Counter()}
         if member is not None and (operation.f == LEAVE or member.mode != mode):
             parting = await self._part(group, member)
             if operation.f != POLL:

@@ -85,6 +85,9 @@ def test_a_group_has_its_generations_and_its_holds_counted_and_who_left(tmp_path
     def owned(kind: str, key: str, generation: int | None, group: str) -> Effect:
         return Effect(kind, key, generation=generation, owner="m", group=group, assignment=1, outcome=Outcome.OK)
 
+    def claim(key: str, seen: int) -> Effect:
+        return Effect("claim", key, owner="m", version=seen, value=seen + 1, group="old", outcome=Outcome.OK)
+
     with HistoryWriter(tmp_path / "h") as writer:
         of_new = {"key": None, "argument": {"group": "new"}}
         writer.completed(
@@ -98,9 +101,29 @@ def test_a_group_has_its_generations_and_its_holds_counted_and_who_left(tmp_path
         writer.completed(completed(2, 3 * SECOND, f="leave", **of_new), [owned("release", "t-1", 1, "new")])
         writer.completed(completed(3, 4 * SECOND, f="leave", outcome=Outcome.FAIL, **of_new))
         old = {"key": None, "argument": {"group": "old"}}
-        writer.completed(completed(4, 5 * SECOND, f="poll", **old), [owned("acquire", "t-0", None, "old")])
+        writer.completed(
+            completed(4, 5 * SECOND, f="poll", result={"effort": {"watches": 3, "rebalances": 2}}, **old),
+            [owned("acquire", "t-0", None, "old"), claim("t-0", 7), claim("t-1", 7)],
+        )
+        writer.completed(
+            completed(
+                5, 6 * SECOND, f="poll", result={"effort": {"watches": 1, "rebalances": 4, "unchanged": 4}}, **old
+            ),
+            [claim("t-0", 9)],
+        )
     with Recording(open_history(tmp_path / "h")) as recording:
         assert sharings(recording) == (
             Sharing("new", partings=1, generations=2, acquired=3, released=1, lost=1),
-            Sharing("old", partings=0, generations=0, acquired=1, released=0, lost=0),
+            Sharing(
+                "old",
+                partings=0,
+                generations=0,
+                acquired=1,
+                released=0,
+                lost=0,
+                changes=2,
+                watches=4,
+                rebalances=6,
+                unchanged=4,
+            ),
         )

@@ -21,7 +21,7 @@ from assay.nemesis.schedule import Schedule, Step, encode
 from assay.nemesis.target import named
 from assay.reports.failure_text import Ending, EvidenceLines, describe
 from assay.system_under_test.client.zookeeper_groups import view
-from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, OwnershipChange
+from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, Effort, OwnershipChange
 from assay.system_under_test.client.zookeeper_groups.view import allot
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads import connector_client, test_zookeeper_group
@@ -93,6 +93,7 @@ class Letting:
 
     def __init__(self) -> None:
         self.consumer_id = "g_c"
+        self.effort = Effort()
         self.owned, self.positions = {("orders", 1): "t"}, {("orders", 1): 7}
         self.committed = asyncio.Event()
 
@@ -125,16 +126,19 @@ def test_what_is_let_go_after_the_operation_is_not_reported_as_of_the_next_one(
         letting = asyncio.create_task(let_go())
         async with member.operation():
             await asyncio.sleep(0)  # it has begun to commit
+            connector.effort.watches = 2
             if not slow:
                 connector.committed.set()
         now = member.report()
         connector.committed.set()
         await letting
+        connector.effort.watches = 3
         recorded = member.report()
         if slow:
-            assert now == {"ownership": [], "commits": [], "claims": [], "over": []}
+            assert now == {"ownership": [], "commits": [], "claims": [], "over": [], "effort": {"watches": 2}}
             commits = [{"outcome": "info", "positions": [["orders-1", 7]]}]
-            assert recorded == {"ownership": [], "commits": commits, "claims": [], "over": [("orders-1", 1)]}
+            assert recorded == {"ownership": [], "commits": commits, "claims": [], "over": [("orders-1", 1)],
+                                "effort": {"watches": 1}}  # fmt: skip
         else:
             assert [note["kind"] for note in now["ownership"]] == ["release"]
             assert [commit["outcome"] for commit in now["commits"]] == ["ok"]

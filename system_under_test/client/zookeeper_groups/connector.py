@@ -73,6 +73,17 @@ class Claim:
     shares: Mapping[Partition, str]
 
 
+@dataclass(slots=True)
+class Effort:
+    """What taking part has cost a member so far. ``watches``: that woke it; ``rebalances``: how often it read the whole
+    group and computed its share; ``unchanged``: how many of these left it with what it owned.
+    """
+
+    watches: int = 0
+    rebalances: int = 0
+    unchanged: int = 0
+
+
 class ConsumerConnector:
     """One member of a group. Streams are created once; then it takes part until ``shutdown``.
 
@@ -101,6 +112,7 @@ class ConsumerConnector:
         if chosen is None:
             chosen = f"{config.host}-{int(runtime.wall_clock() * 1000)}-{runtime.random.getrandbits(32):08x}"
         self.consumer_id = f"{config.group}_{chosen}"
+        self.effort = Effort()
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout)
         self._registration = Registration(self._zookeeper, config.group, self.consumer_id)
         self._ownership = Ownership(self._zookeeper, config.group, self._registration)
@@ -223,6 +235,7 @@ class ConsumerConnector:
         self._on_change(OwnershipChange(kind, *hold.partition, hold.thread, hold.number, hold.position))
 
     def _changed(self, event: WatchedEvent) -> None:
+        self.effort.watches += 1
         self._wake.set()
 
     async def _keep_balanced(self, subscription: StreamSubscription) -> None:
@@ -251,10 +264,12 @@ class ConsumerConnector:
         if not self._config.bootstrap:
             self._brokers.addresses = await registered_brokers(self._zookeeper)
         wanted = view.allotted_to(self.consumer_id)
+        self.effort.rebalances += 1
         owned = {partition: hold.thread for partition, hold in self._current().items()}
         unchanged = (
             owned == wanted and self._ownership.claimed <= wanted.keys()
         )  # else a claim came to nothing half-way
+        self.effort.unchanged += unchanged
         if unchanged and not self._config.classic:
             return self.consumer_id in view.members
         await self._release()

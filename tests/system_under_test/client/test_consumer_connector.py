@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Mapping
 
@@ -56,6 +57,37 @@ def test_three_partitions_while_consumers_join_and_leave_one_by_one() -> None:
                 await member.shutdown()
                 await shared_as(zookeeper, {p: f"g_c{n}-0" for p, n in expected.items()})
                 assert member.kinds().count(ChangeKind.ACQUIRED) == member.kinds().count(ChangeKind.RELEASED)
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_each_change_wakes_all_members_also_those_for_which_nothing_changes() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            members = [Consumer(cluster, f"c{n}") for n in range(1, 6)]
+            for member in members:
+                await member.start()
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c2-0"})
+            await asyncio.sleep(2.0)
+            before = [dataclasses.replace(member.connector.effort) for member in members]
+            await members[4].shutdown()  # it owns nothing
+            await asyncio.sleep(2.0)
+            for earlier, member in zip(before[:4], members, strict=False):
+                now = member.connector.effort
+                assert now.watches - earlier.watches == 1
+                assert now.rebalances - earlier.rebalances == now.unchanged - earlier.unchanged == 1
+            await members[0].shutdown()
+            await shared_as(zookeeper, {0: "g_c2-0", 1: "g_c3-0"})
+            await asyncio.sleep(2.0)
+            efforts = [member.connector.effort for member in members[1:4]]
+            assert all(
+                effort.watches - earlier.watches > 1 for effort, earlier in zip(efforts, before[1:4], strict=True)
+            )
+            useful = [effort.rebalances - effort.unchanged for effort in efforts]
+            assert useful[2] == before[3].rebalances - before[3].unchanged, "the last one still owns nothing"
+            assert useful[1] > before[2].rebalances - before[2].unchanged
             await zookeeper.close()
 
     simulate(check)
