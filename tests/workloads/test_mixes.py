@@ -99,7 +99,7 @@ def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_
     ("test", "method", "mixes"),
     [
         (test_group.test_group, "multi_fetch", ("backlogs",)),
-        (test_draft_group.test_draft_group, "multi_fetch", ("backlogs",)),
+        pytest.param(test_draft_group.test_draft_group, "multi_fetch", ("backlogs",), marks=pytest.mark.long),
         (test_zookeeper_group.test_zookeeper_group, "fetch", ("backlogs",)),
     ],
 )
@@ -117,7 +117,7 @@ def test_members_fetch_as_little_at_a_time_as_other_readers(
     assert sizes - {GLANCE_BYTES} == {700}, "as the seed has it"
 
 
-@pytest.mark.parametrize("mix", ["backlogs", "retention"])
+@pytest.mark.parametrize("mix", [pytest.param("backlogs", marks=pytest.mark.long), "retention"])
 def test_readers_that_poll_seldom_fall_behind_and_read_on(tmp_path: Path, mix: str) -> None:
     attempt = play(tmp_path, mix, time_limit=12.0)
     slow = [row for row in table(attempt, "ops") if SLOW in (row["argument"] or "")]
@@ -138,7 +138,7 @@ def test_readers_that_poll_seldom_fall_behind_and_read_on(tmp_path: Path, mix: s
     "test",
     [
         test_group.test_group,
-        test_zookeeper_group.test_zookeeper_group,
+        pytest.param(test_zookeeper_group.test_zookeeper_group, marks=pytest.mark.long),
         pytest.param(test_migration.test_migration, marks=pytest.mark.long),
     ],
 )
@@ -364,7 +364,7 @@ def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_pat
     "test",
     [
         test_group.test_group,
-        test_zookeeper_group.test_zookeeper_group,
+        pytest.param(test_zookeeper_group.test_zookeeper_group, marks=pytest.mark.long),
         pytest.param(test_migration.test_migration, marks=pytest.mark.long),
     ],
 )

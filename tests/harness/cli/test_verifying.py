@@ -283,6 +283,7 @@ def test_the_defect_of_another_system_is_verified_in_the_simulation(toy_project:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_one_of_the_brokers_defects_is_caught_by_its_own_run(capfd: pytest.CaptureFixture[str]) -> None:
     """With the first seed; the shortest run of all."""
     assert DEFECTS["zombie-commit"].run.endswith("--time-limit=20")

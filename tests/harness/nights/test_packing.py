@@ -69,7 +69,7 @@ KEPT = st.tuples(st.just("keep"), st.integers(0, 5), st.integers(0, 2))
 STEPS = st.lists(st.one_of(KEPT, KEPT, st.tuples(st.just("pack"), st.integers(0, 12), st.just(0))), max_size=14)
 
 
-@settings(max_examples=some_of(100), deadline=None)
+@settings(max_examples=some_of(50), deadline=None)
 @given(STEPS)
 def test_runs_added_moved_and_packed_in_any_order_are_as_they_were_last_added(
     steps: list[tuple[str, int, int]],

@@ -87,6 +87,7 @@ def test_no_more_examples_are_played_than_there_may_be(count: int) -> None:
     assert player.played == searching.tally.examples == count
 
 
+@pytest.mark.long
 def test_two_faults_that_fail_together_are_found_and_nothing_else_is_left() -> None:
     player = PretendPlayer(lambda example: {"kill", "partition"} <= kinds(example))
     found = explorer(player, Budget(examples=2000), seed=2).run()

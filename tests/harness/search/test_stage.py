@@ -88,13 +88,13 @@ def test_what_fails_says_the_same_and_is_kept_once_a_report_is_wanted(tmp_path: 
 @pytest.mark.slow
 def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_branches(player: QuickPlayer) -> None:
     player.play_all([an_example()], never)
-    left = player.branch(Random(1), stopping, 8, never)
-    assert len(left) == 8
+    left = player.branch(Random(1), stopping, 5, never)
+    assert len(left) == 5
     digests = {}
     for example, outcome in left:
         digests[outcome.digest] = example
         assert player.play(example).digest == outcome.digest
-    assert len(digests) > 4, "other chance makes other histories"
+    assert len(digests) > 2, "other chance makes other histories"
     deepest = max((example for example, _ in left), key=lambda example: len(example.schedule.branches))
     assert len(deepest.schedule.branches) > 1
     found = [outcome.digest for example, outcome in left if example is deepest]
