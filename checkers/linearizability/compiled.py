@@ -1,38 +1,63 @@
 """How functions are compiled: once per machine, kept next to the source or in numba's cache folder.
 
-Importing numba and compiling cost seconds, which those who only read a model need not pay: the search imports this.
-With ``NUMBA_DISABLE_JIT=1`` everything runs as plain Python, slower by two orders of magnitude, for a debugger.
+To import numba and load what is compiled takes a second, which a search of few operations does not need: all functions
+are plain Python until ``compile_all``. With ``NUMBA_DISABLE_JIT=1`` everything stays so, slower by two orders of
+magnitude, for a debugger.
 """
 
+import sys
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeVar, cast
-
-import numba
-from numba import types
-from numba.core.errors import NumbaError
+from typing import Any, Final, ParamSpec, TypeVar
 
 from assay.checkers.linearizability.model import ModelError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_STEP: Final = types.Tuple((types.boolean, types.int64))(types.int64, types.int64, types.int64, types.int64)
+_PACKAGE: Final = __name__.rpartition(".")[0]
+_plain: dict[int, Callable[..., Any]] = {}
+"""Those that are plain Python, by their identity."""
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiles at the first call, and keeps the machine code."""
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
+    """Compiles at the first call after ``compile_all``, and keeps the machine code. For functions of this package."""
+    _plain[id(function)] = function
+    return function
+
+
+def all_compiled() -> bool:
+    return not _plain
+
+
+def compile_all() -> None:
+    """Puts compiled functions in place of the plain ones, in every module that has imported them.
+
+    A search that has begun in plain Python goes on with them: its state lies in arrays.
+    """
+    import numba
+
+    made = {place: numba.njit(cache=True, nogil=True)(function) for place, function in _plain.items()}
+    for module in [module for name, module in sys.modules.items() if name.startswith(_PACKAGE)]:
+        for name, value in list(vars(module).items()):
+            if id(value) in made:
+                setattr(module, name, made[id(value)])
+    _plain.clear()
 
 
 def compiled_step(step: Callable[..., Any]) -> Any:
     """A model's step as compiled code calls it, for any model. Raises ``ModelError`` if it cannot be."""
+    import numba
+    from numba import types
+    from numba.core.errors import NumbaError
+
     if numba.config.DISABLE_JIT:
         return step
+    takes: Final = types.Tuple((types.boolean, types.int64))(types.int64, types.int64, types.int64, types.int64)
     try:
         try:
-            return numba.cfunc(_STEP, cache=True)(step)
+            return numba.cfunc(takes, cache=True)(step)
         except RuntimeError:  # numba finds no place to keep what was not defined in a file
-            return numba.cfunc(_STEP)(step)
+            return numba.cfunc(takes)(step)
     except NumbaError as error:
         why = " ".join(str(error).split())[:400]
         raise ModelError(

@@ -1,4 +1,8 @@
-"""Drives the compiled search of one key: memory when it asks for some, the clock, the answer."""
+"""Drives the search of one key: memory when it asks for some, the clock, the answer.
+
+The search is compiled, unless there is little to do: it begins in plain Python where that may be faster than to load
+what is compiled, and goes on compiled where it was not.
+"""
 
 import time
 from collections.abc import Callable
@@ -9,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from assay.checkers.linearizability import core, tables
-from assay.checkers.linearizability.compiled import compiled_step
+from assay.checkers.linearizability.compiled import all_compiled, compile_all, compiled_step
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.explain import NoPlace, explain, order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
@@ -19,6 +23,10 @@ from assay.checkers.linearizability.workspace import OutOfMemory, States, Worksp
 
 BUDGET: Final = 200_000
 """Steps of a model between two looks at the clock."""
+PLAIN_STEPS: Final = 4_000
+"""Steps of models that a process does in plain Python at most: they take as long as to load what is compiled."""
+PLAIN_OPERATIONS: Final = 300
+"""Of a key's history, at most, that is begun in plain Python."""
 
 CLAIMS: Final = {
     core.WRONG_READ: "reads, and changed the state",
@@ -56,13 +64,17 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
     deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds - limits.spent
     try:
         states = States(model)
+        plain = _begins_plain(history)
         layout, actions = _lay_out(history, states)
-        step = _step(model.step if model.compiled else _never)
+        wanted = model.step if model.compiled else _never
+        step = wanted if plain else _step(wanted)
         space = Workspace(layout, model.initial if model.compiled else 0, limits.bytes, states)
         space.counters[tables.WIDEST] = limits.widest
         while True:
-            space.counters[tables.BUDGET] = BUDGET
+            space.counters[tables.BUDGET] = budget = _plain.left if plain else BUDGET
             status = core.advance(step, not model.compiled, layout, space.memory)
+            if plain:
+                _plain.left -= budget - int(space.counters[tables.BUDGET])
             if status == core.PLACED:
                 trail = int(space.memory.current_trail[0])
                 return _measured(space, Searched(order=order(history, layout, space, trail) if witness else None))
@@ -79,6 +91,9 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
                 space.counters[tables.WIDEST] = np.iinfo(np.int64).max
             elif status == core.STUCK:
                 return _measured(space, Searched(why=explain(history, layout, space)))
+            elif status == core.SPENT and plain:
+                compile_all()
+                plain, step = False, _step(wanted)
             elif status != core.SPENT:
                 raise space.broken(CLAIMS[status], actions)
             if deadline is not None and time.perf_counter() > deadline:
@@ -87,6 +102,26 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
         return _unknown(history, MEMORY, f"the memory limit ({error})", layout, space)
     except MemoryError:
         return _unknown(history, MEMORY, "the end of this machine's memory", layout, space)
+
+
+@dataclass
+class _Plain:
+    left: int
+
+
+_plain = _Plain(PLAIN_STEPS)
+"""Of this process."""
+
+
+def _begins_plain(history: KeyHistory) -> bool:
+    """Else all is compiled from here on. A stranger's model is compiled at once: that shows whether it can be."""
+    if all_compiled():
+        return False
+    known = not history.model.compiled or type(history.model).__module__.startswith("assay.checkers.")
+    if known and len(history) <= PLAIN_OPERATIONS and _plain.left > 0:
+        return True
+    compile_all()
+    return False
 
 
 def _never(state: int, f: int, x: int, y: int) -> tuple[bool, int]:

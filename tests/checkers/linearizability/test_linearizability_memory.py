@@ -23,6 +23,7 @@ SCRIPT: Final = """
 import re, sys
 from helpers.hard_searches import HARD
 from assay.checkers.linearizability import MODELS, Limits, search
+from assay.checkers.linearizability.compiled import compile_all
 from helpers.linearizability_histories import operation, table
 
 def peak():  # ru_maxrss is handed down to a new program; this is not
@@ -30,6 +31,7 @@ def peak():  # ru_maxrss is handed down to a new program; this is not
 
 model, ops = HARD[sys.argv[1]]
 limits = Limits(seconds=None, bytes=int(sys.argv[2]))
+compile_all()
 search(table([("small", ops[:3])]), model)
 before = peak()
 judged = search(table([("hard", ops)]), model, limits=limits)

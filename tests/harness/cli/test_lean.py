@@ -47,9 +47,11 @@ def test_help_and_version_need_none_of_it(option: str) -> None:
     assert not modules
 
 
-def test_a_small_file_of_another_tool_is_judged_with_what_reads_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("values", [44, 5], ids=["each-once", "again-and-again"])
+def test_a_small_file_of_another_tool_is_judged_with_what_reads_it(tmp_path: Path, values: int) -> None:
+    """Registers whose values are written once need no search; the others a small one."""
     path = tmp_path / "history.edn"
-    path.write_text("".join(OPERATION.format(number % 3, number) for number in range(1, 44)))
+    path.write_text("".join(OPERATION.format(number % 3, number % values) for number in range(1, 44)))
     printed, modules = loaded(ASSAY, "check", str(path), "--model=register")
     assert printed.startswith("PASS: 86 operations")
     assert modules == JUDGING

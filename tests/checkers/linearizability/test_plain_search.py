@@ -1,0 +1,81 @@
+"""A small search is done in plain Python, says what the compiled one says, and goes on compiled if it grows large."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TESTS = Path(__file__).parents[2]
+SEARCHES = """
+import random, sys
+sys.path.insert(0, sys.argv[1])
+from assay.checkers.linearizability import MODELS, Limits
+from assay.checkers.linearizability import searcher
+from assay.checkers.linearizability.compiled import all_compiled
+from assay.checkers.linearizability.encode import encode
+from helpers.linearizability_histories import history, table
+
+searcher._plain.left = int(sys.argv[2])
+for name, model in sorted(MODELS.items()):
+    rng = random.Random(f"{name}-plain")
+    encoded = encode(table((str(number), history(name, rng)) for number in range(12)), model)
+    for number, key in enumerate(encoded.keys):
+        found = searcher.search_key(encoded.history(number), Limits(seconds=None), witness=True)
+        why = found.why and (found.why.operation, found.why.order)
+        print(name, key, found.order, why, found.largest, found.explored)
+print("compiled:", all_compiled(), "numba:", "numba" in sys.modules)
+"""
+
+
+def answers(plain_steps: int) -> list[str]:
+    command = [sys.executable, "-c", SEARCHES, str(TESTS), str(plain_steps)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    return done.stdout.splitlines()
+
+
+def test_plain_compiled_and_first_one_then_the_other_say_the_same() -> None:
+    *compiled, how = answers(0)
+    assert how == "compiled: True numba: True"
+    assert len(compiled) > 60
+    assert any("None (" in line for line in compiled), "some are not linearizable"
+    *plain, how = answers(10**9)
+    assert how == "compiled: False numba: False"
+    assert plain == compiled
+    for steps in (1, 37, 300):
+        *both, how = answers(steps)
+        assert how == "compiled: True numba: True"
+        assert both == compiled
+
+
+def test_a_stranger_s_model_that_cannot_be_compiled_is_an_error_for_few_operations_too() -> None:
+    asked = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from assay.checkers.linearizability import Model, ModelError
+from assay.checkers.linearizability.encode import encode
+from assay.checkers.linearizability.searcher import search_key
+from assay.checkers.linearizability import Limits, MODELS
+from helpers.linearizability_histories import operation, table
+
+class Strange(type(MODELS["register"])):
+    def step(state, f, x, y):
+        return open("nowhere"), state
+    step = staticmethod(step)
+
+encoded = encode(table([("k", [operation("write", 1, call=1, ret=2)])]), Strange())
+try:
+    search_key(encoded.history(0), Limits(seconds=None))
+except ModelError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", asked, str(TESTS)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "cannot be compiled" in done.stdout, done.stderr
