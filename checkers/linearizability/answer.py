@@ -33,7 +33,7 @@ class Answer:
 def answer(history: KeyHistory, limits: Limits) -> Answer:
     """Searches for a legal order; what it says is the same wherever it runs."""
     from assay.checkers.linearizability.explain import finding
-    from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key  # imports numba, which takes a second
+    from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
 
     begun = time.perf_counter()
     try:
