@@ -69,7 +69,7 @@ WORKLOADS: Final = (
 @pytest.mark.parametrize(
     ("test", "cuts"),
     [
-        *((test, 2) for test in WORKLOADS[:2]),
+        (WORKLOADS[0], 2),
         *(pytest.param(test, 20, marks=pytest.mark.long) for test in WORKLOADS),
     ],
     ids=lambda given: getattr(given, "__name__", str(given)),

@@ -64,6 +64,7 @@ def test_no_send_waits_longer_than_one_look_for_the_leader_under_a_rolling_resta
     assert max(sends) < LONGEST_MS
 
 
+@pytest.mark.long
 def test_without_that_a_send_waits_longer(restarted: Callable[[int, int], Any]) -> None:
     """So the measure would show it."""
     assert max(restarted(1, 1).sends) > LONGEST_MS

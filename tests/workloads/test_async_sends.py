@@ -61,6 +61,7 @@ def run(root: Path, defect: str | None) -> Attempt:
     return played(test_async_sends.test_async_sends, settings)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_sets_that_are_sent_again_keep_their_place_but_with_the_defect(tmp_path: Path) -> None:
     correct, defective = run(tmp_path, None), run(tmp_path, "retry-reorders")

@@ -59,6 +59,7 @@ def test_a_coordinator_that_takes_commits_of_an_old_generation_is_caught(
     assert "zombie-commit" in judgement.anomalies
 
 
+@pytest.mark.long
 def test_a_coordinator_that_gives_a_partition_to_two_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = DraftGroup._answer
 

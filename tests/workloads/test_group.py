@@ -88,6 +88,7 @@ def test_a_member_that_reads_no_more_is_caught(defect: str | None, tmp_path: Pat
     assert "unseen" in DEFECTS["silent-consumer"].anomalies
 
 
+@pytest.mark.long
 def test_a_defect_of_the_log_is_caught(tmp_path: Path) -> None:
     """A leader that acknowledges alone is cut off; about every second seed cuts it off long enough."""
     verdicts = []

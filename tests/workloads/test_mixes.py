@@ -462,6 +462,7 @@ def both_kinds(attempt: Attempt) -> set[tuple[str, str]]:
     return {(row["client"], row["outcome"]) for row in table(attempt) if row["kind"] == "tried"}
 
 
+@pytest.mark.long
 def test_clients_that_cling_follow_leaders_that_change_and_so_do_committers(tmp_path: Path) -> None:
     for mix, test in (("clinging", test_log.test_log), ("committers", test_offsets.test_offsets)):
         attempt = play(tmp_path / mix, mix, test)

@@ -139,6 +139,7 @@ def test_a_key_for_which_its_share_of_the_memory_is_too_little_gets_all_of_it() 
     check_a_share_that_is_too_small(POOL)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.checkers.engine.spark import Spark
@@ -374,6 +375,7 @@ def more_parts_than_cores(spark: OnSpark, op: Op) -> pa.Table:
     return table((str(number), [op]) for number in range(8))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_on_spark_an_operation_that_does_not_fit_ends_the_parts_that_wait(spark: OnSpark) -> None:
     ops = more_parts_than_cores(spark, operation("pop", None, 1, call=0, ret=1))
@@ -381,6 +383,7 @@ def test_on_spark_an_operation_that_does_not_fit_ends_the_parts_that_wait(spark:
         spark.search(ops, MODELS["register"])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_ctrl_c_on_spark_ends_the_parts_that_wait(spark: OnSpark) -> None:
     def watch(what: str, done: int, total: int) -> None:
