@@ -24,8 +24,7 @@ from helpers.examples import ALL
 pytest_plugins = ("pytester",)
 
 settings.register_profile("night", deadline=None, max_examples=ALL)
-settings.register_profile("day", deadline=None, max_examples=40)
-settings.register_profile("fast", deadline=None, max_examples=25)
+settings.register_profile("day", deadline=None, max_examples=25)
 settings.load_profile("day")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,12 +48,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fast", action="store_true", help="only test files that start no process, play no run and judge no history"
     )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """``make check`` tries a quarter of the examples that the night's run does."""
-    if config.getoption("--fast"):
-        settings.load_profile("fast")
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
