@@ -23,10 +23,12 @@ class Client:
 
     def received(self) -> list[str]:
         assert self._member is not None
+        self._member.check()
         return list(self._member.values)
 
     def assigned(self) -> list[int]:
         assert self._member is not None
+        self._member.check()
         return list(self._member.partitions)
 
     def leave(self) -> None:
@@ -140,8 +142,20 @@ class Member:
             metadata_max_age_ms=1000,
         )
         self._going = True
-        self._thread = threading.Thread(target=self._read)
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    def check(self) -> None:
+        """Raises what has ended its thread, if anything has: it would never own anything, for no reason that shows."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        except Exception as error:  # noqa: BLE001 (it is raised where the test asks)
+            self._failure = error
 
     def _read(self) -> None:
         committed = True
