@@ -71,7 +71,8 @@ class Sharing:
     that left, died or fell silent.
 
     Where each member decides by itself (the design on ZooKeeper), what that cost: ``changes`` by which one claimed
-    anything, ``watches`` that woke a member, ``rebalances`` that it computed, and those that left it ``unchanged``.
+    anything, ``watches`` that woke a member, ``rebalances`` that it computed, and how many of these came to what it
+    owned already (``unchanged``).
     """
 
     group: str

@@ -38,7 +38,7 @@ from helpers.attempts import played
 
 SCHEDULES = Path(__file__).parent.parent.parent / "schedules"
 RUNS = 1
-MANY = 20
+MANY = pytest.param(20, marks=pytest.mark.long)
 TOGETHER = 2
 """So many members at least commit in one generation once the coordinator is gone."""
 
@@ -73,8 +73,6 @@ POINTS = [
         for n, event in enumerate(DRAFT_FAILOVER_POINTS, start=1)
     ),
 ]
-BY_DAY = (0, 1, 2, 3, 4, 6, 8)
-"""Of ``POINTS``. One coordinator serves both protocols: of the draft's the second and the fourth are enough."""
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +129,8 @@ def together(history: HistoryReader, group: str, since: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("point", "runs"),
-    [
-        pytest.param(point, runs, id=f"{point.schedule}-{runs}", marks=[pytest.mark.long] if long else [])
-        for number, point in enumerate(POINTS)
-        for runs, long in ((RUNS, number not in BY_DAY), (MANY, True))
-    ],
-)
+@pytest.mark.parametrize("runs", [RUNS, MANY])
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.schedule)
 def test_the_group_is_correct_whenever_its_coordinator_dies(
     point: Point, runs: int, engines: Engines, tmp_path: Path
 ) -> None:

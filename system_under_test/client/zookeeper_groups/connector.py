@@ -76,7 +76,7 @@ class Claim:
 @dataclass(slots=True)
 class Effort:
     """What taking part has cost a member so far. ``watches``: that woke it; ``rebalances``: how often it read the whole
-    group and computed its share; ``unchanged``: how many of these left it with what it owned.
+    group and computed its share; ``unchanged``: how many of these came to what it owned already.
     """
 
     watches: int = 0
