@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import CommitFailedError, KafkaConnectionError, RebalanceInProgressError
 
 WAIT = 20.0
+LONGER_THAN_A_JOIN = 5000  # milliseconds
 
 
 class Client:
@@ -125,14 +126,18 @@ class Client:
             consumer.close()
 
 
-class Member:
-    """Only its own thread touches the consumer."""
+class Member(ConsumerRebalanceListener):
+    """Only its own thread touches the consumer.
+
+    A poll lasts longer than a join. Where it ends between the answers to JoinGroup and to SyncGroup, version 3.0.12
+    never takes the assignment: the join's task has said by then that no join is needed, so the next poll does not
+    wait for it. Such a member sends no heartbeat, is expired by the coordinator, and never finds out.
+    """
 
     def __init__(self, servers: list[str], topic: str, group: str) -> None:
         self.values: list[str] = []
         self.partitions: list[int] = []
         self._consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=servers,
             group_id=group,
             auto_offset_reset="earliest",
@@ -141,6 +146,7 @@ class Member:
             heartbeat_interval_ms=1000,
             metadata_max_age_ms=1000,
         )
+        self._consumer.subscribe([topic], listener=self)
         self._going = True
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run)
@@ -150,6 +156,12 @@ class Member:
         """Raises what has ended its thread, if anything has: it would never own anything, for no reason that shows."""
         if self._failure is not None:
             raise self._failure
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self.partitions = []
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self.partitions = sorted(found.partition for found in assigned)
 
     def _run(self) -> None:
         try:
@@ -161,9 +173,8 @@ class Member:
     def _read(self) -> None:
         committed = True
         while self._going or not committed:
-            for messages in self._consumer.poll(200).values():
+            for messages in self._consumer.poll(LONGER_THAN_A_JOIN).values():
                 self.values += [message.value.decode() for message in messages]
-            self.partitions = sorted(found.partition for found in self._consumer.assignment())
             committed = self._commit()
         self._consumer.close()
 
