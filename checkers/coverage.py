@@ -120,7 +120,7 @@ def _fault_reasons(known: list[FaultTimes]) -> list[str]:
         if fault.injected is None and fault.hindered and struck:
             continue
         if fault.injected is None:
-            reasons.append(f"{name} was intended but never injected")
+            reasons.append(f"{name} was intended but never injected" + ("" if fault.why is None else f": {fault.why}"))
         elif fault.healed is None:
             reasons.append(f"{name} was injected at {seconds(fault.injected)} but never healed")
         elif not fault.took_effect:

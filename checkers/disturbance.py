@@ -17,6 +17,7 @@ recovered in between.
   and did not.
 """
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -47,6 +48,8 @@ class FaultTimes:
     failed: bool
     took_effect: bool
     hindered: bool = False
+    why: str | None = None
+    """What a failure of it said, in one line."""
 
     def overlaps(self, start: int, end: int) -> bool:
         """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
@@ -61,7 +64,8 @@ def faults(engine: Engine) -> list[FaultTimes]:
         "max(case when phase = 'healed' and took_effect then 1 else 0 end) as took_effect, "
         "max(case when phase = 'failed' then 1 else 0 end) as failed, "
         "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise, "
-        "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered "
+        "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered, "
+        "min(case when phase = 'failed' then detail end) as failure "
         "from faults group by id order by id nulls first"
     )
     return [
@@ -73,9 +77,16 @@ def faults(engine: Engine) -> list[FaultTimes]:
             failed=_failed(row),
             took_effect=bool(row["took_effect"]),
             hindered=bool(row["hindered"]),
+            why=_why(row["failure"]),
         )
         for row in rows
     ]
+
+
+def _why(failure: str | None) -> str | None:
+    """Of the detail of a failure; of a traceback the last line."""
+    reason = str(json.loads(failure).get("reason", "")) if failure else ""
+    return reason.strip().splitlines()[-1] if reason.strip() else None
 
 
 def _failed(row: Row) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers import coverage
@@ -26,6 +27,7 @@ from assay.checkers.objects import kinds as objects
 from assay.checkers.source import count_kinds, register_contract, register_parts
 from assay.checkers.validate import validate
 from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
+from assay.harness.core.history.kinds import KINDS as OF_FORMAT
 
 if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
@@ -208,14 +210,31 @@ class _Judging:
     def _check_names(self) -> None:
         """A contract may name what does not apply to this history, and may not name what was found."""
         optional = {check.anomaly for family in self.families for check in family.checks if check.optional}
-        for anomaly in self.contract.forbidden or ():
-            if anomaly not in self.applied and anomaly not in optional and self.contract.needs(anomaly):
-                self.unknown.append(f"{anomaly} is forbidden, but the history has nothing to which it applies")
+        idle = [
+            anomaly
+            for anomaly in self.contract.forbidden or ()
+            if anomaly not in self.applied and anomaly not in optional and self.contract.needs(anomaly)
+        ]
+        if self.history.rows("ops") == 0:
+            idle = []  # that it is empty has been said
+        if idle:
+            self.unknown += self._unheard_of()
+        self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in idle]
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
                 self.unknown.append(f"{anomaly} was found, which the contract neither forbids nor tolerates")
         if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
+
+    def _unheard_of(self) -> list[str]:
+        """Kinds of effects that are not of the format, such as a slip of the pen in a client's ``effects``."""
+        checks = [check for family in self.families for check in family.checks]
+        known = {kind for kinds in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in kinds}
+        found = []
+        for kind in sorted(self.kinds - known):
+            near = get_close_matches(kind, sorted(known), 1)
+            found.append(f"no check knows effects of kind {kind}" + (f"; was {near[0]} meant?" if near else ""))
+        return found
 
     def _summary(self, reasons: dict[str, str], *, stopped: bool, seconds: float) -> Judgement:
         contract = self.contract

@@ -5,13 +5,24 @@ The same in every world; what ready means is the system's to say, and for ZooKee
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from assay.cluster import zookeeper
+from assay.cluster.asking import asked
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
 POLL = 0.1
 """Seconds between two questions."""
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Until when nodes are waited for, on the loop's clock; ``patience``: how long that is, in seconds."""
+
+    end: float
+    patience: float
+    progress: Callable[[str], None]
 
 
 async def start_system(system: System, cluster: Cluster, deadline: float, progress: Callable[[str], None]) -> None:
@@ -20,17 +31,19 @@ async def start_system(system: System, cluster: Cluster, deadline: float, progre
     ``deadline``: seconds for all of it. ``progress`` is called for each role. Raises :class:`DeploymentError`.
     """
     end = asyncio.get_running_loop().time() + deadline
+    waiting = _Waiting(end, deadline, progress)
     for role in system.roles:
         nodes = by_role(cluster, role)
         if not nodes:
             continue
         progress(f"starting {role}: {', '.join(node.name for node in nodes)}")
         await asyncio.gather(*(node.start() for node in nodes))
-        await asyncio.gather(*(_until_ready(system, cluster, node, end, deadline) for node in nodes))
+        await asyncio.gather(*(_until_ready(system, cluster, waiting, node) for node in nodes))
     progress(f"setting up {system.name}")
     try:
         async with asyncio.timeout_at(end):
-            await system.set_up(cluster)
+            with asked("set_up"):
+                await system.set_up(cluster)
     except TimeoutError:
         raise DeploymentError(
             f"setting up {system.name} was not done {deadline:g} s after the start, though all nodes were ready; "
@@ -38,15 +51,13 @@ async def start_system(system: System, cluster: Cluster, deadline: float, progre
         ) from None
 
 
-async def _until_ready(system: System, cluster: Cluster, node: Node, end: float, deadline: float) -> None:
-    loop = asyncio.get_running_loop()
-    seen = "it was not asked yet"
-    while loop.time() < end:
+async def _until_ready(system: System, cluster: Cluster, waiting: _Waiting, node: Node) -> None:
+    seen, cause = "it was not asked yet", None
+    while asyncio.get_running_loop().time() < waiting.end:
         if (await node.process()).state is ProcessState.DEAD:
-            reason = _why(cluster, node)
-            raise DeploymentError(f"{node.name} ({node.role}): its process ended before it was ready. {reason}")
+            raise _ended(cluster, node)
         try:
-            async with asyncio.timeout_at(end):
+            async with asyncio.timeout_at(waiting.end):
                 answer = await _ready(system, node)
             if answer:
                 return
@@ -57,13 +68,14 @@ async def _until_ready(system: System, cluster: Cluster, node: Node, end: float,
             seen = f"{type(error).__name__}: {error}"
         except (NodeError, DeploymentError):
             raise
-        except Exception as error:
-            raise DeploymentError(f"ready() of {node.name} raised {type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001 - half of an answer may break the user's parser; asked again, and said
+            if cause is None or str(cause) != str(error):
+                waiting.progress(f"ready() of {node.name} raised {type(error).__name__}: {error}; it is asked again")
+            seen, cause = f"ready() raised {type(error).__name__}: {error}", error
         await asyncio.sleep(POLL)
     raise DeploymentError(
-        f"{node.name} ({node.role}) at {node.address} was not ready within {deadline:g} s; last seen: {seen}. "
-        f"{_why(cluster, node)}"
-    )
+        f"{node.name} ({node.role}) at {node.address} was not ready within {waiting.patience:g} s; last seen: {seen}"
+    ) from cause
 
 
 async def _ready(system: System, node: Node) -> bool:
@@ -72,9 +84,10 @@ async def _ready(system: System, node: Node) -> bool:
     return await system.ready(node)
 
 
-def _why(cluster: Cluster, node: Node) -> str:
-    """What a simulated node knows of its own end, else where to look."""
-    for crash in reversed(getattr(cluster, "crashes", ())):
-        if crash.node == node.name:
-            return f"It crashed:\n{crash.traceback}"
-    return f"Read its logs ({node.name}), or run again with --keep-cluster=failed and look at the node."
+def _ended(cluster: Cluster, node: Node) -> DeploymentError:
+    """Of a process that is dead: what a simulated node knows of its end; a real one's is in its log."""
+    crash = next((crash for crash in reversed(getattr(cluster, "crashes", ())) if crash.node == node.name), None)
+    if crash is not None and isinstance(crash.error, DeploymentError):
+        return crash.error
+    ended = f"{node.name} ({node.role}): its process ended before it was ready"
+    return DeploymentError(ended if crash is None else f"{ended}. It crashed:\n{crash.traceback}")

@@ -33,7 +33,7 @@ from assay.nemesis.ambush import Ambush
 from assay.nemesis.attempt import ACTION_SECONDS, attempt
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.cuts import Cuts
-from assay.nemesis.fault import FaultContext, Injection, Lingering, Proof
+from assay.nemesis.fault import FaultContext, Finds, Injection, Lingering, Proof
 from assay.nemesis.in_force import InForce
 from assay.nemesis.recovery import RECOVERY_SECONDS, Recoveries
 from assay.nemesis.reporter import Reporter
@@ -209,6 +209,11 @@ class Conductor:
             # waits for an end, with more patience than others, comes last
             if not errors or len(self._in_force) == len(before):
                 return tuple(errors)
+
+    @property
+    def finds(self) -> Finds:
+        """What became of the questions who leads."""
+        return self._context.finds
 
     async def settle(self) -> None:
         """Waits until every healed fault has been reported as recovered, or as not so within its deadline."""

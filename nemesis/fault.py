@@ -84,6 +84,15 @@ def census(cluster: Cluster, system: System) -> Census:
     )
 
 
+@dataclass
+class Finds:
+    """How often the system's finder was asked, and failed in a way that is not a node's being away."""
+
+    asked: int = 0
+    failed: int = 0
+    last: Exception | None = None
+
+
 @dataclass(frozen=True)
 class FaultContext:
     """What all injections of a run share."""
@@ -97,14 +106,20 @@ class FaultContext:
     """How often each event has been read, of any node."""
     lost: dict[str, None] = field(default_factory=dict)
     """Servers that have lost data in this run, beyond what they had not fsynced (:mod:`assay.nemesis.data_loss`)."""
+    finds: Finds = field(default_factory=Finds)
     listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
         """What the system's finder says. One that fails knows none: during other faults there may be no node to ask."""
+        self.finds.asked += 1
         try:
             return await self.system.find(self.cluster, what, key)
         except NOT_READY_ERRORS:
+            return None
+        except Exception as error:  # noqa: BLE001 - a client library's, or the user's own slip: a run's end says so
+            self.finds.failed += 1
+            self.finds.last = error
             return None
 
 

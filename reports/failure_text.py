@@ -22,6 +22,9 @@ FAULTS: Final = 3
 ALSO: Final = 2
 CLAIMS: Final = 4
 REASONS: Final = 6
+FORBIDDEN: Final = " is forbidden, but "
+FORBIDDEN_TOGETHER: Final = " are forbidden, but "
+REMARKS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Ending:
     command: str | None = None
     report: str | None = None
     digest: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def describe(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> str:
@@ -87,7 +91,7 @@ def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iter
         yield f"forbidden: {', '.join(counts)}, in {judgement.operations} operations"
     yield from _tolerated(judgement)
     if judgement.unknown:
-        yield f"speaks against a pass: {'; '.join(_first_lines(judgement))}"
+        yield f"speaks against a pass: {'; '.join(_first_lines(judgement)[0])}"
 
 
 def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
@@ -119,18 +123,28 @@ def _beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
 
 
 def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
-    reasons = _first_lines(judgement)
+    reasons, more = _first_lines(judgement)
     yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
     yield from (f"  {reason}" for reason in reasons[1:])
-    more = len(judgement.unknown) - len(reasons)
     if more:
         yield f"  and {more} more reasons (verdict.json)"
     yield f"operations: {judgement.operations}, effects: {judgement.effects}"
 
 
-def _first_lines(judgement: Judgement) -> list[str]:
-    """Of the first reasons; the tracebacks that may follow are in verdict.json."""
-    return [reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown[:REASONS]]
+def _first_lines(judgement: Judgement) -> tuple[list[str], int]:
+    """Of the first reasons, and how many more there are; the tracebacks that may follow are in verdict.json.
+
+    Those that say the same of several anomalies become one line.
+    """
+    subjects: dict[tuple[str, str], list[str]] = {}
+    for reason in judgement.unknown:
+        subject, about, rest = reason.strip().partition("\n")[0].removesuffix(":").partition(FORBIDDEN)
+        subjects.setdefault((about, rest if about else subject), []).append(subject)
+    lines = []
+    for (about, rest), names in subjects.items():
+        named = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        lines.append(rest if not about else f"{named}{about if len(names) == 1 else FORBIDDEN_TOGETHER}{rest}")
+    return lines[:REASONS], max(len(lines) - REASONS, 0)
 
 
 def _tolerated(judgement: Judgement) -> Iterator[str]:
@@ -141,6 +155,7 @@ def _tolerated(judgement: Judgement) -> Iterator[str]:
 
 
 def _footer(ending: Ending) -> Iterator[str]:
+    yield from (f"remark: {remark}" for remark in ending.remarks[:REMARKS])
     if ending.seed is not None:
         yield f"seed: {ending.seed}" + (f", history {ending.digest[:16]}" if ending.digest else "")
     if ending.command is not None:

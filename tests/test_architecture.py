@@ -214,6 +214,7 @@ FORBIDDEN_CALLS = {
 }
 SIMULATED = ("system_under_test", "harness/core", "harness/remote", "nemesis", "workloads", "cluster/sim")
 OUTSIDE = {
+    "harness/core/blocking.py": "real threads, which the simulation refuses",
     "harness/remote/__main__.py": "the real worker process",
     "harness/remote/runtime.py": "the real clock",
     "system_under_test/process.py": "the real process",

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
+from assay.cluster.asking import command, provided
 from assay.cluster.docker import disk, image, keys, layer, network, preload, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import main_role, node_name
@@ -273,7 +274,7 @@ class DockerCluster:
             environment["LD_PRELOAD"] = ":".join(libraries)
         if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
             environment[slowness.FOLDER] = self._system.data_folder(node)
-        return Program(self._system.argv(node), HOME, environment)
+        return Program(command(self._system, node), HOME, environment)
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
         """Or the reason why it has none."""
@@ -283,8 +284,9 @@ class DockerCluster:
             await node.give_disk(Disk(disk.NODE_DEVICE, self._system.data_folder(node)))
 
     async def _write_files(self, node: SshNode) -> None:
-        provide = zookeeper.files if node.role == ZOOKEEPER_ROLE else self._system.files
-        for path, data in sorted(provide(node, self).items()):
+        of_ours = node.role == ZOOKEEPER_ROLE
+        files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
+        for path, data in sorted(files.items()):
             await node.write_file(path, data)
 
     async def _logs_of(self, node: SshNode, folder: Path) -> list[str]:

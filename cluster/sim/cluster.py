@@ -8,6 +8,7 @@ that name its use, so that adding one use leaves the others as they were.
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from assay.cluster.asking import command, provided
 from assay.cluster.naming import main_role, node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
@@ -111,7 +112,7 @@ class SimCluster:
             return await server.serve(self.zookeeper)
         if node.name not in self._prepared:
             self._prepared.add(node.name)
-            for path, data in self._system.files(node, self).items():
+            for path, data in provided(self._system, node, self).items():
                 await node.write_file(path, data)
         runtime = SimRuntime(
             label=f"{self._seed} {process.incarnation}",
@@ -122,7 +123,7 @@ class SimCluster:
             event_log=node.log.append,
         )
         try:
-            return await self._system.entry(runtime, self._system.argv(node))
+            return await self._system.entry(runtime, command(self._system, node))
         except SystemExit as leaving:  # it would end the whole simulation
             return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
 

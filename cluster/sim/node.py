@@ -32,6 +32,7 @@ class Crash:
     time: float
     traceback: str
     asked: bool = False
+    error: BaseException | None = None
 
 
 class EventLog:
@@ -169,7 +170,7 @@ class SimNode:
         elif (error := task.exception()) is not None:
             self.exit_code = 1
             text = "".join(traceback.format_exception(error))
-            self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, self._asked))
+            self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, self._asked, error))
         else:
             self.exit_code = task.result()
         process.kill()

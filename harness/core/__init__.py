@@ -21,7 +21,9 @@ harness may import it. In the order to read it:
 - ``history``: ``HistoryWriter(folder, loop=)`` with ``completed fault event replica flush digest close``;
   ``HistoryReader(folder)`` with ``format paths rows table batches dataset completed digest closed``; the schemas
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
-- ``worker`` (one task per worker), ``blocking`` (clients in threads), ``report`` (what a run reports in addition),
+- ``worker`` (one task per worker), ``blocking`` (clients in threads), ``left_behind`` (tasks of clients that do not let
+  themselves be cancelled), ``recording`` (what a client gives goes into the history, or is reported), ``report`` (what
+  a run reports in addition),
   ``transactions`` (effects of micro-operations), ``printable`` (text that is safe on a terminal), ``rate`` (how often
   something fails), ``late`` (modules that are loaded when they are first used).
 

@@ -1,13 +1,16 @@
 """Clients whose methods block: they say ``blocking = True`` and are run in a thread of their own.
 
 One thread per client, and not a shared pool: a call that outlives its time limit cannot be cancelled, only left
-behind, and must not take a thread that another client needs. Such a client should have socket timeouts of its own, for
-a thread that never returns keeps the interpreter from exiting. There are no threads in the simulation.
+behind, and must not take a thread that another client needs; nor does it keep the process from ending, which no pool of
+Python's own promises. There are no threads in the simulation.
 """
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from assay.harness.core.client import Client, Endpoint
@@ -40,8 +43,9 @@ class Threaded:
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="client")
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self.effects: Callable[[Completed], Sequence[Effect]] = client.effects
+        threading.Thread(target=self._work, name="client", daemon=True).start()
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         await self._in_thread(lambda: self._client.open(endpoint, runtime))
@@ -53,10 +57,46 @@ class Threaded:
         try:
             await self._in_thread(self._client.close)
         finally:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._calls.put(None)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put(_Call(call, answer))
+        return await answer
+
+    def _work(self) -> None:
+        while (asked := self._calls.get()) is not None:
+            if not asked.answer.cancelled():
+                asked.make()
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call for the thread, and where its end goes, on the loop's own thread."""
+
+    call: Callable[[], Any]
+    answer: asyncio.Future[Any]
+
+    def make(self) -> None:
+        try:
+            result = self.call()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+            self._hand_over(self.answer.set_exception, _plain(error))
+        else:
+            self._hand_over(self.answer.set_result, result)
+
+    def _hand_over(self, give: Callable[[Any], None], what: Any) -> None:
+        def unless_given_up() -> None:
+            if not self.answer.done():
+                give(what)
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the run is over, and no one waits
+            self.answer.get_loop().call_soon_threadsafe(unless_given_up)
+
+
+def _plain(error: BaseException) -> BaseException:
+    """A future does not take ``StopIteration``, which would end a coroutine in silence."""
+    return RuntimeError(f"{type(error).__name__}: {error}") if isinstance(error, StopIteration) else error
 
 
 def adapt(client: Any) -> Client:

@@ -17,13 +17,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator.base import Generator, Source, as_generator
 from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, bits
 from assay.harness.core.generator.roster import Roster
-from assay.harness.core.operation import Completed, Completion, Effect, Outcome
+from assay.harness.core.left_behind import leave_behind
+from assay.harness.core.operation import Completed, Completion, Outcome
+from assay.harness.core.recording import Recorder, Recording
 from assay.harness.core.report import RunReport
 from assay.harness.core.stamps import NANOSECONDS, Stamps
 from assay.harness.core.worker import TIMEOUT, Surroundings, Worker
@@ -79,12 +81,6 @@ CANCEL_GRACE = 1.0
 CANCEL_GRACE_NS = int(CANCEL_GRACE * NANOSECONDS)
 
 
-class Recorder(Protocol):
-    """Where completed operations go: :class:`assay.harness.core.history.HistoryWriter`, or a list in a test."""
-
-    def completed(self, completed: Completed, effects: Sequence[Effect]) -> None: ...
-
-
 class GeneratorError(Exception):
     """A generator broke its law; the message says how."""
 
@@ -125,11 +121,11 @@ class Interpreter:
             raise ValueError(f"a run takes endpoints and workers: {len(endpoints)} endpoints, {concurrency} workers")
         self._endpoints = tuple(endpoints)
         self._concurrency = concurrency
-        self._recorder = recorder
         self._timeout = int(operation_timeout * NANOSECONDS)
         self._hooks = tuple(on_completion)
         self.stamps = stamps or Stamps()
         self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
+        self._recording = Recording(recorder, self.report)
         self._around = Surroundings(
             client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened
         )
@@ -210,8 +206,22 @@ class Interpreter:
             for worker in everyone:
                 worker.task.cancel()
             if everyone:
-                await asyncio.wait([worker.task for worker in everyone], timeout=CANCEL_GRACE)
-            await asyncio.gather(*(worker.close_client() for worker in everyone))
+                await self._end(everyone)
+
+    async def _end(self, everyone: Sequence[Worker]) -> None:
+        """Waits for cancelled tasks, then closes the clients; none of that takes longer than its time limit."""
+        await asyncio.wait([worker.task for worker in everyone], timeout=CANCEL_GRACE)
+        for worker in everyone:
+            if not worker.task.done():
+                self._give_up(worker.task, worker.doing, worker)
+        closing = {self._loop.create_task(worker.close_client()): worker for worker in everyone}
+        _, still = await asyncio.wait(closing, timeout=self._around.time_limit + CANCEL_GRACE)
+        for task in still:
+            self._give_up(task, "close", closing[task])
+
+    def _give_up(self, task: asyncio.Task[None], method: str, worker: Worker) -> None:
+        leave_behind(task)
+        self.report.deaf(method, worker.endpoint.node)
 
     async def _schedule(self, stop: asyncio.Event | None, until: asyncio.Event | None) -> None:
         exhausted = False
@@ -294,19 +304,12 @@ class Interpreter:
         else:
             self._roster.release(number)
         self.report.count(completion.outcome)
-        self._recorder.completed(completed, self._effects(worker, completed))
+        self._recording.record(completed, worker.effects)
         for hook in self._hooks:
             hook(completed)
         if self._listening:
             event = OperationEvent(number, process, worker.operation, worker.ret, completed)
             self._generator = self._generator.update(self._roster.context(self.stamps.now()), event)
-
-    def _effects(self, worker: Worker, completed: Completed) -> Sequence[Effect]:
-        try:
-            return worker.effects(completed)
-        except Exception as error:  # noqa: BLE001 - user code; reported with its traceback, and the verdict unknown
-            self.report.unexpected(completed.index, completed.process, completed.operation.f, error)
-            return ()
 
     def _expire(self, now: int) -> None:
         """Ends operations past their time limit and sees to it that the next one to reach it is not forgotten.

@@ -36,6 +36,8 @@ class RunReport:
     """Connections that could not be opened, per node; each was tried again."""
     opened: set[str] = field(default_factory=set)
     """Nodes at which a client could be opened at least once."""
+    closes: int = 0
+    """Clients that were closed, or were to be."""
     failed_closes: int = 0
     """Clients whose ``close`` raised or took too long; of no consequence for the history."""
     open_errors: dict[str, str] = field(default_factory=dict)
@@ -47,6 +49,8 @@ class RunReport:
     exceptions_total: int = 0
     stuck: int = 0
     """Operations past their time limit that did not let themselves be cancelled, and were left behind."""
+    deaf_clients: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Clients that did not let themselves be cancelled when the run was over, by method and node."""
     stopped: bool = False
     """A run was ended by its stop event."""
     deserted: float | None = None
@@ -83,6 +87,27 @@ class RunReport:
             )
         return reasons
 
+    @property
+    def remarks(self) -> list[str]:
+        """What an author of a client wants to know of, though the history is none the worse for it."""
+        said = []
+        if self.stuck:
+            said.append(
+                f"{self.stuck} operation{'s' * (self.stuck > 1)} did not end at the time limit nor when cancelled, and "
+                "went on beside the run: invoke() must let CancelledError through, or have a time limit of its own"
+            )
+        for method in ("open", "close"):
+            of_nodes = self.deaf_clients.get(method, {})
+            if number := sum(of_nodes.values()):
+                said.append(
+                    f"{method}() of {number} client{'s' * (number > 1)} ({', '.join(sorted(of_nodes))}) "
+                    "did not end when cancelled, and was left behind: it must let CancelledError through"
+                )
+        if self.opened and self.failed_closes and self.failed_closes == self.closes:
+            node, last = next(reversed(self.close_errors.items()))
+            said.append(f"close() failed for every client; the last error, on {node}: {last}")
+        return said
+
     def count(self, outcome: Outcome) -> None:
         if outcome is Outcome.OK:
             self.ok += 1
@@ -94,6 +119,11 @@ class RunReport:
     def open_failed(self, node: str, error: Exception) -> None:
         self.failed_opens[node] = self.failed_opens.get(node, 0) + 1
         self.open_errors[node] = placed(error)
+
+    def deaf(self, method: str, node: str) -> None:
+        """A client of this node does not let this method of its be cancelled."""
+        of_nodes = self.deaf_clients.setdefault(method, {})
+        of_nodes[node] = of_nodes.get(node, 0) + 1
 
     def close_failed(self, node: str, error: Exception) -> None:
         self.failed_closes += 1

@@ -50,6 +50,7 @@ class Worker:
         "call",
         "client",
         "completion",
+        "doing",
         "effects",
         "endpoint",
         "expired_at",
@@ -79,6 +80,8 @@ class Worker:
         self.scheduled: int | None = None
         self.expired_at: int | None = None
         self.abandoned = False
+        self.doing = "open"
+        """The client's method that it waits for, or waited for last."""
         self._stride = stride
         self._around = around
         self._next: asyncio.Future[Operation] | None = None
@@ -103,6 +106,8 @@ class Worker:
         client, self.client = self.client, None
         if client is None:
             return
+        self.doing = "close"
+        self._around.report.closes += 1
         try:
             async with asyncio.timeout(self._around.time_limit):
                 await client.close()
@@ -115,6 +120,7 @@ class Worker:
         kept: Client | None = None
         while True:
             client = await self._open() if kept is None else kept
+            self.doing = "invoke"
             self._next = loop.create_future()
             self._around.opened(self)
             while True:
@@ -148,6 +154,7 @@ class Worker:
         """Opens a new client, however often it takes."""
         wait = FIRST_RETRY
         while True:
+            self.doing = "open"
             self.client = adapt(self._around.client())
             try:
                 async with asyncio.timeout(self._around.time_limit):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.harness.plugin import hookspecs, own_modules, rounds
+from assay.harness.plugin import hookspecs, own_modules, remarks, rounds
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
 from assay.harness.run.settings import DOCKER, ONCE, SIM, SettingsError, asked_by_name
@@ -60,6 +60,7 @@ class Parameter:
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     add_options(parser)
     pluginmanager.register(own_modules, "assay-own-modules")
+    pluginmanager.register(remarks, "assay-remarks")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -251,6 +252,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             raise pytest.fail.Exception(text, pytrace=False) from None
         yield attempt
     finally:
+        remarks.keep(request.node, attempt.remarks)
         attempt.tear_down()
         if attempt.interrupted:
             request.session.shouldstop = "interrupted; what there was has been checked and reported"

@@ -30,6 +30,7 @@ from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import judge_run
+from assay.harness.run.last_lines import last_lines
 from assay.harness.run.made import make_trial
 from assay.harness.run.progress import Progress, Silent
 from assay.harness.run.registry import Registry
@@ -103,6 +104,12 @@ class Attempt:
         """What went wrong in the run and is not in the history."""
         return None if self._info is None else self._info.problem
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the author of the client should know of a run that passed all the same; once the run has ended."""
+        passed = self.judgement is not None and self.judgement.verdict is Verdict.PASS
+        return self._info.remarks if passed and self._info is not None else ()
+
     def set_up(self) -> None:
         """Raises :class:`InfrastructureError`, :class:`Unavailable`, and what the test's function raises."""
         settings = self.settings
@@ -142,7 +149,9 @@ class Attempt:
             raise
         except Exception as error:  # a cluster or a user's system may raise anything
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
-            raise InfrastructureError(f"the cluster did not start: {why(error)}") from error
+            raise InfrastructureError(
+                f"the cluster did not start: {why(error)}\n{self._said(world, trial, error)}"
+            ) from error
         folder.write_json("settings.json", self._described(trial))
 
     def run(self) -> str | None:
@@ -161,6 +170,7 @@ class Attempt:
             store.INTERRUPTED if ended.interrupted else store.FINISHED,
             digest=ended.digest,
             notes=ended.notes,
+            remarks=ended.remarks,
             problem="; ".join(ended.problems) or None,
         )
         self.progress.note("checking the history")
@@ -174,7 +184,7 @@ class Attempt:
         report = self._report(history) if wanted else ""
         if passed:
             return None
-        ending = Ending(self.settings.seed, self.command, report, ended.digest)
+        ending = Ending(self.settings.seed, self.command, report, ended.digest, ended.remarks)
         return describe(judgement, look_up(history, judgement), ending)
 
     def tear_down(self) -> None:
@@ -192,6 +202,11 @@ class Attempt:
             self.progress.close()
             if self._info is not None and self._info.status == store.RUNNING:
                 self._end(store.ERROR, problem="the run was aborted")
+
+    def _said(self, world: World, trial: Trial, error: Exception) -> str:
+        """What the nodes said before a start failed, and where all of it is."""
+        world.loop.run_until_complete(trial.keep_logs())
+        return "\n".join([*last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
     def _keep(self) -> bool:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
@@ -255,8 +270,9 @@ class Attempt:
 
 def why(error: Exception) -> str:
     """In one line, with the file and line of a user's own code where that is what failed, such as ``ready``."""
-    own = error.__cause__ if isinstance(error, NodeError | DeploymentError) else error
-    return f"{type(error).__name__}: {error}{place(own)}"
+    if isinstance(error, NodeError | DeploymentError):
+        return f"{error}{place(error.__cause__)}"
+    return f"{type(error).__name__}: {error}{place(error)}"
 
 
 def run_id(folder: Path) -> str:

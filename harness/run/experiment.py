@@ -22,6 +22,7 @@ from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator
+from assay.harness.core.history import HistoryError
 from assay.harness.run.client_nodes import WithClientNodes
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import WorkloadMix
@@ -108,7 +109,10 @@ def experiment(
         made.deployed()  # what cannot be is said where it is written, not when a cluster starts
 
         def test(assay_trial: Any) -> None:
-            failure = assay_trial.run()
+            try:
+                failure = assay_trial.run()
+            except HistoryError as error:  # says all: what a generator or a client gave cannot be written down
+                pytest.fail(f"the run was ended: {error}", pytrace=False)
             if failure is not None:
                 pytest.fail(failure, pytrace=False)
 

@@ -60,6 +60,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """When time 0 of the history was, by the run's own clock and by the wall's: for placing the nodes' text logs."""
     notes: tuple[str, ...] = ()
     """What spoke against a pass in addition to the history: unexpected exceptions in clients, an interrupt."""
+    remarks: tuple[str, ...] = ()
+    """What is wrong with a client without speaking against the history: one that does not let itself be cancelled."""
     problem: str | None = None
     """Why the run did not come to its end, when it did not."""
 

@@ -33,7 +33,7 @@ from assay.harness.core.generator import Generator, phases, rate, split_phases, 
 from assay.harness.core.history import History
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Outcome
-from assay.harness.core.report import RunReport
+from assay.harness.core.report import RunReport, placed
 from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
 from assay.harness.run.client_nodes import housed
@@ -50,6 +50,7 @@ from assay.harness.run.settings import Settings, derive
 from assay.harness.run.worlds import World
 from assay.nemesis.catalogue import MIX, Catalogue
 from assay.nemesis.conductor import Conductor
+from assay.nemesis.fault import Finds
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import Schedule, encode
 from assay.nemesis.target import possible_servers, servers
@@ -69,12 +70,15 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class TrialEnd:
-    """How a run ended, in addition to its history. ``notes`` speak against a pass; ``problems`` are for the record."""
+    """How a run ended, in addition to its history. ``notes`` speak against a pass; ``problems`` are for the record,
+    ``remarks`` for the author of the client.
+    """
 
     digest: str
     interrupted: bool
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass
@@ -150,7 +154,8 @@ class Trial:
             raise
         digest = history.digest()
         history.close()
-        return TrialEnd(digest, self.interrupt.requested, tuple(report.unknown), tuple(self._problems))
+        unknown, remarks = tuple(report.unknown), (*report.remarks, *failed_finds(self.conductor.finds))
+        return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks)
 
     async def keep_logs(self) -> None:
         """Takes the nodes' logs into the run's folder, once."""
@@ -310,8 +315,7 @@ class Trial:
     async def _ready(self, node: Node) -> bool:
         try:
             return await self.system.ready(node)
-        except (NodeError, DeploymentError, OSError):
-            # A node in recovery may answer in any way; it is asked again until the deadline.
+        except Exception:  # noqa: BLE001 - a node in recovery may answer in any way; asked again until the deadline
             return False
 
     def _fault_recorder(self, history: History) -> Callable[[FaultRow], None]:
@@ -345,6 +349,16 @@ class Trial:
     def _client(self) -> Any:
         kind = self.experiment.client
         return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.client_nodes else kind()
+
+
+def failed_finds(finds: Finds) -> list[str]:
+    """A line on a finder that raised, unless it always did so because nodes were away."""
+    if finds.last is None:
+        return []
+    return [
+        f"find() raised in {finds.failed} of {finds.asked} calls, so faults were aimed without it; the last error: "
+        f"{placed(finds.last)}"
+    ]
 
 
 def crashes(cluster: Cluster) -> list[str]:

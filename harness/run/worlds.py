@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from assay.cluster.chance import Chance
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
+from assay.harness.core.left_behind import awaited
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
@@ -204,11 +205,11 @@ class DockerWorld:
 
 
 def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancels these tasks and lets them end."""
+    """Cancels these tasks and lets them end; a user's client that swallows its cancellation is left behind."""
     for task in tasks:
         task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    if waiting := awaited(tasks):
+        loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -484,6 +484,7 @@ class Play:
             await conductor.run()
             await conductor.settle()
             self.record = conductor.outcome
+            self.finds = conductor.finds
 
         run(main())
         return self.rows

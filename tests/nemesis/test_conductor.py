@@ -208,15 +208,15 @@ def test_what_cannot_be_healed_is_reported_and_stays_in_force() -> None:
     assert play.cluster.node("n2").untouched
 
 
-def test_an_unexpected_error_is_reported_whole_and_does_not_end_the_run() -> None:
+def test_a_finder_with_a_bug_is_one_that_knows_no_one_and_is_reported() -> None:
     play = Play(steps((2, "kill", "leader:orders-0", 5), (12, "stop", "n3", 5)))
     play.system.find_error = KeyError("a bug in the user's finder")
     play.play()
-    failed = play.row(1, FaultPhase.FAILED)
-    assert failed.detail["stage"] == Stage.TARGET
-    assert "Traceback" in failed.detail["reason"]
-    assert "a bug in the user's finder" in failed.detail["reason"]
+    assert play.row(1, FaultPhase.INJECTED).detail["fell_back"] is True
     assert play.row(2, FaultPhase.HEALED).took_effect is True
+    finds = play.finds
+    assert finds.failed == finds.asked > 0
+    assert finds.last is play.system.find_error
 
 
 def test_a_finder_that_cannot_ask_is_one_that_knows_no_one() -> None:

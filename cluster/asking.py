@@ -1,0 +1,56 @@
+"""What a user's system is asked for before its processes serve: an error of theirs names the method and the node.
+
+Such an error is a slip in the user's own code, and they see it without a traceback through this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import DeploymentError, System
+
+
+@contextmanager
+def asked(method: str, node: Node | None = None) -> Iterator[None]:
+    """Whatever a method of the system raises becomes a :class:`DeploymentError` that names it; ``NodeError`` stays."""
+    try:
+        yield
+    except (NodeError, DeploymentError):
+        raise
+    except Exception as error:
+        raise DeploymentError(f"{_called(method, node)} raised {type(error).__name__}: {error}") from error
+
+
+def command(system: System, node: Node) -> list[str]:
+    """The command of a node's process. Raises :class:`DeploymentError`."""
+    with asked("argv", node):
+        found = system.argv(node)
+    if isinstance(found, str) or not isinstance(found, Sequence) or not found or not all(map(_is_text, found)):
+        raise DeploymentError(f"{_called('argv', node)} returned {found!r}: it takes a list of text, the program first")
+    return list(found)
+
+
+def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+    """The files of a node. Raises :class:`DeploymentError`."""
+    with asked("files", node):
+        found = system.files(node, cluster)
+    if not isinstance(found, Mapping):
+        raise DeploymentError(f"{_called('files', node)} returned {found!r}: it takes a dict from path to bytes")
+    for path, data in found.items():
+        if not _is_text(path) or not path.startswith("/"):
+            raise DeploymentError(f"{_called('files', node)}: {path!r} is no absolute path")
+        if not isinstance(data, bytes | bytearray):
+            raise DeploymentError(
+                f"{_called('files', node)} has {type(data).__name__} for {path}: it takes bytes, such as text.encode()"
+            )
+    return found
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _called(method: str, node: Node | None) -> str:
+    return f"{method}()" if node is None else f"{method}() of {node.name}"

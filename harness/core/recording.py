@@ -1,0 +1,80 @@
+"""What a client gives is recorded, or it is reported that it cannot be: user code may give anything."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from assay.harness.core.history.data_sets import HistoryError
+from assay.harness.core.operation import Completed, Effect
+from assay.harness.core.report import RunReport
+
+_TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
+
+
+class Recorder(Protocol):
+    """Where completed operations go: :class:`assay.harness.core.history.HistoryWriter`, or a list in a test."""
+
+    def completed(self, completed: Completed, effects: Sequence[Effect]) -> None: ...
+
+
+class Recording:
+    """Hands over each operation with its effects; what is wrong with them is an unexpected exception of the client."""
+
+    def __init__(self, recorder: Recorder, report: RunReport) -> None:
+        self._recorder = recorder
+        self._report = report
+        self._seen: set[object] = set()
+
+    def record(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> None:
+        """``derive``: the client's ``effects``. Raises ``HistoryError`` for an argument that has no JSON form."""
+        try:
+            effects = self._checked(derive(completed))
+        except Exception as error:  # noqa: BLE001 - user code; reported with its traceback, and the verdict unknown
+            self._unexpected(completed, error)
+            effects = ()
+        try:
+            self._recorder.completed(completed, effects)
+        except HistoryError as error:
+            if completed.completion.result is None:
+                raise
+            self._unexpected(completed, error)
+            bare = msgspec.structs.replace(completed.completion, result=None)
+            self._recorder.completed(msgspec.structs.replace(completed, completion=bare), effects)
+
+    def _unexpected(self, completed: Completed, error: Exception) -> None:
+        self._report.unexpected(completed.index, completed.process, completed.operation.f, error)
+
+    def _checked(self, effects: Any) -> Sequence[Effect]:
+        """Looks at every effect's class, and at all columns of the first one of each kind: looking at all would cost as
+        much as recording them, and what is wrong with one is wrong with all. Raises ``TypeError``.
+        """
+        if not isinstance(effects, Sequence) or isinstance(effects, str):
+            raise TypeError(f"effects returned {effects!r}, not a list of Effect")
+        for one in effects:
+            if not isinstance(one, Effect):
+                raise TypeError(f"effects returned {one!r} in its list, not an Effect")
+            if one.kind not in self._seen:
+                _look_at(one)
+                self._seen.add(one.kind)
+        return effects
+
+
+def _look_at(effect: Effect) -> None:
+    for name, (wanted, word) in _columns().items():
+        value = getattr(effect, name)
+        if value is None and name not in ("kind", "key"):
+            continue
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is Integral):
+            raise TypeError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {word}")
+
+
+def _columns() -> dict[str, tuple[type, str]]:
+    """Of those columns that take one plain type: that, and what to call it."""
+    hints = typing.get_type_hints(Effect)
+    plain = {name: next(iter(typing.get_args(hint) or (hint,))) for name, hint in hints.items()}
+    return {name: _TYPES[kind] for name, kind in plain.items() if kind in _TYPES}

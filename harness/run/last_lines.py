@@ -1,0 +1,35 @@
+"""What the nodes of a run said last: shown with the error of a start that failed, so that no one has to look for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+LINES: Final = 8
+"""Per node."""
+NODES: Final = 3
+READ: Final = 65536
+"""Bytes of each log, from its end."""
+
+
+def last_lines(logs: Path, error: str) -> list[str]:
+    """Of the nodes that ``error`` names, else of the first ones, as lines to print; ``logs`` has a folder per node."""
+    folders = sorted(folder for folder in logs.glob("*") if folder.is_dir())
+    named = [folder for folder in folders if re.search(rf"\b{re.escape(folder.name)}\b", error)]
+    lines: list[str] = []
+    for folder in (named or folders)[:NODES]:
+        said = [(path.name, _end(path)) for path in sorted(folder.glob("*"))]
+        for name, end in said:
+            if end:
+                lines += [f"the last lines of {folder.name}'s {name}:", *(f"  {line}" for line in end)]
+        if not any(end for _, end in said):
+            lines.append(f"{folder.name} printed nothing")
+    return lines
+
+
+def _end(path: Path) -> Iterable[str]:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - READ))
+        return file.read().decode(errors="replace").rstrip().splitlines()[-LINES:]

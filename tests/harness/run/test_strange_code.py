@@ -1,0 +1,280 @@
+"""Code of a user's that raises, returns nonsense, or does not let itself be cancelled: named, bounded, never a pass by
+mistake, and never in the way of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.verdict import Verdict
+from assay.cluster.node import Cluster, Node
+from assay.cluster.system import System
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Generator, limit, repeat
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.harness.plugin import remarks
+from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.settings import Settings
+
+COUNTS = Contract(forbidden=("counter-duplicate",), minimum_operations=3, minimum_during_fault=0)
+
+
+def slip(*_: Any) -> Any:
+    """What is not JSON."""
+    return json.loads("{nonsense")
+
+
+async def slip_later(*_: Any) -> Any:
+    return slip()
+
+
+async def deaf(*_: Any) -> None:
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            continue
+
+
+class Quiet(System):
+    """Serves no one; its clients count on their own."""
+
+    name, roles = "quiet", ("server",)
+
+    def port(self, role: str) -> int:
+        return 7000
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return ["quiet"]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {"/etc/quiet": b"1"}
+
+    async def ready(self, node: Node) -> bool:
+        return True
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        print(f"{argv[0]} speaks", file=sys.stderr)
+        await asyncio.Event().wait()
+        return 0
+
+
+class Counting:
+    drawn: Iterator[int]
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...
+
+    async def invoke(self, operation: Operation) -> Completion:
+        await asyncio.sleep(0.01)
+        return Completion(Outcome.OK, next(self.drawn))
+
+    async def close(self) -> None: ...
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return [Effect("counter-add", "c", value=completed.completion.result)]
+
+
+def attempt(root: Path, system: Mapping[str, Any], client: Mapping[str, Any], **settings: Any) -> Attempt:
+    def body(settings: Settings) -> Generator:
+        return limit(3000 if settings.nemesis else 30, repeat(Operation("add", "c")))
+
+    deployed, driven = type("Q", (Quiet,), dict(system))(), type("C", (Counting,), {"drawn": count(), **client})
+    made = Experiment("test_it", deployed, driven, COUNTS, body)
+    chosen = Settings(**{"seed": 1, "nodes": 1, "time_limit": 30.0, "concurrency": 3, "store": root} | settings)
+    return Attempt(made, chosen, "test_it", "pytest", reports=Reports.NEVER)
+
+
+def played(root: Path, system: Mapping[str, Any], client: Mapping[str, Any], **settings: Any) -> tuple[Attempt, str]:
+    """The run, and what it printed."""
+    run = attempt(root, system, client, **settings)
+    try:
+        run.set_up()
+        text = run.run() or ""
+    finally:
+        run.tear_down()
+    return run, text
+
+
+def refused(root: Path, **system: Any) -> str:
+    """What is said of a start that failed."""
+    run = attempt(root, system, {})
+    try:
+        with pytest.raises(InfrastructureError) as raised:
+            run.set_up()
+        assert f"the run's folder: {run.folder.path}" in str(raised.value)
+    finally:
+        run.tear_down()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("method", ["argv", "files"])
+def test_a_method_that_raises_before_the_start_is_named_with_its_node_and_line(tmp_path: Path, method: str) -> None:
+    said = refused(tmp_path, **{method: slip}).splitlines()[0]
+    assert said.startswith(f"the cluster did not start: {method}() of n1 raised JSONDecodeError: ")
+    assert said.rpartition(" at ")[2].startswith("test_strange_code.py:")
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "wants"),
+    [
+        ("argv", None, "argv() of n1 returned None: it takes a list of text, the program first"),
+        ("argv", "server --fast", "argv() of n1 returned 'server --fast': it takes a list of text"),
+        ("argv", [], "argv() of n1 returned []"),
+        ("argv", ["server", 7000], "argv() of n1 returned ['server', 7000]"),
+        ("files", [("/etc/a", b"")], "files() of n1 returned [('/etc/a', b'')]: it takes a dict from path to bytes"),
+        ("files", {"/etc/a": "text"}, "files() of n1 has str for /etc/a: it takes bytes, such as text.encode()"),
+        ("files", {"etc/a": b""}, "files() of n1: 'etc/a' is no absolute path"),
+    ],
+)
+def test_nonsense_that_a_method_returns_is_said_with_what_it_takes(
+    tmp_path: Path, method: str, given: Any, wants: str
+) -> None:
+    assert wants in refused(tmp_path, **{method: lambda *_: given})
+
+
+def test_a_set_up_that_raises_is_named(tmp_path: Path) -> None:
+    assert "did not start: set_up() raised JSONDecodeError" in refused(tmp_path, set_up=slip_later)
+
+
+def test_a_ready_that_raises_is_asked_until_it_no_longer_does(tmp_path: Path) -> None:
+    asked = count()
+
+    async def late(*_: Any) -> bool:
+        return next(asked) > 3 or slip()
+
+    run, _ = played(tmp_path, {"ready": late}, {})
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.PASS
+
+
+def test_a_ready_that_always_raises_is_named_with_its_cause_and_what_the_node_said_last(tmp_path: Path) -> None:
+    said = refused(tmp_path, ready=slip_later)
+    assert "n1 (server) at " in said
+    assert "last seen: ready() raised JSONDecodeError" in said
+    first, *rest = said.splitlines()
+    assert first.rpartition(" at ")[2].startswith("test_strange_code.py:")
+    assert rest[0] == "the last lines of n1's process.log:"
+    assert rest[1].endswith("quiet speaks")
+
+
+@pytest.mark.parametrize("method", ["open", "invoke", "close"])
+def test_a_client_that_swallows_its_cancellation_is_left_behind_and_named(tmp_path: Path, method: str) -> None:
+    """The loop is closed all the same: before, the session hung after its verdict."""
+    run, text = played(tmp_path, {}, {method: deaf})
+    assert run.judgement is not None
+    said = [*run.remarks, *(line for line in text.splitlines() if line.startswith("remark: "))]
+    assert any("let CancelledError through" in line and f"{method}()" in line for line in said), said
+    assert (run.judgement.verdict is Verdict.PASS) == (method == "close"), "only a close is of no consequence"
+
+
+def test_a_close_that_always_raises_is_a_remark_on_a_run_that_passes(tmp_path: Path) -> None:
+    run, _ = played(tmp_path, {}, {"close": slip_later})
+    (remark,) = run.remarks
+    assert remark.startswith("close() failed for every client; the last error, on n1: JSONDecodeError")
+
+
+def test_there_is_no_remark_where_a_close_failed_once(tmp_path: Path) -> None:
+    closed = count()
+
+    async def at_first(*_: Any) -> None:
+        if next(closed) == 0:
+            slip()
+
+    run, _ = played(tmp_path, {}, {"close": at_first})
+    assert run.judgement is not None
+    assert (run.judgement.verdict, run.remarks) == (Verdict.PASS, ())
+
+
+@pytest.mark.parametrize(
+    ("effects", "wants"),
+    [
+        (None, "effects returned None, not a list of Effect"),
+        ("text", "effects returned 'text', not a list of Effect"),
+        (["x"], "effects returned 'x' in its list, not an Effect"),
+        ([Effect("counter-add", "c", value="3")], "value of an effect of kind 'counter-add' is '3': it takes"),  # type: ignore[arg-type]
+        (
+            [Effect("counter-add", "c", value=True)],
+            "value of an effect of kind 'counter-add' is True: it takes",
+        ),
+        ([Effect("counter-add", None)], "key of an effect of kind 'counter-add' is None: it takes text"),  # type: ignore[arg-type]
+    ],
+)
+def test_effects_that_the_history_does_not_take_make_it_unknown(tmp_path: Path, effects: Any, wants: str) -> None:
+    run, text = played(tmp_path, {}, {"effects": staticmethod(lambda completed: effects)})
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.UNKNOWN
+    assert wants in text
+
+
+def test_a_result_that_cannot_be_written_down_makes_it_unknown_and_ends_nothing(tmp_path: Path) -> None:
+    async def invoke(self: Any, operation: Operation) -> Completion:
+        await asyncio.sleep(0.01)
+        return Completion(Outcome.OK, object())
+
+    effects = staticmethod(lambda completed: [Effect("counter-add", "c", value=completed.index)])
+    run, text = played(tmp_path, {}, {"invoke": invoke, "effects": effects})
+    assert run.judgement is not None
+    assert (run.judgement.verdict, run.judgement.effects) == (Verdict.UNKNOWN, 30)
+    assert "result of add cannot be written as JSON" in text
+
+
+def test_a_kind_that_no_check_knows_is_named_with_the_nearest(tmp_path: Path) -> None:
+    effects = staticmethod(lambda completed: [Effect("counter-ad", "c", value=completed.index)])
+    _, text = played(tmp_path, {}, {"effects": effects})
+    assert text.startswith("UNKNOWN: no check knows effects of kind counter-ad; was counter-add meant?")
+
+
+def test_a_finder_that_raises_is_a_remark(tmp_path: Path) -> None:
+    keys = {"keys": lambda self: ["c"], "find": slip_later}
+    chosen = {"nemesis": ("kill",), "nemesis_target": "leader:c", "nodes": 3, "nemesis_interval": 2.0}
+    run, text = played(tmp_path, keys, {}, **chosen)
+    said = [*run.remarks, *text.splitlines()]
+    assert any("find() raised in " in line and "JSONDecodeError" in line for line in said), said
+
+
+def test_remarks_are_said_once_with_the_number_of_runs() -> None:
+    lines: list[str] = []
+    items = [SimpleNamespace(user_properties=[]) for _ in range(3)]
+    for item in items[:2]:
+        remarks.keep(item, ["close() failed"])
+    reports = [SimpleNamespace(when=when, user_properties=item.user_properties) for item in items for when in WHEN]
+    reporter = SimpleNamespace(stats={"": reports, "passed": [SimpleNamespace()]}, write_line=lines.append)
+    remarks.pytest_terminal_summary(reporter)
+    assert lines == ["assay: of 2 runs that passed: close() failed"]
+
+
+WHEN = ("setup", "call", "teardown")
+HANGS = """
+import asyncio, time
+from assay.harness.core.blocking import adapt
+class Client:
+    blocking = True
+    def open(self, endpoint, runtime): time.sleep(1000)
+    def invoke(self, operation): ...
+    def close(self): ...
+    effects = staticmethod(lambda completed: ())
+async def main():
+    try:
+        await asyncio.wait_for(adapt(Client()).open(None, None), 0.1)
+    except TimeoutError:
+        print("given up", flush=True)
+asyncio.run(main())
+"""
+
+
+def test_a_thread_that_never_returns_does_not_keep_the_process_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("given up\n", "")
