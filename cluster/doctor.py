@@ -62,9 +62,7 @@ def _python() -> Finding:
 
 def _root() -> Finding:
     good = os.geteuid() == 0
-    remedy = (
-        "" if good else "run make as root once, it installs packages; afterwards membership of group docker will do"
-    )
+    remedy = "" if good else "install packages as root; afterwards membership of the group docker will do"
     return Finding("root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap, power loss")
 
 
@@ -100,7 +98,7 @@ def _engine() -> Finding:
             version = client.version()["Version"]
     except EngineError as error:
         installed = shutil.which("dockerd") is not None
-        remedy = "`make docker` starts it (as root)" if installed else "`make docker` installs docker.io and starts it"
+        remedy = "as root: " + ("" if installed else "`apt install docker.io`, then ") + "`dockerd`"
         return Finding("docker engine", False, _first_line(error), remedy, enables)
     return Finding("docker engine", True, str(version), enables=enables)
 
@@ -112,7 +110,7 @@ def _image() -> Finding:
             return Finding("node image", True, image.reference(), enables=enables)
         can = image.can_build()
     except ImageError as error:
-        return Finding("node image", False, _first_line(error), "`make docker` installs the docker command", enables)
+        return Finding("node image", False, _first_line(error), "`apt install docker.io`", enables)
     remedy = "`assay image build` (a minute or two)"
     if not can:
         remedy = "a registry with debian:bookworm-slim, or `apt install debootstrap` and root; then `assay image build`"

@@ -27,7 +27,7 @@ OWNER_LABEL = "assay.owner"
 ANSWER_WITHIN = 60
 """Seconds for one call to the engine; removing containers of a busy machine takes some."""
 
-REMEDY = "start one with `make docker`, or `dockerd` as root; `assay doctor` says more"
+REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor` says more"
 
 
 class EngineError(Exception):

@@ -119,7 +119,8 @@ def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) ->
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, env=_environment())
     except FileNotFoundError as error:
-        raise ImageError(f"{argv[0]} is not installed; `make docker` installs it (Debian, as root)") from error
+        package = "docker.io" if argv[0] == "docker" else argv[0]
+        raise ImageError(f"{argv[0]} is not installed; on Debian, as root: `apt install {package}`") from error
     except subprocess.TimeoutExpired as error:
         raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s") from error
     if check and done.returncode != 0:

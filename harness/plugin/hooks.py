@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FIXTURE: Final = "assay_trial"
 SKIPPED: Final = "assay_not_applicable"
+ENGINE_SECONDS: Final = 10.0
 OPTIONS: Final = pytest.StashKey[Options]()
 SESSION: Final = pytest.StashKey["Session"]()
 REGISTRY: Final = pytest.StashKey["Registry"]()
@@ -96,6 +97,8 @@ def pytest_configure(config: pytest.Config) -> None:
             _check_faults(options, registry_of(config).faults)
         if options.explore is not None:
             _check_search(options)
+        if options.cluster == DOCKER and not config.option.collectonly:
+            _check_engine()
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
@@ -288,6 +291,17 @@ def _settings(config: pytest.Config, parameter: Parameter, found: Experiment) ->
         test=found.name,
         operation_timeout=found.operation_timeout,
     )
+
+
+def _check_engine() -> None:
+    """Before anything is built for containers. Raises ``SettingsError``."""
+    from assay.cluster.docker.engine import EngineError, engine
+
+    try:
+        with engine(timeout=ENGINE_SECONDS):
+            pass
+    except EngineError as error:
+        raise SettingsError(f"--cluster=docker: {error}; without Docker: --cluster=sim") from None
 
 
 def _session(options: Options) -> Session:

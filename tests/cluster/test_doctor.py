@@ -29,12 +29,13 @@ def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
         assert finding.detail
         if not finding.good:
             assert finding.remedy, finding
+            assert "make" not in finding.remedy.split(), "an installed project has no Makefile"
             assert finding.enables, finding
 
 
 @pytest.mark.usefixtures("no_engine")
 def test_an_engine_error_says_how_to_get_one() -> None:
-    with pytest.raises(engine.EngineError, match="make docker"), engine.engine(timeout=1):
+    with pytest.raises(engine.EngineError, match="`dockerd`, of the package docker"), engine.engine(timeout=1):
         pytest.fail("there is no engine to talk to")
 
 

@@ -52,6 +52,16 @@ def test_mixes_stand_behind_the_faults_in_an_id_and_a_list_of_them_runs_nothing(
     assert listed.ret == 0
 
 
+def test_without_an_engine_a_docker_cluster_is_refused_before_anything_is_built(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    result = toy_project.runpytest_inprocess(*SIM, "--cluster=docker")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --cluster=docker: no Docker engine answers: *`dockerd`*--cluster=sim"])
+    assert collected(toy_project, "--cluster=docker") == ["test_file.py::test_toy[none]"]
+
+
 def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Pytester) -> None:
     assert collected(toy_project) == ["test_file.py::test_toy[none]"]
 
