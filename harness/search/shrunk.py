@@ -80,7 +80,11 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
     try:
         rate = runner.rate(example, replays)
     except OutOfTime:
-        raise HistoryError(f"{path}: the budget was over before it was known how often it fails: give more") from None
+        tried = runner.tried
+        raise HistoryError(
+            f"{path}: --budget={budget:g} was over after {tried.of} of {replays} replays; {tried.failed} of them failed. "
+            f"Nothing is left out before all are done: give more seconds, or --replays={max(tried.of, 1)}"
+        ) from None
     note(f"as it was, it fails {rate}")
     if not rate.failed:
         raise HistoryError(
@@ -125,11 +129,16 @@ class _Runner:
     runs: int = 0
     failing: Path | None = None
     """The last run that failed."""
+    tried: Rate = field(default_factory=lambda: Rate(0, 0))
+    """Of the estimate that is being made, or was made last."""
     _began: float = field(default_factory=time.monotonic)
 
     def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> Rate:
-        failed = sum(self.fails(self._again(example, turn), unlimited=unlimited) for turn in range(runs))
-        return Rate(failed, runs)
+        self.tried = Rate(0, 0)
+        for turn in range(runs):
+            failed = self.fails(self._again(example, turn), unlimited=unlimited)
+            self.tried = Rate(self.tried.failed + failed, turn + 1)
+        return self.tried
 
     def reproduce(self, example: Example, repetitions: int) -> Example | None:
         for turn in range(repetitions):

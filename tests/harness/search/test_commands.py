@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import shlex
@@ -159,6 +160,9 @@ def test_a_failing_run_is_made_small(
     (page,) = Path("runs").glob("*/2*/report.html")
     assert f"report: {page.absolute()}" in recorded
     assert len(list(Path("runs").glob("*/2*/verdict.json"))) > 2
+    monkeypatch.setattr(shrunk, "time", SimpleNamespace(monotonic=iter((0.0, math.inf)).__next__))
+    assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other"]) == Exit.USAGE
+    assert "--budget=1 was over after 1 of 2 replays; 1 of them failed." in capfd.readouterr().err
 
 
 def test_a_run_that_found_nothing_is_not_made_small(
