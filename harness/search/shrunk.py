@@ -82,8 +82,8 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
     except OutOfTime:
         tried = runner.tried
         raise HistoryError(
-            f"{path}: --budget={budget:g} was over after {tried.of} of {replays} replays; {tried.failed} of them failed."
-            f" All are done before a thing is left out: more seconds, or --replays={max(tried.of, 1)}"
+            f"{path}: --budget={budget:g} ended after {tried.of} of {replays} replays; {tried.failed} of them failed. "
+            f"All are done before a thing is left out: more seconds, or --replays={max(tried.of, 1)}"
         ) from None
     note(f"as it was, it fails {rate}")
     if not rate.failed:

@@ -162,7 +162,7 @@ def test_a_failing_run_is_made_small(
     assert len(list(Path("runs").glob("*/2*/verdict.json"))) > 2
     monkeypatch.setattr(shrunk, "time", SimpleNamespace(monotonic=iter((0.0, math.inf)).__next__))
     assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other"]) == Exit.USAGE
-    assert "--budget=1 was over after 1 of 2 replays; 1 of them failed." in capfd.readouterr().err
+    assert "--budget=1 ended after 1 of 2 replays; 1 of them failed." in capfd.readouterr().err
 
 
 def test_a_run_that_found_nothing_is_not_made_small(
