@@ -85,6 +85,15 @@ class System(Protocol):
 
 
 @runtime_checkable
+class ClientRoles(Protocol):
+    """A system whose clients do not talk to nodes of every role: to a server, but not to what watches over it."""
+
+    @property
+    def client_roles(self) -> Sequence[str]:
+        """The roles whose nodes clients belong to."""
+
+
+@runtime_checkable
 class Switchable(Protocol):
     """A system with built-in defects."""
 

@@ -23,7 +23,7 @@ from assay.cluster.system import ClientSessions, DeploymentError, System
 from assay.nemesis.cuts import Cuts
 from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Parameter, ScheduleError, Step
-from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, clients, groups, servers, zookeepers
+from assay.nemesis.target import KEYED, OF_CLIENTS, SIZES, Kind, Target, clients, groups, servers, zookeepers
 
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 """What nodes and systems that are being broken may raise when they are asked something."""
@@ -69,6 +69,8 @@ class Census:
     groups: tuple[str, ...] = ()
     sessions: bool = False
     spares: int = 0
+    roles: tuple[str, ...] | None = None
+    """Of servers; None: not known."""
 
 
 def census(cluster: Cluster, system: System) -> Census:
@@ -176,7 +178,8 @@ class Fault(Protocol):
 
     @property
     def roles(self) -> Sequence[str]:
-        """Roles that the cluster must have in addition to at least one server."""
+        """Roles that the cluster must have in addition to at least one server. Of servers it hits those of these roles
+        alone, where it names any."""
         ...
 
     @property
@@ -305,6 +308,9 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
         raise ScheduleError(
             f"target {target}: no client lives on a node here; @experiment(..., client_nodes=True) has them"
         )
+    if target.kind in SIZES and target.key is not None and target.key not in (census.roles or (target.key,)):
+        roles = ", ".join(census.roles or ())
+        raise ScheduleError(f"target {target}: no server has that role; there are {roles}")
     grouped = target.kind is Kind.COORDINATOR
     known = census.groups if grouped else census.keys
     if target.kind not in KEYED or known is None:

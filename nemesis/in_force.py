@@ -7,7 +7,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from assay.cluster.node import Node
 from assay.nemesis.fault import Fault, FaultContext, Injection
 from assay.nemesis.schedule import Step
-from assay.nemesis.target import KEYED, Chosen, Kind, Scene, Target, clients, groups, resolve, servers, zookeepers
+from assay.nemesis.target import (
+    KEYED,
+    SIZES,
+    Chosen,
+    Kind,
+    Scene,
+    Target,
+    clients,
+    groups,
+    resolve,
+    servers,
+    zookeepers,
+)
 from assay.nemesis.trigger import Fired
 
 
@@ -45,9 +57,10 @@ class InForce:
 
     async def choose(self, step: Step, seed: int, fired: Fired | None) -> Chosen:
         """The targets of the next fault. Raises ``TargetError`` when it has none."""
-        context, scope = self._context, self._catalogue[step.fault].scope
+        context, fault = self._context, self._catalogue[step.fault]
+        scope, servers = fault.scope, self._open_to(fault)
         scene = Scene(
-            self._servers,
+            servers,
             zookeepers(context.cluster),
             context.system.keys(),
             context.find,
@@ -64,9 +77,15 @@ class InForce:
             target = Target(target.kind, about if about in scene.whose(target.kind) else None)
         chosen = await resolve(target, scene, random.Random(seed))
         if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
-            free = (node for node in self._servers if node.name not in scene.busy and node not in chosen.nodes)
+            alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
+            free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
         return self._sparing(chosen, scene.busy) if step.keep_majority else chosen
+
+    def _open_to(self, fault: Fault) -> list[Node]:
+        """The servers that a fault may hit: those of its roles, where it names roles of servers."""
+        wanted = {node.role for node in self._servers} & set(fault.roles)
+        return [node for node in self._servers if not wanted or node.role in wanted]
 
     def _sparing(self, chosen: Chosen, busy: Collection[str]) -> Chosen:
         """The same, or one server that suffers already, when a majority of the servers would suffer otherwise."""

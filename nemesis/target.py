@@ -61,18 +61,22 @@ class Kind(enum.StrEnum):
 
 KEYED = (Kind.LEADER, Kind.FOLLOWER, Kind.COORDINATOR)
 """Parts that a server has of something: the leader of a key, the coordinator of a group."""
+SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
+"""So many of the servers, or of those of one role: the target's key."""
 OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``key``: of which leader or follower, or the group; None: drawn at injection. ``names``: for ``named`` only."""
+    """``key``: of which leader or follower, or the group; None: drawn at injection; of a size, the role of which so
+    many are meant, None: of all servers. ``names``: for ``named`` only.
+    """
 
     kind: Kind
     key: str | None = None
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.key is not None and self.kind not in KEYED:
+        if self.key is not None and self.kind not in (*KEYED, *SIZES):
             raise TargetError(f"target {self.kind} takes no key, got {self.key!r}")
         if bool(self.names) != (self.kind is Kind.NAMED):
             raise TargetError(f"names belong to target named and to it alone: {self.kind} with {list(self.names)}")
@@ -86,7 +90,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if self.kind in KEYED:
             of = "any group" if self.kind is Kind.COORDINATOR else "any key"
             return f"{self.kind} of {self.key if self.key is not None else of}"
-        return str(self.kind)
+        return str(self.kind) if self.key is None else f"{self.kind} of role {self.key}"
 
 
 ONE = Target(Kind.ONE)
@@ -112,7 +116,7 @@ def parse(text: str) -> Target:
     if colon or not all(re.fullmatch(r"[a-z]+[0-9]+", name) for name in names):
         raise TargetError(
             f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, coordinator:GROUP, "
-            "or nodes by name: n2, n1+n2, zk1, client1"
+            "one:ROLE (and minority:ROLE, ...), or nodes by name: n2, n1+n2, zk1, client1"
         )
     return named(*names)
 
@@ -210,7 +214,7 @@ async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
         return await _found(target, scene, rng)
     if target.kind is Kind.FOLLOWER:
         return await _follower(target, scene, rng)
-    return _some(target.kind, scene, rng)
+    return _some(target, scene, rng)
 
 
 def size(kind: Kind, count: int) -> int:
@@ -245,18 +249,21 @@ def _free(nodes: Sequence[Node], scene: Scene, what: str) -> list[Node]:
     return free
 
 
-def _some(kind: Kind, scene: Scene, rng: random.Random) -> Chosen:
-    free = _free(scene.servers, scene, "server")
-    wanted = size(kind, len(scene.servers))
+def _some(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+    kind, role = target.kind, target.key
+    servers = [node for node in scene.servers if role in (None, node.role)]
+    of_role = "" if role is None else f" of role {role}"
+    free = _free(servers, scene, f"server{of_role}")
+    wanted = size(kind, len(servers))
     note, fell_back = None, False
     if wanted == 0:
         wanted, fell_back = 1, True
-        note = f"{len(scene.servers)} servers have no {kind}; took one"
+        note = f"{len(servers)} servers{of_role} have no {kind}; took one"
     elif wanted > len(free):
-        note = f"{kind} is {wanted} of {len(scene.servers)} servers, only {len(free)} were free"
+        note = f"{kind} is {wanted} of {len(servers)} servers{of_role}, only {len(free)} were free"
         wanted = len(free)
     picked = [node.name for node in rng.sample(free, wanted)]
-    return Chosen(tuple(node for node in scene.servers if node.name in picked), note=note, fell_back=fell_back)
+    return Chosen(tuple(node for node in servers if node.name in picked), note=note, fell_back=fell_back)
 
 
 async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
@@ -266,7 +273,7 @@ async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
         return Chosen((node,), key=key)
     what = f"{target.kind} of {key}" if key is not None else str(target.kind)
     why = trouble if node is None else f"{node.name}, {what}, is held by another fault of this scope"
-    other = _some(Kind.ONE, scene, rng)
+    other = _some(ONE, scene, rng)
     return Chosen(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
 
 
@@ -279,7 +286,7 @@ async def _follower(target: Target, scene: Scene, rng: random.Random) -> Chosen:
     if free and leader is not None:
         return Chosen((rng.choice(free),), key=key)
     why = trouble if leader is None else f"no follower of {key} is free of another fault of this scope"
-    other = _some(Kind.ONE, scene, rng)
+    other = _some(ONE, scene, rng)
     return Chosen(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
 
 

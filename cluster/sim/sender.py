@@ -75,7 +75,8 @@ class Sender(asyncio.Transport):
     """The base of :class:`assay.cluster.sim.transport.SimTransport`; ``peer`` is the other end."""
 
     __slots__ = (
-        "_closing", "_context", "_eof_sent", "_flight", "_high", "_last_due", "_loop", "_lost", "_low", "_network",
+        "_closing", "_context", "_eof_sent", "_flight", "_gives_up", "_high", "_last_due", "_loop", "_lost", "_low",
+        "_network",
         "_outstanding", "_process", "_protocol", "_retrying", "_rto", "_stalled", "_tail_at", "_unacknowledged",
         "_unreachable_since", "_void", "_write_paused", "host", "peer",
     )  # fmt: skip
@@ -104,6 +105,8 @@ class Sender(asyncio.Transport):
         self._write_paused = False
         self._eof_sent = False
         # retransmission
+        self._gives_up = False
+        """Was it aborted such that nothing is sent a second time?"""
         self._stalled = False
         self._void = 0
         self._retrying = False
@@ -220,6 +223,10 @@ class Sender(asyncio.Transport):
         return True
 
     def _stall(self) -> None:
+        if self._gives_up:
+            self._void += len(self._flight) - 1
+            self._flight.clear()
+            return
         self._stalled = True
         self._void += len(self._flight) - 1
         self._retry_later()

@@ -14,6 +14,8 @@ dead peer).
 from __future__ import annotations
 
 import errno
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
 
 
 class SimSocket:
-    """What ``get_extra_info("socket")`` and ``server.sockets`` give: names, and options that do nothing."""
+    """What ``get_extra_info("socket")`` and ``server.sockets`` give: names, and options that do nothing but one:
+    ``SO_LINGER`` of 0 seconds, after which closing drops what the kernel has not sent.
+    """
 
     def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
         self._name = name
         self._peer = peer
+        self.drops = False
 
     def getsockname(self) -> tuple[str, int]:
         return self._name
@@ -41,8 +46,10 @@ class SimSocket:
             raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
         return self._peer
 
-    def setsockopt(self, *_: Any) -> None:
-        """Accepted and ignored."""
+    def setsockopt(self, level: int, option: int, value: Any) -> None:
+        """Others are accepted and ignored."""
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
+            self.drops = value == struct.pack("ii", 1, 0)
 
 
 class SimTransport(Sender):
@@ -140,11 +147,16 @@ class SimTransport(Sender):
         self._loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
-        """As asyncio's, which closes the socket: what the kernel has still goes out, however late; then a reset."""
+        """As asyncio's, which closes the socket: what the kernel has still goes out, however late; then a reset. With
+        ``SO_LINGER`` of 0 nothing is sent again.
+        """
         self._close_asked = True
         if self._off_stage(self.abort) or self._lost:
             return
         self._drop_unbuffered()
+        self._gives_up = self._extra["socket"].drops
+        if self._gives_up and self._stalled:
+            self._flight_ends()
         self._send(RESET)
         self._loop.call_soon(self._lose, None, context=self._context)
         self._closing = True

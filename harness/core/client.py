@@ -31,6 +31,8 @@ class Endpoint:
     defects: tuple[str, ...] = ()
     """What ``--defect`` switched on. Some defects are a client library's: a workload's client hands these names to the
     library's constructors, and the library knows its own."""
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The servers by role: ``roles["sentinel"]``, each ``host:port``."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Habits of clients that a mix has chosen, by names that mix and client agree on: plain data."""
 

@@ -61,7 +61,8 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="N",
         help="workers: 6, or 2n for two per node (2n; with the mix 6n)",
     )
-    add("--nodes", default=command_line.DEFAULT_NODES, metavar="N", help="nodes of each role of the system (3)")
+    add("--nodes", default=command_line.DEFAULT_NODES, metavar="N",
+        help="nodes of each role of the system (3), or by role: server=3,sentinel=5")  # fmt: skip
     add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
     add("--workers", default=None, metavar="N",
         help="nodes for clients that live on nodes of their own (default: as many as --nodes, at most 3)")  # fmt: skip
@@ -131,7 +132,7 @@ def read_options(config: pytest.Config) -> Options:
 
     usual = command_line.defaults(config.getoption("--nemesis"))
     cluster, seed = optional("--cluster"), optional("--seed")
-    nodes = parsing.parse_count("--nodes", text("--nodes"))
+    nodes, role_nodes = parsing.parse_nodes(text("--nodes"))
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
     reports = chosen("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
@@ -148,6 +149,7 @@ def read_options(config: pytest.Config) -> Options:
         ),
         concurrency=parsing.parse_concurrency(chosen("--concurrency", usual.concurrency), nodes),
         nodes=nodes,
+        role_nodes=role_nodes,
         zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
         store=config.rootpath / text("--store"),
         keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),

@@ -3,7 +3,8 @@
 - what: ``experiment`` (the decorator), ``workload_mix`` (what it can take on in addition), ``settings``, ``registry``
   (faults, checks, models and systems of a session), ``faults`` (which runs the options ask for, and the schedule of
   each), ``command_line``
-- where: ``worlds`` (containers, simulation), ``client_nodes`` (clients on nodes of their own)
+- where: ``worlds`` (containers, simulation), ``endpoints`` (where clients find the system), ``client_nodes``
+  (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines;
   ``made`` makes one), with ``event_logs``, ``sim_logs``, ``last_lines`` (of logs, for an error), ``progress``,
   ``interrupt``, ``process_group``; what is looked at besides: ``inspecting`` (at each acknowledgement), ``rest`` and

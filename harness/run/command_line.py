@@ -50,7 +50,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--time-limit", f"{settings.time_limit:g}", usual.time_limit),
         ("--rate", None if settings.rate is None else f"{settings.rate:g}", usual.rate),
         ("--operation-timeout", f"{settings.operation_timeout:g}", usual.operation_timeout),
-        ("--nodes", str(settings.nodes), DEFAULT_NODES),
+        ("--nodes", ",".join([str(settings.nodes), *settings.role_nodes]), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),
         ("--workers", None if settings.client_nodes is None else str(settings.client_nodes), None),

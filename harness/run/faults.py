@@ -1,6 +1,7 @@
 """The faults that the options ask for: which runs that makes, and which of them a system cannot have."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Eventful, StrikePoints, System
@@ -80,6 +81,8 @@ def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
+    if (reason := strange_role(system, settings)) is not None:
+        return reason
     try:
         configured(system, settings.configuration)
     except SettingsError as error:
@@ -95,9 +98,25 @@ def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str
     return None
 
 
+def strange_role(system: System, settings: Settings) -> str | None:
+    """Why ``--nodes`` names a role that has no nodes of its own here; None when it does not."""
+    own = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
+    for role in (one.partition("=")[0] for one in settings.role_nodes):
+        if role == ZOOKEEPER_ROLE:
+            return f"--nodes={role}: ZooKeeper's nodes are --zookeepers"
+        if role == CLIENT_ROLE:
+            return f"--nodes={role}: nodes for clients are --workers"
+        if role not in own:
+            near = get_close_matches(role, own, 1)
+            meant = f"; was {near[0]} meant?" if near else ""
+            return f"--nodes={role}: {system.name} has no such role; it has {', '.join(own)}{meant}"
+    return None
+
+
 def node_counts(system: System, settings: Settings) -> dict[str, int]:
     """Nodes per role, in the order in which they start."""
-    special = {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
+    named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
+    special = named | {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
     return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
@@ -116,15 +135,16 @@ def schedule(
     if settings.replay is not None:
         return in_time(replayed(settings.replay, faults), settings.time_limit)
     nodes = node_counts(system, settings)
-    servers = sum(number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE))
+    own = {role: number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)}
     census = Census(
-        servers,
+        sum(own.values()),
         nodes.get(ZOOKEEPER_ROLE, 0),
         tuple(system.keys()),
         nodes.get(CLIENT_ROLE, 0),
         groups(system),
         isinstance(system, ClientSessions),
         spares([faults[name] for name in possible(system, settings, faults)]),
+        tuple(own),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(

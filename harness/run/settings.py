@@ -58,6 +58,8 @@ class Settings:
     seed: int
     cluster: str = SIM
     nodes: int = 3
+    role_nodes: tuple[str, ...] = ()
+    """Of roles that have another number of nodes: each ``role=number``."""
     zookeepers: int = 1
     nemesis: tuple[str, ...] = ()
     nemesis_interval: float = 10.0
@@ -125,6 +127,27 @@ def parse_seconds(option: str, text: str, *, least: float = 0.0) -> float:
     if not math.isfinite(value) or value <= least:
         raise SettingsError(f"{option}={text} must be more than {least:g} seconds")
     return value
+
+
+def parse_nodes(text: str) -> tuple[int, tuple[str, ...]]:
+    """Nodes of each role, and those that have another number: ``3``, ``server=5,sentinel=3``, ``5,sentinel=3``.
+
+    Where no number stands alone the first one named holds for all that are not named.
+    """
+    alone: list[int] = []
+    named: dict[str, int] = {}
+    for part in text.split(","):
+        role, sign, number = part.strip().rpartition("=")
+        if not sign:
+            alone.append(parse_count("--nodes", number))
+        elif not role or role in named:
+            raise SettingsError(f"--nodes={text!r}: {part!r} is not ROLE=NUMBER, once per role")
+        else:
+            named[role] = parse_count(f"--nodes={role}", number)
+    if len(alone) > 1:
+        raise SettingsError(f"--nodes={text!r} has more than one number without a role")
+    nodes = alone[0] if alone else next(iter(named.values()))
+    return nodes, tuple(f"{role}={number}" for role, number in named.items())
 
 
 def parse_rate(text: str | None) -> float | None:

@@ -12,15 +12,13 @@ verdict cannot be pass.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 from assay.cluster.deploy import start_system
-from assay.cluster.node import Cluster, Node, NodeError, by_role
+from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import (
-    ZOOKEEPER_PORT,
     ZOOKEEPER_ROLE,
     DeploymentError,
     Inspectable,
@@ -37,6 +35,7 @@ from assay.harness.core.report import RunReport, placed
 from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
 from assay.harness.run.client_nodes import housed
+from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
@@ -364,27 +363,6 @@ def failed_finds(finds: Finds) -> list[str]:
 def crashes(cluster: Cluster) -> list[str]:
     """Processes that ended by an exception of their own, where the cluster knows of them: the simulation does."""
     return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
-
-
-def endpoints(
-    system: System, cluster: Cluster, defect: str | None, options: Mapping[str, Any] = MappingProxyType({})
-) -> list[Endpoint]:
-    """One per server of the system: its own address first; with all of ZooKeeper's, and what is switched on."""
-    nodes = servers(cluster, system)
-    addresses = [f"{node.address}:{system.port(node.role)}" for node in nodes]
-    zookeeper = tuple(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))
-    defects = () if defect is None else (defect,)
-    return [
-        Endpoint(
-            node.name,
-            address,
-            (address, *(other for other in addresses if other != address)),
-            zookeeper=zookeeper,
-            defects=defects,
-            options=dict(options),
-        )
-        for node, address in zip(nodes, addresses, strict=True)
-    ]
 
 
 def paced(main: Generator, settings: Settings) -> Generator:

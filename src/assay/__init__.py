@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         CLIENT_ROLE,
         ZOOKEEPER_PORT,
         ZOOKEEPER_ROLE,
+        ClientRoles,
         ClientSessions,
         Configurable,
         Damageable,
@@ -161,10 +162,10 @@ _HOMES = {
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
-        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientSessions Configurable Damageable Defect DefectsDescribed "
-        "DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector Movable Observable "
-        "Replicated Replicating Retaining SeenAtRest Standalone StoredRecord StrikePoints Switchable System "
-        "ZooKeeperClients zookeeper_servers"
+        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientRoles ClientSessions Configurable Damageable Defect "
+        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector "
+        "Movable Observable Replicated Replicating Retaining SeenAtRest Standalone StoredRecord StrikePoints "
+        "Switchable System ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -189,9 +190,9 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Action", "Answer", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census",
-    "Check", "Client", "ClientSessions", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context",
-    "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
-    "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation",
+    "Check", "Client", "ClientRoles", "ClientSessions", "Clocked", "Cluster", "Completed", "Completion", "Configurable",
+    "Context", "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED",
+    "Effect", "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation",
     "FailingOver", "Family", "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver",
     "Holdable", "Impact", "Injection", "Inspectable", "Inspector", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
     "MAX_REGISTER_ANOMALIES", "Membered", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError",

@@ -78,6 +78,8 @@ class MemberConfig:
     metadata_age: float = 5.0
     """After this time the member that leads looks at the topics again (``metadata.max.age.ms``, there 5 minutes)."""
     client_id: str = "assay-member"
+    takes_back: bool = False
+    """Is what was given up without an answer not to arrive any more? For commits that no generation fences."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,8 +91,11 @@ class Coordinated:
         timeout: float,
         client_id: str,
         retention: float | None = None,
+        takes_back: bool = False,
     ) -> None:
-        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'."""
+        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'.
+        ``takes_back``: as of a :class:`Connection`.
+        """
         self.group = group
         self.generation: Generation | None = None
         """None where it has to join, or never did."""
@@ -104,7 +107,7 @@ class Coordinated:
         self._retention_ms = -1 if retention is None else int(retention * 1000)
         self._bootstrap = KnownBrokers.of(bootstrap)
         self._random = runtime.random
-        self._pool = Pool(client_id)
+        self._pool = Pool(client_id, takes_back=takes_back)
         # Heartbeats have a connection of their own: a broker answers one request after the other, and a join may wait.
         self._pulse = Pool(f"{client_id}-heartbeat")
         self._coordinator: Address | None = None

@@ -66,6 +66,7 @@ class Membership(Coordinated):
             timeout=config.timeout,
             client_id=config.client_id,
             retention=config.retention,
+            takes_back=config.takes_back,
         )
         self.topics = tuple(topics)
         self._assignors = tuple(config.assignors)

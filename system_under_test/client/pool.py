@@ -56,8 +56,10 @@ def _parse(text: str) -> Address:
 class Pool:
     """Opens connections when they are first needed, and again as soon as one is no longer usable."""
 
-    def __init__(self, client_id: str = "assay", connect_timeout: float = 2.0) -> None:
+    def __init__(self, client_id: str = "assay", connect_timeout: float = 2.0, *, takes_back: bool = False) -> None:
+        """``takes_back``: as of a :class:`Connection`."""
         self._client_id = client_id
+        self._takes_back = takes_back
         self._connect_timeout = connect_timeout
         self._connections: dict[Address, Connection] = {}
         self._retired: list[Connection] = []
@@ -85,7 +87,9 @@ class Pool:
             self._retired = [old for old in self._retired if not old.finished] + [self._connections.pop(address)]
         if self._closed:
             raise NotSent(f"no connection to {address}: the client was closed")
-        connection = await Connection.open(address.host, address.port, self._connect_timeout, self._client_id)
+        connection = await Connection.open(
+            address.host, address.port, self._connect_timeout, self._client_id, takes_back=self._takes_back
+        )
         if self._closed:
             await connection.close()
             raise NotSent(f"no connection to {address}: the client was closed")

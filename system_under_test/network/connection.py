@@ -14,6 +14,8 @@ the event loop and two futures more for each of them.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +27,10 @@ R = TypeVar("R")
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """A larger announced size means that the peer does not speak this protocol."""
+
+
+AT_ONCE = struct.pack("ii", 1, 0)
+"""Of ``SO_LINGER``: closing drops what is not acknowledged, and sends a reset."""
 
 
 class CallError(Exception):
@@ -137,8 +143,9 @@ def _ignore(_: object) -> None:
 class Connection:
     """One open connection. Made by :meth:`open`; must be closed."""
 
-    def __init__(self, wire: _Wire, peer: str, client_id: str) -> None:
+    def __init__(self, wire: _Wire, peer: str, client_id: str, takes_back: bool = False) -> None:
         self.peer = peer
+        self._takes_back = takes_back
         self._wire = wire
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
@@ -152,8 +159,14 @@ class Connection:
             self._ended(None)
 
     @classmethod
-    async def open(cls, host: str, port: int, timeout: float, client_id: str = "assay") -> Connection:
-        """Connects within ``timeout`` seconds. Raises ``NotSent``."""
+    async def open(
+        cls, host: str, port: int, timeout: float, client_id: str = "assay", *, takes_back: bool = False
+    ) -> Connection:
+        """Connects within ``timeout`` seconds. Raises ``NotSent``.
+
+        ``takes_back``: a call that ran out of time ends the connection at once, and what of it has not arrived never
+        does. Else the kernel still sends what it was given, in a partition until long after.
+        """
         peer = f"{host}:{port}"
         loop = asyncio.get_running_loop()
         try:
@@ -163,7 +176,7 @@ class Connection:
             raise NotSent(f"no connection to {peer} within {timeout:.3g} s") from error
         except OSError as error:
             raise NotSent(f"no connection to {peer}: {error}") from error
-        return cls(wire, peer, client_id)
+        return cls(wire, peer, client_id, takes_back)
 
     @property
     def usable(self) -> bool:
@@ -253,7 +266,7 @@ class Connection:
         self._end_if_suspect()
 
     def _end_if_suspect(self) -> None:
-        if self._suspect is not None and not self._pending:
+        if self._suspect is not None and (self._takes_back or not self._pending):
             self._break(self._suspect)
 
     def _answer(self, frame: bytes) -> None:
@@ -279,6 +292,8 @@ class Connection:
             return
         self._broken = reason
         self._wire.on_frame = self._wire.on_end = _ignore
+        if self._takes_back and not self._wire.ended:
+            self._wire.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._wire.transport.abort()
         pending, self._pending = self._pending, {}
         for call in pending.values():

@@ -57,7 +57,7 @@ GOOD = '{"type":"schedule","seed":1,"steps":[{"at":2,"fault":"kill","target":{"k
         ('"duration":5', '"duration":0', r"duration"),
         ('"at":2', '"at":-1', r"steps\[0\]\.at"),
         ('"one"', '"won"', r"'won'.*target\.kind"),
-        ('{"kind":"one"}', '{"kind":"one","key":"a"}', "takes no key"),
+        ('{"kind":"one"}', '{"kind":"zookeeper","key":"a"}', "takes no key"),
         ('{"kind":"one"}', '{"kind":"named"}', "names belong to target named"),
         ('"schedule"', '"sched"', "'sched'"),
         ("]}", "", r"x\.json is not JSON"),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -170,6 +172,31 @@ def test_a_busy_leader_is_replaced_and_the_note_says_so() -> None:
     assert "n1, leader of orders-0, is held" in (chosen.note or "")
 
 
+ROLES = {"server": ["n1", "n2"], "sentinel": ["sentinel1", "sentinel2", "sentinel3"]}
+
+
+async def of_roles(text: str, *, busy: Sequence[str] = (), seed: int = 1) -> Chosen:
+    nodes: list[Any] = [SimpleNamespace(name=name, role=role) for role, names in ROLES.items() for name in names]
+    scene = Scene(nodes, [], [], FakeSystem(FakeCluster(1)).find, busy)  # type: ignore[arg-type]
+    return await resolve(parse(text), scene, random.Random(seed))
+
+
+@pytest.mark.parametrize(("text", "count"), [("one", 1), ("minority", 1), ("majority", 2), ("all", 3)])
+def test_a_size_of_a_role_is_of_its_servers_alone(text: str, count: int) -> None:
+    picked = [names(run(of_roles(f"{text}:sentinel", seed=seed))) for seed in range(20)]
+    assert {len(some) for some in picked} == {count}
+    assert {name for some in picked for name in some} == set(ROLES["sentinel"])
+
+
+def test_a_role_that_is_held_or_not_there_has_no_target() -> None:
+    with pytest.raises(TargetError, match="no server of role proxy"):
+        run(of_roles("one:proxy"))
+    with pytest.raises(TargetError, match="every server of role server is held"):
+        run(of_roles("all:server", busy=["n1", "n2"]))
+    assert "2 servers of role server have no minority" in (run(of_roles("minority:server")).note or "")
+    assert str(parse("one:sentinel")) == "one of role sentinel"
+
+
 def test_zookeeper_and_named() -> None:
     system = FakeSystem(FakeCluster(3, 1))
     assert names(choose(parse("zookeeper"), system)) == ["zk1"]
@@ -186,7 +213,7 @@ def test_what_is_written_is_read(text: str) -> None:
     assert text.split(":")[0] == (str(target) if target.kind is Kind.NAMED else target.kind)
 
 
-@pytest.mark.parametrize("text", ["", "ones", "leader:", "one:k", "n2+", "n2:x", "n1+n1", "named"])
+@pytest.mark.parametrize("text", ["", "ones", "leader:", "zookeeper:k", "n2+", "n2:x", "n1+n1", "named"])
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(TargetError):
         parse(text)

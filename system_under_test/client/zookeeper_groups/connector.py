@@ -17,7 +17,7 @@ from kazoo.protocol.states import WatchedEvent
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
-from assay.system_under_test.client.errors import Certainty, ClientError
+from assay.system_under_test.client.errors import Certainty, ClientError, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Membership
 from assay.system_under_test.client.pool import KnownBrokers
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
@@ -120,7 +120,7 @@ class ConsumerConnector:
         self._zookeeper.add_listener(lambda state: self._wake.set())
         self._brokers = KnownBrokers.of(config.bootstrap) if config.bootstrap else KnownBrokers()
         self._membership = Membership(
-            self._brokers, config.group, config=MemberConfig(timeout=config.timeout), runtime=runtime
+            self._brokers, config.group, config=MemberConfig(timeout=config.timeout, takes_back=True), runtime=runtime
         )
         self._offsets = self._store()
         self._subscription: StreamSubscription | None = None
@@ -301,7 +301,11 @@ class ConsumerConnector:
 
     async def _start(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:
         """Read after the claim: the former owner has committed its last. Raises ``ClientError``."""
-        committed = await self._offsets.take_over(list(wanted))
+        try:
+            async with asyncio.timeout_at(self._zookeeper.alive_until):  # nothing fences what it puts into the topic
+                committed = await self._offsets.take_over(list(wanted))
+        except TimeoutError as error:
+            raise ReadFailed(f"{self.consumer_id}: the offsets were not read while the session lived") from error
         positions = dict(committed)
         for partition, thread in wanted.items():
             if committed[partition] == offsets.NO_OFFSET:

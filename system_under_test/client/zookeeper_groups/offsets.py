@@ -103,7 +103,9 @@ class ZooKeeperOffsets(OffsetStore):
 
 
 class TopicOffsets(OffsetStore):
-    """The offsets topic, as a client that is no member of a group of the new design. Nothing fences a commit there."""
+    """The offsets topic, as a client that is no member of a group of the new design. Nothing fences a commit there, so
+    one that was given up must not arrive later: ``membership`` takes back what was not answered.
+    """
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
+import struct
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -291,6 +293,40 @@ def test_what_was_written_before_an_abort_may_arrive_after_what_a_later_connecti
         assert bytes(world.inbox.data) == b"first, late"
         assert world.inbox.endings == ["ConnectionResetError"]
         later.close()
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.0001, 3.0], ids=["at once", "in flight", "stalled"])
+def test_what_was_written_before_an_abort_without_lingering_is_not_sent_again(pause: float) -> None:
+    async def test(world: World) -> None:
+        _, former = await world.connect()
+        world.cut(world.a, world.b)
+        former.write(b"late")
+        await asyncio.sleep(pause)
+        former.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        former.transport.abort()
+        await asyncio.sleep(0.1)
+        world.heal()
+        _, later = await world.connect()
+        later.write(b"first, ")
+        await asyncio.sleep(100)
+        assert bytes(world.inbox.data) == b"first, "
+        later.close()
+
+    simulate(test)
+
+
+def test_without_lingering_what_meets_no_cut_arrives_before_the_reset() -> None:
+    async def test(world: World) -> None:
+        _, writer = await world.connect()
+        writer.write(b"in time")
+        await asyncio.sleep(0.1)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        await asyncio.sleep(1)
+        assert bytes(world.inbox.data) == b"in time"
+        assert world.inbox.endings == ["ConnectionResetError"]
 
     simulate(test)
 

@@ -15,6 +15,7 @@ from assay.harness.run.settings import (
     parse_choice,
     parse_concurrency,
     parse_count,
+    parse_nodes,
     parse_rate,
     parse_seconds,
     parse_seed,
@@ -55,6 +56,20 @@ def test_concurrency_counts_workers_or_multiplies_nodes() -> None:
     assert parse_concurrency("7", 3) == 7
 
 
+@pytest.mark.parametrize(
+    ("text", "nodes", "by_role"),
+    [
+        ("5", 5, ()),
+        ("server=2,sentinel=3", 2, ("server=2", "sentinel=3")),
+        ("4, sentinel=3", 4, ("sentinel=3",)),
+        ("sentinel=3,4", 4, ("sentinel=3",)),
+    ],
+)
+def test_nodes_are_of_every_role_or_of_one(text: str, nodes: int, by_role: tuple[str, ...]) -> None:
+    assert parse_nodes(text) == (nodes, by_role)
+    assert parse_nodes(",".join([str(nodes), *by_role])) == (nodes, by_role), "as a run's command says it"
+
+
 def test_what_all_brings_in_was_not_asked_for_by_name() -> None:
     assert asked_by_name(["all", "kill,partition", "none"]) == {"kill", "partition"}
 
@@ -70,6 +85,11 @@ def test_what_all_brings_in_was_not_asked_for_by_name() -> None:
         (lambda: parse_rate("fast"), "--rate='fast'"),
         (lambda: parse_count("--nodes", "0"), "--nodes=0 must be at least 1"),
         (lambda: parse_count("--nodes", "3.5"), "--nodes='3.5'"),
+        (lambda: parse_nodes("3,4"), "more than one number"),
+        (lambda: parse_nodes("server=0"), "--nodes=server=0 must be at least 1"),
+        (lambda: parse_nodes("server=many"), "'many' is not a whole number"),
+        (lambda: parse_nodes("server=1,server=2"), "once per role"),
+        (lambda: parse_nodes("=2"), "ROLE=NUMBER"),
         (lambda: parse_concurrency("2m", 3), "--concurrency='2m'"),
         (lambda: parse_concurrency("0n", 3), "at least 1 worker"),
         (lambda: parse_seed("-1"), "--seed=-1"),

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.process import Process
 from assay.system_under_test.client.connection import Connection, NotSent, Unknown
 from assay.system_under_test.protocol.api import ApiVersionsRequest, ApiVersionsResponse
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -209,3 +211,74 @@ def test_close_ends_waiting_calls_as_unknown() -> None:
                 await call
 
     simulate(main)
+
+
+@pytest.mark.parametrize("takes_back", [False, True])
+def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(takes_back: bool) -> None:
+    """A commit that nothing fences would undo those that came after it."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        client, broker = (
+            Process(loop, loop.network.add_host(name, f"198.18.0.{2 + number}"), name, name)
+            for number, name in enumerate(("client", "broker"))
+        )
+        arrived: list[float] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await read(reader)
+                arrived.append(loop.time())
+            writer.close()
+
+        await broker.spawn(asyncio.start_server(serve, "0.0.0.0", 9092), "listen")
+
+        async def ask() -> None:
+            connection = await Connection.open("broker", 9092, 1.0, takes_back=takes_back)
+            patient = asyncio.create_task(connection.call(ASK, 0, 20.0))
+            loop.network.drop(client.host, broker.host)
+            with pytest.raises(Unknown):
+                await connection.call(ASK, 0, 1.5)
+            if takes_back:  # it does not wait for the others
+                await connection.ended()
+            loop.network.heal(broker.host)
+            await asyncio.sleep(10)
+            await connection.close()
+            with pytest.raises(Unknown):
+                await patient
+
+        await client.spawn(ask(), "ask")
+        assert bool(arrived) != takes_back
+        client.kill()
+        broker.kill()
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(main())
+
+
+def test_a_connection_that_takes_back_is_closed_on_real_sockets_too() -> None:
+    async def main() -> None:
+        endings: list[str] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                while await reader.read(100):
+                    pass
+                endings.append("eof")
+            except ConnectionResetError:
+                endings.append("reset")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for takes_back in (True, False):
+            connection = await Connection.open("127.0.0.1", port, 1.0, takes_back=takes_back)
+            with pytest.raises(Unknown):
+                await connection.call(ASK, 0, 0.05)
+            await connection.close()
+            await asyncio.sleep(0.05)
+        server.close()
+        assert endings == ["reset", "eof"]
+
+    asyncio.run(main())
