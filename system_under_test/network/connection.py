@@ -164,8 +164,8 @@ class Connection:
     ) -> Connection:
         """Connects within ``timeout`` seconds. Raises ``NotSent``.
 
-        ``takes_back``: a call that ran out of time ends the connection at once, and what of it has not arrived never
-        does. Else the kernel still sends what it was given, in a partition until long after.
+        ``takes_back``: a call that ran out of time, or was cancelled, ends the connection at once, and what of it has
+        not arrived never does. Else the kernel still sends what it was given, in a partition until long after.
         """
         peer = f"{host}:{port}"
         loop = asyncio.get_running_loop()
@@ -215,6 +215,8 @@ class Connection:
         finally:
             timer.cancel()
             self._pending.pop(correlation_id, None)
+            if self._takes_back and answer.cancelled():
+                self._doubt(f"{name} to {self.peer} was given up")
             self._end_if_suspect()
             if answer.done() and not answer.cancelled():
                 answer.exception()  # seen, should the caller have been cancelled when it came

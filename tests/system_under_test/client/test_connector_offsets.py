@@ -163,3 +163,27 @@ def test_one_whose_session_is_over_rewinds_no_other() -> None:
             await zookeeper.close()
 
     simulate(check)
+
+
+@pytest.mark.parametrize("mode", ["to-topic", "in-topic"])
+def test_a_commit_that_was_given_up_in_a_partition_does_not_undo_those_after_it(mode: str) -> None:
+    """Nothing fences it, and the kernel would send it again once the partition is healed."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            topic = topic_offsets(cluster)
+            one = Consumer(cluster, "c1", auto_commit=False, timeout=1.0, **MODES[mode])
+            await one.start()
+            await fill(cluster, "x", PARTITIONS)
+            await until(lambda: sum(one.values.values()) == 10, "all is read")
+            await one.call(one.connector.commit_offsets())
+            await one.cut_from(cluster.nodes)
+            with pytest.raises(CommitFailed):
+                await one.call(one.connector.commit_offsets())
+            await topic.commit({("orders", 0): Position(9)})
+            await one.heal()
+            await asyncio.sleep(20)
+            assert (await topic.committed([("orders", 0)]))["orders", 0].offset == 9
+            await one.shutdown()
+
+    simulate(check)
