@@ -6,6 +6,7 @@ ever touched. The functions block; callers in an event loop run them in an execu
 
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -109,12 +110,15 @@ def remove_container(client: docker.DockerClient, name: str) -> bool:
 
 
 def remove_network(client: docker.DockerClient, name: str) -> bool:
-    """False when it is gone already."""
-    try:
-        client.networks.get(name).remove()
-    except NotFound:
-        return False
-    return True
+    """False when it is gone already. By their ids: two sessions of one run's name have two networks of one name."""
+    gone = True
+    for found in client.networks.list(names=[f"^{re.escape(name)}$"]):
+        try:
+            client.networks.get(found.id).remove()
+        except NotFound:
+            continue
+        gone = False
+    return not gone
 
 
 def unpause(client: docker.DockerClient, name: str) -> bool:

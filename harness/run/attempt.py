@@ -5,6 +5,7 @@ It owns the world's event loop from set-up to tear-down and writes the run's fil
 ``report.html``.
 """
 
+import contextlib
 import enum
 import hashlib
 import platform
@@ -205,7 +206,8 @@ class Attempt:
 
     def _said(self, world: World, trial: Trial, error: Exception) -> str:
         """What the nodes said before a start failed, and where all of it is."""
-        world.loop.run_until_complete(trial.keep_logs())
+        with contextlib.suppress(Exception):  # what cannot be read must not hide the error that it is to explain
+            world.loop.run_until_complete(trial.keep_logs())
         return "\n".join([*last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
     def _keep(self) -> bool:

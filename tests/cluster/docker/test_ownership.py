@@ -13,7 +13,7 @@ import pytest
 
 from assay.cluster import journal, undo
 from assay.cluster.docker import DockerCluster, network
-from assay.cluster.docker.engine import engine, owned, perform
+from assay.cluster.docker.engine import engine, owned, perform, remove_network
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import Echo
@@ -75,6 +75,23 @@ def test_two_clusters_at_once_have_distinct_subnets_and_close_leaves_nothing(ech
     asyncio.run(body())
     assert left("test-two-1") == left("test-two-2") == []
     assert not [found for found in journal.pending(state)[0] if found.run_id.startswith("test-two")]
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+def test_both_networks_that_two_sessions_have_made_of_one_name_go(tmp_path: Path) -> None:
+    name = run_of_its_own("test-same-name")
+    with engine() as client:
+        try:
+            for _ in range(2):
+                network.create(client, name, {}, tmp_path)
+            network.create(client, f"{name}-other", {}, tmp_path)
+            assert remove_network(client, name)
+            assert [found.name for found in client.networks.list(names=[name])] == [f"{name}-other"]
+            assert not remove_network(client, name), "they are gone already"
+        finally:
+            for found in client.networks.list(names=[name]):
+                client.networks.get(found.id).remove()
 
 
 @pytest.mark.docker
