@@ -5,6 +5,7 @@ Your class inherits from :class:`System` and overrides what it needs. (The broke
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from assay.cluster.node import Cluster, Node, by_role
@@ -82,6 +83,25 @@ class System(Protocol):
     def keys(self) -> Sequence[str]:
         """The keys that ``find`` takes for ``leader`` and that operations carry: ``orders-0``, ``orders-1``, ..."""
         return ()
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a role's nodes need in addition to Python and a JRE: Debian packages and Python distributions, by name
+    (``redis-server``, ``nats-py==2.9.0``), and variables of their processes' environment.
+    """
+
+    packages: Sequence[str] = ()
+    python: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Provisioned(Protocol):
+    """A system that says what its nodes need."""
+
+    def software(self, role: str) -> Software:
+        """Of the nodes of this role."""
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
 from assay.cluster.asking import command, provided
-from assay.cluster.docker import disk, image, keys, layer, network, preload, source
+from assay.cluster.docker import disk, image, keys, layer, network, preload, software, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import main_role, node_name
 from assay.cluster.node import Node, NodeError
@@ -147,7 +147,7 @@ class DockerCluster:
         return [line for lines in missing for line in lines]
 
     async def _start(self) -> None:
-        reference = await self._call(image.ensure, self._progress)
+        images = await self._call(software.ensure, self._system, {item.role for item in self._plans}, self._progress)
         key, host_key = await self._call(keys.fresh)
         code = await self._call(source.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
@@ -161,7 +161,7 @@ class DockerCluster:
         def make(item: _Plan) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads if self._is_server(item) else []
-            self._make_container(item, reference, net, hosts, archives, disks, journal)
+            self._make_container(item, images[item.role], net, hosts, archives, disks, journal)
 
         await _all(self._call(make, item) for item in self._plans)
         self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
@@ -169,7 +169,7 @@ class DockerCluster:
         await _all(node.connect(deadline) for node in self._made)
         await _all(self._give_disk(node, disks) for node in self._made)
         await _all(self._write_files(node) for node in self._made)
-        self.description = await self._call(self._describe, reference, net)
+        self.description = await self._call(self._describe, ", ".join(sorted({*images.values()})), net)
 
     def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
@@ -274,6 +274,7 @@ class DockerCluster:
             environment["LD_PRELOAD"] = ":".join(libraries)
         if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
             environment[slowness.FOLDER] = self._system.data_folder(node)
+        environment |= software.needed(self._system, node.role).environment
         return Program(command(self._system, node), HOME, environment)
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:

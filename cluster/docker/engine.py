@@ -114,7 +114,7 @@ def remove_network(client: docker.DockerClient, name: str) -> bool:
     gone = True
     for found in client.networks.list(names=[f"^{re.escape(name)}$"]):
         try:
-            client.networks.get(found.id).remove()
+            client.networks.get(str(found.id)).remove()
         except NotFound:
             continue
         gone = False

@@ -1,4 +1,4 @@
-"""``assay image build``: the image that Docker nodes run."""
+"""``assay image build | list | prune``: the images that Docker nodes run."""
 
 import argparse
 import sys
@@ -8,13 +8,47 @@ from assay.harness.cli.command import Exit
 
 
 def add(commands: Any) -> None:
-    actions = commands.add_parser("image", help="the node image").add_subparsers(required=True, metavar="ACTION")
-    parser = actions.add_parser("build", help="build the image that Docker nodes run, unless it is there")
+    actions = commands.add_parser("image", help="the node images").add_subparsers(required=True, metavar="ACTION")
+    parser = actions.add_parser("build", help="build the image that Docker nodes run, unless it is there", description=(
+        "Builds the image that Docker nodes run, unless it is there; with --system also those with the packages that "
+        "this system says its nodes need. From then on no network is needed for them."
+    ))  # fmt: skip
+    parser.add_argument("--system", metavar="MODULE:SYSTEM", help="as for `assay defects`")
     parser.set_defaults(run=build)
+    parser = actions.add_parser("list", help="those that were built here; * where no run needs it any more")
+    parser.set_defaults(run=show)
+    parser = actions.add_parser("prune", help="remove those that no run needs any more")
+    parser.set_defaults(run=prune)
 
 
 def build(arguments: argparse.Namespace) -> Exit:
-    from assay.cluster.docker.image import ensure
+    from assay.cluster.docker import image, software
+    from assay.harness.run.systems import system_named
 
-    print(ensure(lambda line: print(line, file=sys.stderr)))
+    def progress(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    if arguments.system is None:
+        print(image.ensure(progress))
+        return Exit.PASS
+    system = system_named(arguments.system)
+    for role, found in software.ensure(system, system.roles, progress).items():
+        print(role, found)
+    return Exit.PASS
+
+
+def show(arguments: argparse.Namespace) -> Exit:
+    from assay.cluster.docker import software
+
+    for name, size, age, used in software.present():
+        print(f"{' ' if used else '*'} {name:36} {size:>8}  {age}")
+    return Exit.PASS
+
+
+def prune(arguments: argparse.Namespace) -> Exit:
+    from assay.cluster.docker import software
+
+    for name in [name for name, _, _, used in software.present() if not used]:
+        software.remove(name)
+        print(f"removed {name}")
     return Exit.PASS

@@ -81,10 +81,12 @@ if TYPE_CHECKING:
         Inspector,
         Movable,
         Observable,
+        Provisioned,
         Replicated,
         Replicating,
         Retaining,
         SeenAtRest,
+        Software,
         Standalone,
         StoredRecord,
         StrikePoints,
@@ -164,8 +166,8 @@ _HOMES = {
     "assay.cluster.system": (
         "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientRoles ClientSessions Configurable Damageable Defect "
         "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector "
-        "Movable Observable Replicated Replicating Retaining SeenAtRest Standalone StoredRecord StrikePoints "
-        "Switchable System ZooKeeperClients zookeeper_servers"
+        "Movable Observable Provisioned Replicated Replicating Retaining SeenAtRest Software Standalone StoredRecord "
+        "StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -197,15 +199,15 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Holdable", "Impact", "Injection", "Inspectable", "Inspector", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
     "MAX_REGISTER_ANOMALIES", "Membered", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError",
     "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending",
-    "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES",
-    "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row",
-    "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Shaped", "Slowable", "Slowed",
-    "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES",
-    "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
-    "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
-    "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate",
-    "repeat", "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until",
-    "zookeeper_servers",
+    "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES",
+    "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable",
+    "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Shaped",
+    "Slowable", "Slowed", "Software", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable",
+    "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
+    "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
+    "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once",
+    "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger",
+    "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

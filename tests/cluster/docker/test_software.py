@@ -1,0 +1,128 @@
+"""Packages of Debian and of Python that a system's nodes need: in images of their own, built once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cluster.deploy import start_system
+from assay.cluster.docker import DockerCluster, software
+from assay.cluster.docker.layer import ImageError
+from assay.cluster.node import Cluster, Node, by_role
+from assay.cluster.system import DeploymentError, Software, System
+
+from helpers.live_cluster import run_of_its_own
+
+OUTPUT = "/var/log/assay/process.log"
+PROGRAM = "import os, tabulate, time; print(os.environ['GREETING'], tabulate.__name__, flush=True); time.sleep(1000)"
+
+
+class Greeting(System):
+    """Servers greet by packages that the node image lacks; watchers have none."""
+
+    name, roles = "greeting", ("server", "watcher")
+
+    def software(self, role: str) -> Software:
+        return Software(("hello",), ("tabulate",), {"GREETING": "good day"}) if role == "server" else Software()
+
+    def port(self, role: str) -> int:
+        return 7000
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return [
+            "sh",
+            "-c",
+            'hello; exec python3 -c "$1"',
+            "sh",
+            PROGRAM if node.role == "server" else "import tabulate",
+        ]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {}
+
+    async def ready(self, node: Node) -> bool:
+        return b"tabulate" in await node.read_file(OUTPUT)
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has(tmp_path: Path) -> None:
+    steps: list[str] = []
+    system = Greeting()
+    before = {name for name, *_ in software.present()}
+
+    async def body() -> tuple[bytes, bytes]:
+        cluster = DockerCluster(
+            system,
+            {"server": 1, "watcher": 1},
+            run_id=run_of_its_own("test-software"),
+            seed=1,
+            state_dir=tmp_path,
+            progress=steps.append,
+        )
+        try:
+            await cluster.start()
+            with pytest.raises(DeploymentError, match="watcher1"):
+                await start_system(system, cluster, 30, lambda line: None)
+            served, watched = ([node for node in by_role(cluster, role)] for role in system.roles)
+            return await served[0].read_file(OUTPUT), await watched[0].read_file(OUTPUT)
+        finally:
+            await cluster.close()
+
+    try:
+        server, watcher = asyncio.run(body())
+        assert server.decode().splitlines() == ["Hello, world!", "good day tabulate"]
+        assert b"hello: not found" in watcher
+        assert b"No module named 'tabulate'" in watcher
+        assert any("image with hello, tabulate" in step for step in steps)
+        again: list[str] = []
+        software.ensure(system, system.roles, again.append)
+        assert again == [], "it is there"
+        assert all(used for name, *_, used in software.present() if name not in before), "nothing to prune"
+    finally:
+        for name, *_ in software.present():
+            if name not in before:
+                software.remove(name)
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+def test_a_package_that_there_is_not_is_named() -> None:
+    class Unknown(Greeting):
+        def software(self, role: str) -> Software:
+            return Software(python=("no-such-distribution-of-assay",))
+
+    with pytest.raises(ImageError, match="no-such-distribution-of-assay"):
+        software.ensure(Unknown(), ["server"], lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (Software(packages=("redis; rm -rf /",)), "'redis; rm -rf /'"),
+        (Software(packages="redis"), "'redis'"),
+        (Software(python=("-r requirements.txt",)), "'-r requirements.txt'"),
+        (Software(python=("$(touch /x)",)), r"'\$\(touch /x\)'"),
+    ],
+)
+def test_what_is_no_name_is_refused_before_anything_is_built(given: Software, shown: str) -> None:
+    class Odd(Greeting):
+        def software(self, role: str) -> Software:
+            return given
+
+    with pytest.raises(DeploymentError, match=rf"software of role server: .*{shown}"):
+        software.ensure(Odd(), ["server"], lambda line: None)
+
+
+def test_usual_names_are_taken_and_zookeepers_and_clients_have_nothing_of_it() -> None:
+    class Usual(Greeting):
+        def software(self, role: str) -> Software:
+            return Software(("redis-server", "g++", "etcd-server=3.4.23-4+b4"), ("nats-py==2.9.0", "uvicorn[standard]"))
+
+    found: Any = software.needed(Usual(), "server")
+    assert len(found.packages) == 3
+    assert software.needed(Usual(), "zookeeper") == software.needed(Usual(), "client") == Software()
