@@ -18,7 +18,7 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
 - ``test_offsets``: ``offsets_client``: committed offsets as registers.
 - ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
   ``test_migration``: ``migration``: a group moves from that design to the other and back.
-- ``test_zookeeper``: another system, ZooKeeper alone, in one module.
+- ``test_zookeeper``: another system, ZooKeeper alone, in one module; ``test_redis``: Redis with Sentinel, in another.
 
 They import the harness, the checks' contracts, the broker's client, protocol and deployment, and nothing else
 of the broker.

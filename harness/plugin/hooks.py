@@ -208,8 +208,8 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         if settings.nemesis == (MIX,):
             drawn = drawn_configuration(mixed(found, settings).deployed(), settings.configuration, settings.seed)
             settings = replace(settings, configuration=drawn)
-    if settings.cluster == SIM and getattr(found.client, "blocking", False):
-        pytest.skip(f"{found.client.__name__} blocks; the simulation has no threads (--cluster=docker runs it)")
+    if settings.cluster == SIM and (reason := found.real_alone) is not None:
+        pytest.skip(f"{reason} (--cluster=docker runs it)")
     base = request.node.nodeid.partition("[")[0]
     if options.explore is not None:
         from assay.harness.search.exploration import Exploration

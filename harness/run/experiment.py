@@ -76,6 +76,15 @@ class Experiment:
         except TypeError as error:
             raise NoGeneratorError(f"{self.name} returned {made!r}: {error}") from None
 
+    @property
+    def real_alone(self) -> str | None:
+        """Why it cannot be simulated; None when it can."""
+        if getattr(self.client, "blocking", False):
+            return f"{self.client.__name__} blocks; the simulation has no threads"
+        if getattr(type(self.system), "entry", None) is System.entry:
+            return f"{self.system.name} has no `entry`, so there is nothing to simulate"
+        return None
+
     def deployed(self, system: System | None = None) -> System:
         """The system, or this variant of it, with the nodes that its clients live on if they do."""
         system = self.system if system is None else system
