@@ -215,8 +215,6 @@ class _Judging:
             for anomaly in self.contract.forbidden or ()
             if anomaly not in self.applied and anomaly not in optional and self.contract.needs(anomaly)
         ]
-        if self.history.rows("ops") == 0:
-            idle = []  # that it is empty has been said
         if idle:
             self.unknown += self._unheard_of()
         self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in idle]
