@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import Exit, InputError
 
 
 def add(commands: Any) -> None:
@@ -23,32 +23,46 @@ def add(commands: Any) -> None:
 
 def build(arguments: argparse.Namespace) -> Exit:
     from assay.cluster.docker import image, software
+    from assay.cluster.docker.image import ImageError
+    from assay.cluster.system import DeploymentError
+    from assay.harness.run.settings import SettingsError
     from assay.harness.run.systems import system_named
 
     def progress(line: str) -> None:
         print(line, file=sys.stderr)
 
-    if arguments.system is None:
-        print(image.ensure(progress))
-        return Exit.PASS
-    system = system_named(arguments.system)
-    for role, found in software.ensure(system, system.roles, progress).items():
-        print(role, found)
+    try:
+        if arguments.system is None:
+            print(image.ensure(progress))
+            return Exit.PASS
+        system = system_named(arguments.system)
+        for role, found in software.ensure(system, system.roles, progress).items():
+            print(role, found)
+    except (SettingsError, DeploymentError, ImageError) as error:
+        raise InputError(str(error)) from error
     return Exit.PASS
 
 
 def show(arguments: argparse.Namespace) -> Exit:
     from assay.cluster.docker import software
+    from assay.cluster.docker.image import ImageError
 
-    for name, size, age, used in software.present():
-        print(f"{' ' if used else '*'} {name:36} {size:>8}  {age}")
+    try:
+        for name, size, age, used in software.present():
+            print(f"{' ' if used else '*'} {name:36} {size:>8}  {age}")
+    except ImageError as error:
+        raise InputError(str(error)) from error
     return Exit.PASS
 
 
 def prune(arguments: argparse.Namespace) -> Exit:
     from assay.cluster.docker import software
+    from assay.cluster.docker.image import ImageError
 
-    for name in [name for name, _, _, used in software.present() if not used]:
-        software.remove(name)
-        print(f"removed {name}")
+    try:
+        for name in [name for name, _, _, used in software.present() if not used]:
+            software.remove(name)
+            print(f"removed {name}")
+    except ImageError as error:
+        raise InputError(str(error)) from error
     return Exit.PASS

@@ -210,3 +210,17 @@ def test_defects_lists_every_switch_with_what_must_be_reported(capsys: pytest.Ca
     assert main(["defects"]) == Exit.PASS
     said = capsys.readouterr().out
     assert all(name in said and defect["fault"] in said for name, defect in listed.items())
+
+
+def test_images_of_a_system_that_there_is_not_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "build", "--system=no_such_module:System"]) == Exit.USAGE
+    assert "there is no module no_such_module" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["list", "prune"])
+def test_images_without_a_docker_command_name_its_package(
+    action: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert main(["image", action]) == Exit.USAGE
+    assert "docker is not installed; on Debian, as root: `apt install docker.io`" in capsys.readouterr().err
