@@ -56,12 +56,18 @@ def numbers(found: Any) -> list[float]:
     return [found] if isinstance(found, int | float) else []
 
 
+BY_DAY = sorted(SMALL)[::3]
+"""The others are tried with the long tests."""
+
+
 def test_every_benchmark_is_run_here() -> None:
     assert {path.stem for path in BENCHMARKS.glob("*.py")} == SMALL.keys() | ELSEWHERE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.long) for name in sorted(SMALL)]
+)
 def test_a_small_form_prints_its_figures_as_json(name: str) -> None:
     found = numbers(figures(name, *SMALL[name].split()))
     assert found

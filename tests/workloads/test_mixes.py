@@ -95,6 +95,7 @@ def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_
     assert all(set(argument["values"]) <= shown for argument, row in sent if row["outcome"] == "ok")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "method", "mixes"),
     [
@@ -117,6 +118,7 @@ def test_members_fetch_as_little_at_a_time_as_other_readers(
     assert sizes - {GLANCE_BYTES} == {700}, "as the seed has it"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mix", [pytest.param("backlogs", marks=pytest.mark.long), "retention"])
 def test_readers_that_poll_seldom_fall_behind_and_read_on(tmp_path: Path, mix: str) -> None:
     attempt = play(tmp_path, mix, time_limit=12.0)
@@ -134,6 +136,7 @@ def test_readers_that_poll_seldom_fall_behind_and_read_on(tmp_path: Path, mix: s
     assert sum(row["position"] < ends[row["key"]] // 2 for row in reached) > 5, "and it is far behind"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "test",
     [
@@ -207,6 +210,7 @@ def test_handovers_end_within_the_second_and_the_log_is_whole(tmp_path: Path) ->
     assert len({(row["key"], row["epoch"]) for row in events if row["event"] == "became-leader"}) > 12
 
 
+@pytest.mark.long
 def test_tails_promise_nothing_and_each_replica_leads_and_is_read_nearly_everywhere(tmp_path: Path) -> None:
     attempt = play(tmp_path, "tails", time_limit=8.0)
     rows = table(attempt)
@@ -306,6 +310,7 @@ def test_a_crowd_of_topics_is_served_and_drained(tmp_path: Path, test: object) -
 SHARED_KEYS = {f"{topic.name}-{number}" for topic in SHARED for number in range(topic.partitions)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "mixes"),
     [
@@ -360,6 +365,7 @@ def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_pat
     assert chains - sought, "begun by a process that had sought nothing"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "test",
     [

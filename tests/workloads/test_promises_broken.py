@@ -122,6 +122,7 @@ def new_owners_skip_a_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerConnector, "_start", sent_beside)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "test", [test_group.test_group, test_draft_group.test_draft_group, test_zookeeper_group.test_zookeeper_group]
 )
@@ -185,6 +186,7 @@ def test_topics_and_partitions_that_were_acknowledged_and_are_not_there_fail(
     assert "done-but-lost" in judgement.anomalies
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "partitions", "mix"),
     [

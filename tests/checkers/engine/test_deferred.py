@@ -197,6 +197,7 @@ def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, monkeypatch: pyte
     assert texts > 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("history", [stored(number, path) for number, path in enumerate(FIXTURES)])
 def test_of_a_stored_history_too(monkeypatch: pytest.MonkeyPatch, history: Path) -> None:
     _, texts = judged(history, monkeypatch)

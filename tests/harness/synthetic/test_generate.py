@@ -191,7 +191,7 @@ def nothing_is_found(model: str, examples: int) -> None:
 
 @pytest.mark.parametrize("model", CATALOGUE)
 def test_without_one_nothing_is_found(model: str) -> None:
-    nothing_is_found(model, 10 if model in PLAIN else 1)
+    nothing_is_found(model, 4 if model in PLAIN else 1)
 
 
 @pytest.mark.long
@@ -233,7 +233,7 @@ def only_what_was_planted(model: str, examples: int) -> None:
 
 @pytest.mark.parametrize("model", CATALOGUE)
 def test_what_was_planted_is_found_where_it_is_and_nothing_else(model: str) -> None:
-    only_what_was_planted(model, 10 if model in PLAIN else 1)
+    only_what_was_planted(model, 4 if model in PLAIN else 1)
 
 
 @pytest.mark.long

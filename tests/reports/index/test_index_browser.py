@@ -261,6 +261,7 @@ def test_axe_finds_nothing_to_complain_about(browser: Any, large: Path, theme: s
     assert violations(browser) == []
 
 
+@pytest.mark.long
 def test_the_tab_key_goes_through_the_page_from_top_to_bottom(browser: Any, large: Path) -> None:
     opened(browser, large)
     stops = tab_stops(browser, 40)
