@@ -6,7 +6,7 @@ from assay.cluster import zookeeper
 from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.nemesis.attempt import attempt
-from assay.nemesis.fault import Injection
+from assay.nemesis.fault import NOT_READY_ERRORS, Injection
 from assay.nemesis.reporter import Reporter
 from assay.nemesis.row import Stage
 
@@ -23,6 +23,8 @@ class Recoveries:
         self._reporter = reporter
         self._seconds = seconds
         self._tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = {}
+        self._raised = ""
+        """What a ``ready`` raised last, but for a node that is away: said where a recovery fails."""
 
     def begin(self, injection: Injection) -> None:
         """The fault is healed: waits in the background."""
@@ -61,7 +63,7 @@ class Recoveries:
         if trouble is None:
             self._reporter.recovered(injection, loop.time() - began)
         else:
-            reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}"
+            reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}{self._raised}"
             self._reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
 
     async def _ready(self, node: Node) -> bool:
@@ -71,5 +73,8 @@ class Recoveries:
                 if node.role == ZOOKEEPER_ROLE:
                     return await zookeeper.ready(node)
                 return await self._system.ready(node)
-        except Exception:  # noqa: BLE001 - half of an answer may break the user's parser: asked again until the deadline
+        except NOT_READY_ERRORS:
+            return False
+        except Exception as error:  # noqa: BLE001 - half of an answer may break the user's parser: asked again, and said
+            self._raised = f"; ready() of {node.name} raised {type(error).__name__}: {error}"
             return False

@@ -101,6 +101,8 @@ class Trial:
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
     _logs_kept: bool = False
+    _unready: Exception | None = None
+    """What a node's ``ready`` raised last."""
     _problems: list[str] = field(default_factory=list)
     _unavailable: list[str] = field(default_factory=list)
 
@@ -285,7 +287,8 @@ class Trial:
                     else:
                         await asyncio.sleep(READY_EVERY)
         except TimeoutError:
-            self._problems.append(f"not every node was ready {deadline:g} s after the last heal")
+            last = "" if self._unready is None else f"; the last error of ready(): {placed(self._unready)}"
+            self._problems.append(f"not every node was ready {deadline:g} s after the last heal{last}")
 
     async def _come_to_rest(self, history: History, stamps: Stamps) -> None:
         """Has a system looked at until it is at rest, or until all deadlines for that are over."""
@@ -314,7 +317,8 @@ class Trial:
     async def _ready(self, node: Node) -> bool:
         try:
             return await self.system.ready(node)
-        except Exception:  # noqa: BLE001 - a node in recovery may answer in any way; asked again until the deadline
+        except Exception as error:  # noqa: BLE001 - a node in recovery may answer in any way; asked until the deadline
+            self._unready = error
             return False
 
     def _fault_recorder(self, history: History) -> Callable[[FaultRow], None]:

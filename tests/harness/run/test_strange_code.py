@@ -22,6 +22,7 @@ from assay.cluster.node import Cluster, Node
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, limit, repeat
+from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.plugin import remarks
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
@@ -158,6 +159,19 @@ def test_a_ready_that_raises_is_asked_until_it_no_longer_does(tmp_path: Path) ->
     run, _ = played(tmp_path, {"ready": late}, {})
     assert run.judgement is not None
     assert run.judgement.verdict is Verdict.PASS
+
+
+def test_a_ready_that_raises_after_the_heal_is_named_in_the_run_and_with_its_fault(tmp_path: Path) -> None:
+    asked = count()
+
+    async def at_first(*_: Any) -> bool:
+        return next(asked) < 3 or slip()
+
+    run, _ = played(tmp_path, {"ready": at_first}, {}, nemesis=("kill",), nodes=3)
+    assert "the last error of ready(): JSONDecodeError" in (run.problem or "")
+    assert run.judgement is not None
+    faults = HistoryReader(run.folder.history).table("faults").to_pylist()
+    assert any("ready() of n" in row["detail"] and "JSONDecodeError" in row["detail"] for row in faults)
 
 
 def test_a_ready_that_always_raises_is_named_with_its_cause_and_what_the_node_said_last(tmp_path: Path) -> None:
