@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from assay.cluster.chance import Chance
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
-from assay.harness.core.left_behind import awaited
+from assay.harness.core.left_behind import awaited, leave_behind
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import DOCKER, SIM, Settings, derive
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
     from assay.cluster.sim.cluster import SimCluster
     from assay.harness.run.sim_logs import SimLogs
+
+
+END_SECONDS: Final = 90.0
+"""For tasks that were cancelled: some have faults to heal, each of them within a limit of its own."""
 
 
 class World(Protocol):
@@ -205,11 +209,16 @@ class DockerWorld:
 
 
 def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancels these tasks and lets them end; a user's client that swallows its cancellation is left behind."""
+    """Cancels these tasks and lets them end; what swallows its cancellation, as only user code does, is left behind."""
     for task in tasks:
         task.cancel()
     if waiting := awaited(tasks):
-        loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
+        ended, deaf = loop.run_until_complete(asyncio.wait(waiting, timeout=END_SECONDS))
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # taken: or asyncio complains that no one has
+        for task in deaf:
+            leave_behind(task)
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:

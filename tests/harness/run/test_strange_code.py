@@ -194,6 +194,15 @@ def test_a_client_that_swallows_its_cancellation_is_left_behind_and_named(tmp_pa
     assert (run.judgement.verdict is Verdict.PASS) == (method == "close"), "only a close is of no consequence"
 
 
+def test_a_task_of_a_clients_own_that_swallows_its_cancellation_does_not_hang_the_end(tmp_path: Path) -> None:
+    async def begin(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        self.background = asyncio.create_task(deaf())
+
+    run, _ = played(tmp_path, {}, {"open": begin})
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.PASS
+
+
 def test_a_close_that_always_raises_is_a_remark_on_a_run_that_passes(tmp_path: Path) -> None:
     run, _ = played(tmp_path, {}, {"close": slip_later})
     (remark,) = run.remarks
