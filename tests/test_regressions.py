@@ -68,7 +68,7 @@ SHARED = {"fetch-append-race": "truncate-to-hw"}
         pytest.param(*("fetch-append-race", "test_log", 5, 200.0, 1), marks=pytest.mark.long),
         pytest.param(*("read-above-hw", "test_log", 3, 200.0, 1), marks=pytest.mark.long),
         ("cached-zk-version", "test_log", 3, 100.0, 1),
-        ("lost-registration", "test_controller", 3, 100.0, 1),
+        pytest.param(*("lost-registration", "test_controller", 3, 100.0, 1), marks=pytest.mark.long),
         pytest.param(*("retry-reorders", "test_async_sends", 3, 60.0, 1), marks=pytest.mark.long),
     ],
 )

@@ -56,7 +56,7 @@ def numbers(found: Any) -> list[float]:
     return [found] if isinstance(found, int | float) else []
 
 
-BY_DAY = sorted(SMALL)[::3]
+BY_DAY = sorted(SMALL.keys() - {"search"})[::3]
 """The others are tried with the long tests."""
 
 
@@ -88,6 +88,7 @@ def test_the_benchmark_of_trends_runs_spark_and_compares_it_with_duckdb() -> Non
     assert found["asked"] >= found["worse"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_linearizability_benchmark_decides_what_it_plants() -> None:
     found = figures("linearizability", "--operations=200", "--clients=5", "--kinds=legal,illegal")

@@ -40,6 +40,7 @@ def judged(run: Path, at: int, folder: Path) -> Judgement:
 MOMENTS: Final = (2_500, 3_700, 4_300, 5_500, 6_700, 7_500)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "cuts"),
     [(1, MOMENTS[::2]), *(pytest.param(seed, MOMENTS, marks=pytest.mark.long) for seed in (1, 2, 3, 4239495943))],

@@ -237,6 +237,7 @@ def test_axe_finds_nothing_to_complain_about(browser: Any, red_page: Path, theme
     assert violations(browser) == []
 
 
+@pytest.mark.long
 def test_the_tab_key_goes_through_the_page_from_top_to_bottom(browser: Any, red_page: Path) -> None:
     open_page(browser, red_page)
     stops = tab_stops(browser, 40)

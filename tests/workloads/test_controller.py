@@ -73,6 +73,7 @@ def test_a_run_passes_has_what_the_checks_need_and_is_repeated_by_its_seed(tmp_p
     assert done >= set(CHURN)
 
 
+@pytest.mark.long
 def test_partitions_move_and_get_their_leaders_back_while_brokers_die(tmp_path: Path) -> None:
     settings = Settings(seed=5, time_limit=14.0, rate=60.0, nodes=4, store=tmp_path, nemesis=("kill",))
     attempt = played(workload("test_moves"), settings)

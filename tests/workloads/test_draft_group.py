@@ -49,6 +49,7 @@ def test_a_seed_repeats_its_history(tmp_path: Path) -> None:
     assert len({info.digest for info in (read_run(each.folder.path) for each in attempts) if info is not None}) == 1
 
 
+@pytest.mark.long
 def test_a_coordinator_that_takes_commits_of_an_old_generation_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

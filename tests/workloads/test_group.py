@@ -48,6 +48,7 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     assert late, "members that were silent past their session commit in vain"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "nemesis",
     ["stop-consumer", *(pytest.param(name, marks=pytest.mark.long) for name in ("kill-consumer", "cut-consumer"))],
@@ -76,6 +77,7 @@ def test_a_defect_of_a_coordinator_is_caught(defect: str, nemesis: tuple[str, ..
     assert set(judgement.anomalies) & set(DEFECTS[defect].anomalies)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("defect", ["silent-consumer", pytest.param(None, marks=pytest.mark.long)])
 def test_a_member_that_reads_no_more_is_caught(defect: str | None, tmp_path: Path) -> None:
     """What it was to read last is ``unseen``, its reader is stuck, and the group has not read its partitions to their

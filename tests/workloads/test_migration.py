@@ -42,6 +42,7 @@ def test_a_group_goes_there_and_back_and_every_step_waits_for_the_one_before(
     assert reached >= steps, "five are there and back, and there again"
 
 
+@pytest.mark.long
 def test_a_group_that_writes_one_store_alone_on_its_way_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,7 @@ def test_a_group_that_begins_far_behind_gets_to_the_end(tmp_path: Path, test: ob
     assert reached == {f"orders-{number}" for number in range(4)}
 
 
+@pytest.mark.long
 def test_look_ups_by_time_find_places_all_over_the_log(tmp_path: Path) -> None:
     rows = table(play(tmp_path, "look-ups", time_limit=8.0))
     found = [row["position"] for row in rows if row["kind"] == "look-up" and row["outcome"] == "ok"]
@@ -201,6 +202,7 @@ def test_settings_change_under_load_and_what_is_rejected_is_looked_at(tmp_path: 
     assert any(row["kind"] == "setting-seen" for row in drained)
 
 
+@pytest.mark.long
 def test_handovers_end_within_the_second_and_the_log_is_whole(tmp_path: Path) -> None:
     attempt = play(tmp_path, "handovers")
     moves = [row for row in table(attempt) if row["kind"] == "move" and row["outcome"] == "ok"]
@@ -225,6 +227,7 @@ def test_tails_promise_nothing_and_each_replica_leads_and_is_read_nearly_everywh
     assert len({(row["key"], row["node"]) for row in led}) > 6, "again and again"
 
 
+@pytest.mark.long
 def test_bulk_is_fetched_in_many_parts_by_followers(tmp_path: Path) -> None:
     attempt = play(tmp_path, "bulk")
     rows = [row for row in table(attempt) if row["kind"] == "append" and row["value"] >= BULKY]
@@ -235,6 +238,7 @@ def test_bulk_is_fetched_in_many_parts_by_followers(tmp_path: Path) -> None:
     assert sum(row["kind"] == "end" and row["outcome"] == "ok" for row in table(attempt)) > 50
 
 
+@pytest.mark.long
 def test_the_fate_of_a_request_that_is_broken_off_is_unknown_and_only_a_whole_one_is_done(tmp_path: Path) -> None:
     attempt = play(tmp_path, "bulk", time_limit=8.0)
     rows, ops = table(attempt), table(attempt, "ops")
@@ -250,6 +254,7 @@ def test_the_fate_of_a_request_that_is_broken_off_is_unknown_and_only_a_whole_on
     assert both_kinds(attempt) >= {("large-request", "ok"), ("newcomer", "ok")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("concurrency", [6, 18])
 def test_a_broker_that_keeps_the_memory_of_requests_that_are_broken_off_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int
@@ -264,6 +269,7 @@ def test_a_broker_that_keeps_the_memory_of_requests_that_are_broken_off_is_found
     assert accused(tmp_path, "bulk", test_log.test_log, concurrency=concurrency) == {"stuck-client"}
 
 
+@pytest.mark.long
 def test_what_is_written_to_seldom_is_left_alone_after_a_gust(tmp_path: Path) -> None:
     attempt = play(tmp_path, "seldom", time_limit=8.0)
     sent = [row for row in table(attempt) if row["kind"] == "append" and row["key"].startswith("seldom-")]
@@ -280,6 +286,7 @@ def test_what_is_written_to_seldom_is_left_alone_after_a_gust(tmp_path: Path) ->
     assert all((row["flushed"], row["unsynced"]) == (row["log_end"], 0) for row in flushed)
 
 
+@pytest.mark.long
 def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) -> None:
     attempt = play(tmp_path, "lives", time_limit=9.0)
     rows = table(attempt)
@@ -298,6 +305,7 @@ def test_a_topic_lives_again_and_again_and_grows_in_each_life(tmp_path: Path) ->
     assert {f"{key}-1" for key in lives} <= led
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "test", [test_log.test_log, pytest.param(test_migration.test_migration, marks=pytest.mark.long)]
 )
@@ -415,6 +423,7 @@ def test_what_a_producer_has_given_up_is_known_before_its_operation_ends() -> No
         assert waiting + settings.timeout < float(command_line.defaults(["mix"]).operation_timeout)
 
 
+@pytest.mark.long
 def test_members_read_again_and_go_on_within_compressed_sets(tmp_path: Path) -> None:
     attempt = play(tmp_path, "rewinds", test_group.test_group, time_limit=8.0)
     rows = table(attempt)
@@ -429,6 +438,7 @@ def test_members_read_again_and_go_on_within_compressed_sets(tmp_path: Path) -> 
     assert within & committed, "and a member began where another had committed it"
 
 
+@pytest.mark.long
 def test_members_stay_while_their_coordinator_changes_and_one_dies(tmp_path: Path) -> None:
     attempt = play(tmp_path, "neighbours", test_group.test_group, time_limit=9.0)
     ops, rows = table(attempt, "ops"), table(attempt)
@@ -444,6 +454,7 @@ def test_members_stay_while_their_coordinator_changes_and_one_dies(tmp_path: Pat
     assert not gone & {row["process"] for row in left}
 
 
+@pytest.mark.long
 def test_sessions_that_do_not_begin_at_the_next_coordinator_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +469,7 @@ def test_sessions_that_do_not_begin_at_the_next_coordinator_are_found(
     assert "unsettled-group" in accused(tmp_path, "neighbours", test_group.test_group)
 
 
+@pytest.mark.long
 def test_coordinators_change_from_broker_to_broker(tmp_path: Path) -> None:
     attempt = play(tmp_path, "coordinators", test_offsets.test_offsets, time_limit=9.0)
     loaded = {(row["key"], row["node"]) for row in table(attempt, "events") if row["event"] == "groups-loaded"}
@@ -477,6 +489,7 @@ def test_clients_that_cling_follow_leaders_that_change_and_so_do_committers(tmp_
         assert end > 13 * 10**9, "also after the main phase"
 
 
+@pytest.mark.long
 def test_a_producer_that_goes_on_asking_a_server_that_is_gone_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +505,7 @@ def test_a_producer_that_goes_on_asking_a_server_that_is_gone_is_found(
     assert "stuck-client" in accused(tmp_path, "clinging", test_log.test_log, **chosen)
 
 
+@pytest.mark.long
 def test_a_committer_that_goes_on_asking_a_former_coordinator_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,6 +534,7 @@ def test_partitions_that_come_in_the_middle_are_written_read_and_drained(tmp_pat
         assert "orders-4" in {row["key"] for row in rows if row["kind"] == "acquire" and row["group"] == WORKERS}
 
 
+@pytest.mark.long
 def test_members_that_have_settled_take_up_partitions_that_come_though_none_of_them_goes(tmp_path: Path) -> None:
     for test, group in ((test_group.test_group, WORKERS), (test_zookeeper_group.test_zookeeper_group, WORKERS)):
         attempt = play(tmp_path / test.__name__, "growth", test, time_limit=8.0)
@@ -538,6 +553,7 @@ def test_the_time_to_take_up_partitions_is_longer_than_two_looks_of_a_leader_at_
     assert given > (2 * ConsumerConfig().metadata_age + SESSION_SECONDS + REBALANCE_SECONDS) * NANOSECONDS
 
 
+@pytest.mark.long
 def test_a_leader_that_looks_at_its_topics_only_as_it_joins_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -547,6 +563,7 @@ def test_a_leader_that_looks_at_its_topics_only_as_it_joins_is_found(
     assert "unsettled-group" in accused(tmp_path, "growth", test_group.test_group)
 
 
+@pytest.mark.long
 def test_offsets_that_are_kept_for_a_moment_go_and_those_of_members_stay(tmp_path: Path) -> None:
     rows = table(play(tmp_path, "expiry", test_offsets.test_offsets, time_limit=9.0))
     found = [row["value"] for row in rows if row["kind"] == "kept"]
@@ -557,6 +574,7 @@ def test_offsets_that_are_kept_for_a_moment_go_and_those_of_members_stay(tmp_pat
     assert {row["retention_ms"] for row in renewed} == {300, 600_000}
 
 
+@pytest.mark.long
 def test_a_coordinator_that_forgets_what_is_being_renewed_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,6 +585,7 @@ def test_a_coordinator_that_forgets_what_is_being_renewed_is_found(
     assert "early-expiry" in accused(tmp_path, "expiry", test_offsets.test_offsets, seed=1, time_limit=9.0)
 
 
+@pytest.mark.long
 def test_partitions_shared_in_turn_have_one_owner_each(tmp_path: Path) -> None:
     rows = table(play(tmp_path, "shares", test_group.test_group, time_limit=8.0))
     assert {row["key"] for row in rows if row["kind"] == "acquire"} >= {f"orders-{number}" for number in range(4)}

@@ -41,6 +41,7 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     assert len(generations) > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "nemesis",
     [
@@ -78,6 +79,7 @@ LATE_COMMIT = 8
 """The first seed from 1 on in which a member is stopped during a commit; another one when packets come otherwise."""
 
 
+@pytest.mark.long
 def test_a_consumer_that_was_stopped_past_its_session_commits_late_and_is_refused(tmp_path: Path) -> None:
     """The history counts its commit as indeterminate by then; the broker's answer stands in the node's own log.
 
@@ -98,6 +100,7 @@ def test_a_consumer_that_was_stopped_past_its_session_commits_late_and_is_refuse
     raise AssertionError("no late commit was refused")
 
 
+@pytest.mark.long
 def test_one_seed_one_history_with_consumers_on_nodes(tmp_path: Path) -> None:
     settings = Settings(3, nemesis=("kill-consumer", "stop-consumer"), time_limit=8.0, rate=60.0, store=tmp_path)
     first, second = run(settings), run(settings)
@@ -127,6 +130,7 @@ RETENTION = ("offsets.retention.ms=1000", "offsets.retention.check.interval.ms=2
 CALM = Path(__file__).parent.parent.parent / "schedules" / "offsets-expire-active.json"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("defect", [None, "offsets-expire-active"])
 def test_offsets_of_an_active_group_expire_with_the_defect_alone(defect: str | None, tmp_path: Path) -> None:
     settings = Settings(

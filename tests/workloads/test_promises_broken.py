@@ -33,6 +33,7 @@ from assay.workloads import (
 )
 
 from helpers.attempts import played
+from helpers.nightly import by_night
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +125,12 @@ def new_owners_skip_a_record(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "test", [test_group.test_group, test_draft_group.test_draft_group, test_zookeeper_group.test_zookeeper_group]
+    "test",
+    [
+        test_group.test_group,
+        by_night(test_draft_group.test_draft_group),
+        by_night(test_zookeeper_group.test_zookeeper_group),
+    ],
 )
 def test_a_record_that_is_skipped_when_a_partition_changes_hands_fails_each_workload_with_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object
@@ -136,6 +142,7 @@ def test_a_record_that_is_skipped_when_a_partition_changes_hands_fails_each_work
     assert "misplaced-start" in judgement.anomalies
 
 
+@pytest.mark.long
 def test_a_coordinator_that_rebalances_for_ever_fails_though_all_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,8 +164,15 @@ def test_a_setting_that_was_rejected_and_is_there_fails_a_log_whose_settings_cha
     assert set(judgement.anomalies) == {"refused-but-done"}
 
 
-@pytest.mark.parametrize("back", [False, True], ids=["every third change", "back to the default"])
-@pytest.mark.parametrize("test", [test_log.test_log, test_controller.test_controller])
+@pytest.mark.parametrize(
+    ("test", "back"),
+    [
+        (test_log.test_log, True),
+        by_night(test_log.test_log, False),
+        by_night(test_controller.test_controller, True),
+        by_night(test_controller.test_controller, False),
+    ],
+)
 def test_a_setting_that_was_acknowledged_and_is_not_there_fails_where_settings_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object, back: bool
 ) -> None:
@@ -191,12 +205,12 @@ def test_topics_and_partitions_that_were_acknowledged_and_are_not_there_fail(
     ("test", "partitions", "mix"),
     [
         (test_controller.test_controller, "orders-", ()),
-        (test_controller.test_moves, "orders-", ()),
-        (test_zookeeper_group.test_zookeeper_group, "orders-", ()),
-        (test_migration.test_migration, "__consumer_offsets-", ()),
+        by_night(test_controller.test_moves, "orders-", ()),
+        by_night(test_zookeeper_group.test_zookeeper_group, "orders-", ()),
+        by_night(test_migration.test_migration, "__consumer_offsets-", ()),
         (test_offsets.test_offsets, "__consumer_offsets-", ()),
-        (test_log.test_log, "orders-4", ("growth",)),
-        (test_log.test_log, "seldom-", ("seldom",)),
+        by_night(test_log.test_log, "orders-4", ("growth",)),
+        by_night(test_log.test_log, "seldom-", ("seldom",)),
         (test_log.test_log, "brief1-", ("lives",)),
     ],
 )

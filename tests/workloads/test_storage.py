@@ -41,6 +41,7 @@ def test_records_are_one_two_or_three_units_large() -> None:
     assert min(sizes.values()) > 900
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_readers_look_everywhere_and_lose_no_position_by_it(tmp_path: Path) -> None:
     attempt = run("test_storage", Settings(3, time_limit=4.0, rate=100.0, store=tmp_path))
@@ -71,6 +72,7 @@ def test_what_is_not_flushed_goes_with_everybodys_power_and_nothing_else(tmp_pat
     assert set(strict.anomalies) & set(LOG_ANOMALIES)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_is_flushed_does_not_go(tmp_path: Path) -> None:
     recorded = run("test_storage", without_power(tmp_path)).judgement

@@ -202,6 +202,7 @@ def test_a_consumer_that_goes_on_after_its_session_is_caught(tmp_path: Path) -> 
     assert set(judgement.anomalies) <= set(DEFECTS["zk-owner-overlap"].anomalies)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_one_that_is_cut_off_and_gives_up_in_time_is_not(tmp_path: Path) -> None:
     judgement = run(tmp_path, **CUT_OFF).judgement
@@ -223,6 +224,7 @@ goes back.
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 5])
 def test_what_the_design_cannot_help_is_reported_with_the_reason(
@@ -249,6 +251,7 @@ def test_what_the_design_cannot_help_is_reported_with_the_reason(
     assert "because the old design has no fence" in attempt.folder.report.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_members_as_they_were_have_split_brains_which_are_reported_with_the_reason(tmp_path: Path) -> None:
     """In most seeds: two changes must be so close that a member claims by the first, after others by the second."""
@@ -265,6 +268,7 @@ def test_members_as_they_were_have_split_brains_which_are_reported_with_the_reas
     assert "members of the old design agree on nothing" in attempt.folder.report.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_members_that_take_care_have_none_in_the_same_traffic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connector_client, "CLASSIC", "an option that no mix chooses")
@@ -280,6 +284,7 @@ def test_without_the_mix_the_contract_forbids_split_brain() -> None:
     assert test_zookeeper_group.CONTRACT.forbids("split-brain")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_partition_that_no_member_claims_is_an_orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as there are two members their shares leave out the last partition."""

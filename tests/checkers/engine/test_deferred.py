@@ -24,7 +24,7 @@ FIXTURES = sorted(Path(__file__).parents[2].glob("fixtures/format_*/*/history"))
 
 
 def stored(number: int, path: Path) -> Any:
-    marks = [pytest.mark.long] if number % 30 else []
+    marks = [pytest.mark.long] if number % 90 else []
     return pytest.param(path, id="/".join(path.parts[-3:-1]), marks=marks)
 
 

@@ -378,6 +378,7 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     return folder, contract, by_duck
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path, application: Application) -> None:
     """Of a large history; here all tables are small, so that a low limit puts some of them on each side."""
@@ -418,6 +419,7 @@ def test_both_engines_agree_on_what_was_lost(tmp_path: Path, application: Applic
     assert len(by_duck["done-but-lost"].found) > 20
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_both_engines_agree_on_who_is_restless(tmp_path: Path, application: Application) -> None:
     groups = [Random(number, random.Random(f"engines/r/{number}")) for number in range(200)]
@@ -429,6 +431,7 @@ def test_both_engines_agree_on_who_is_restless(tmp_path: Path, application: Appl
     assert len(by_duck["restless-group"].found) > 5
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_both_engines_agree_on_where_owners_begin(tmp_path: Path, application: Application) -> None:
     folder = write(tmp_path / "history", owners())
@@ -512,6 +515,7 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
     return folder, contract, families, by_duck
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_both_engines_agree_on_transactions(tmp_path: Path, application: Application) -> None:
     """The search for cycles is the same; what differs is who derives the edges and prunes them."""

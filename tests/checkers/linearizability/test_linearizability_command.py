@@ -48,6 +48,7 @@ def judged(reader: HistoryReader, model: str, engines: Engines, limits: Limits) 
     return said(rejudge(reader, MODELS[model], engines, lambda *step: None, limits))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("model", ["kv", pytest.param("set", marks=pytest.mark.long)])
 def test_executors_read_a_stored_history_themselves(

@@ -15,6 +15,7 @@ from assay.checkers.linearizability.model import deep_size
 from helpers.hard_searches import HARD
 from helpers.linearizability_histories import table
 from helpers.linearizability_models import Stack
+from helpers.nightly import by_night
 
 LIMIT: Final = 30_000_000
 ALLOWANCE: Final = 25_000_000
@@ -25,6 +26,7 @@ from helpers.hard_searches import HARD
 from assay.checkers.linearizability import MODELS, Limits, search
 from assay.checkers.linearizability.compiled import compile_all
 from helpers.linearizability_histories import operation, table
+from helpers.nightly import by_night
 
 def peak():  # ru_maxrss is handed down to a new program; this is not
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
@@ -41,7 +43,7 @@ print(*judged.unknown)
 """
 
 
-@pytest.mark.parametrize("name", ["fifo-queue", pytest.param("set", marks=pytest.mark.long), "text"])
+@pytest.mark.parametrize("name", ["fifo-queue", by_night("set"), by_night("text")])
 def test_a_search_that_explodes_ends_unknown_before_the_process_is_larger_than_the_limit(name: str) -> None:
     path = os.pathsep.join(sys.path)
     done = subprocess.run(

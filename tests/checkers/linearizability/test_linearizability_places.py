@@ -199,6 +199,7 @@ def test_a_process_of_spark_that_is_killed_makes_its_key_unknown_and_no_other(sp
     check_death(spark)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_on_spark_several_keys_may_die(spark: OnSpark) -> None:
     """Three keys for a part, so that those that die have others beside them, which have to be asked for again."""
@@ -297,6 +298,7 @@ class Stopped:
         return True
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_parts_of_a_large_history_are_made_when_they_are_asked_for(application: Any, spark: OnSpark) -> None:
     """Nothing runs before: what sorts out the keys can be ended like any other job."""

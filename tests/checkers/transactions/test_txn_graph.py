@@ -21,6 +21,7 @@ from assay.checkers.transactions.graph import (
     classify,
 )
 
+from helpers.nightly import some_by_day
 from helpers.txn_oracle import NONE, _cycles, _rank
 
 KINDS = {"ww": WW, "wr": WR, "rw": RW}
@@ -54,7 +55,7 @@ def fan(rng: random.Random, number: int, count: int, named: set[tuple[int, int, 
 
 
 @pytest.mark.parametrize("fans", [0, 2])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", some_by_day(range(8), range(3)))
 def test_random_graphs_get_the_class_of_their_strongest_simple_cycle(seed: int, fans: int) -> None:
     """A shortest one of them is reported; nodes that stand for none change nothing, and are not counted."""
     rng = random.Random(seed)

@@ -89,7 +89,7 @@ def quiet(chance: np.random.Generator, cells: int) -> list[Series]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("nights", "allowed"), [(60, 3), pytest.param(3_000, 47, marks=pytest.mark.long)], ids=["few", "many"]
+    ("nights", "allowed"), [(25, 1), pytest.param(3_000, 47, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_nights_without_change_raise_an_alarm_at_most_at_the_stated_rate(nights: int, allowed: int) -> None:
     """``allowed``: three deviations above one night in a hundred."""

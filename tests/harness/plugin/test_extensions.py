@@ -64,6 +64,7 @@ def test_a_check_and_a_model_find_what_is_wrong_and_the_page_explains_it(extende
     assert "two acknowledged sends were given one offset" in page
 
 
+@pytest.mark.long
 def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
     extended: pytest.Pytester, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def iter_until(lines: Iterable[str], last: str) -> Iterator[str]:
             return
 
 
+@pytest.mark.long
 def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: pytest.Pytester) -> None:
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=3", "--nemesis=clock")
     done.assert_outcomes(passed=1)

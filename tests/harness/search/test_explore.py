@@ -109,6 +109,7 @@ def test_a_search_without_a_failure_ends_with_its_budget_and_tells_what_it_did()
     assert 0 < one.tally.corpus <= one.tally.examples
 
 
+@pytest.mark.long
 def test_the_same_seed_searches_the_same_and_another_one_something_else() -> None:
     def seen(seed: int) -> list[Example]:
         examples: list[Example] = []
@@ -138,6 +139,7 @@ def test_a_step_that_never_acted_is_not_kept_in_the_corpus() -> None:
     assert example.only(set()) == example  # a run without any fault leads nowhere
 
 
+@pytest.mark.long
 def test_several_workers_share_a_search_and_the_first_failure_ends_it() -> None:
     def make(number: int, note: Callable[[str], None]) -> Explorer:
         fails = (lambda example: "kill" in kinds(example)) if number == 1 else (lambda example: False)

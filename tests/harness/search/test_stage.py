@@ -64,6 +64,7 @@ def facts(outcome: Any) -> tuple[object, ...]:
     return outcome.verdict, outcome.failures, outcome.digest, outcome.states, outcome.events, outcome.injected
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_passes_leaves_no_file_and_is_judged_as_in_a_folder(player: QuickPlayer, tmp_path: Path) -> None:
     outcomes = player.play_all([an_example(1), an_example(2)], never)
@@ -85,6 +86,7 @@ def test_what_fails_says_the_same_and_is_kept_once_a_report_is_wanted(tmp_path: 
     assert (kept.folder / "verdict.json").exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_branches(player: QuickPlayer) -> None:
     player.play_all([an_example()], never)

@@ -20,20 +20,14 @@ FIXTURES: Final = Path(__file__).parents[2] / "fixtures"
 EXPECTED: Final = sorted(FIXTURES.glob("format_*/*/expected*.json"))
 SAME: Final = ("verdict", "anomalies", "tolerated", "reasons", "operations", "effects", "interrupted", "findings")
 ALWAYS: Final = (
-    "async_sends-nonmonotonic-send",
     "controller-stale-epoch-obeyed",
-    "group-amnesia",
     "group-zombie-commit",
     "log-lost-write",
     "log-pass-mixed",
-    "log-replica-divergence",
     "log-unknown-abandoned",
-    "log-unknown-no_effect",
     "migration-double-ownership",
-    "offsets-generation-reuse",
     "offsets-zombie-commit",
     "storage-pass",
-    "unflushed-pass",
     "zookeeper_group-offset-regression",
 )
 """Of the oldest format that has them, and the synthetic ones of the first; the others are the nightly run's."""

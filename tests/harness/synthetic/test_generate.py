@@ -60,10 +60,13 @@ from assay.harness.synthetic.state import Cursors, Highest, Latest, Tally
 from assay.harness.synthetic.traffic import Traffic
 
 from helpers.judging import judge
+from helpers.nightly import some_by_day
 from helpers.plain_objects import PLAIN
 
 pytestmark = pytest.mark.slow
 
+DAY = ("log", "register", "queue", "txn")
+"""Models by day; the nightly run tries each."""
 EVERY = [(model, anomaly) for model, entry in CATALOGUE.items() for anomaly in entry.anomalies]
 
 
@@ -189,7 +192,7 @@ def nothing_is_found(model: str, examples: int) -> None:
     nothing()
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", some_by_day(CATALOGUE, DAY))
 def test_without_one_nothing_is_found(model: str) -> None:
     nothing_is_found(model, 4 if model in PLAIN else 1)
 
@@ -200,7 +203,7 @@ def test_without_one_nothing_is_found_with_many_seeds(model: str) -> None:
     nothing_is_found(model, 50)
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", some_by_day(CATALOGUE, DAY))
 def test_without_one_it_passes(model: str) -> None:
     with made(model, Plan(operations=4_000, clients=20, keys=5, info_share=0.05, bursts=3)) as (folder, _):
         contract = Contract(transaction_order=REAL_TIME)
@@ -231,7 +234,7 @@ def only_what_was_planted(model: str, examples: int) -> None:
     only_these()
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", some_by_day(CATALOGUE, DAY))
 def test_what_was_planted_is_found_where_it_is_and_nothing_else(model: str) -> None:
     only_what_was_planted(model, 4 if model in PLAIN else 1)
 
@@ -242,7 +245,7 @@ def test_what_was_planted_is_found_where_it_is_and_nothing_else_with_many_seeds(
     only_what_was_planted(model, 150)
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", some_by_day(CATALOGUE, DAY))
 def test_all_anomalies_in_one_history_are_found_each_in_its_place(model: str) -> None:
     names = CATALOGUE[model].anomalies
     plant = (*names, names[0])
@@ -251,7 +254,7 @@ def test_all_anomalies_in_one_history_are_found_each_in_its_place(model: str) ->
         found_as_said(recorded.planted, found(model, folder))
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", some_by_day(CATALOGUE, DAY))
 def test_the_same_plan_makes_the_same_history(tmp_path: Path, model: str) -> None:
     plan = Plan(operations=2_000, clients=20, keys=5, plant=CATALOGUE[model].anomalies[:1])
     digests = []
@@ -266,7 +269,7 @@ def test_the_same_plan_makes_the_same_history(tmp_path: Path, model: str) -> Non
     assert digests[0] == digests[1] != digests[2]
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", some_by_day(CATALOGUE, DAY))
 def test_stamps_differ_and_each_process_does_one_thing_at_a_time(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,7 +298,7 @@ def test_stamps_differ_and_each_process_does_one_thing_at_a_time(
     assert most > plan.clients // 2
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", some_by_day(CATALOGUE, DAY))
 def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers, logs and registers go on from one chunk to the next, also inside a scene; and so does the end."""
     monkeypatch.setattr(slots, "CHUNK", 100)

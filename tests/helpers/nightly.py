@@ -1,0 +1,24 @@
+"""Which cases of a test run by day, in ``make test``; the nightly run tries the others too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def by_night(*values: object) -> Any:
+    """One case that only the nightly run tries."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+def some_by_day(cases: Iterable[Any], day: Collection[Any]) -> list[Any]:
+    """All of ``cases``, each with one value, in their order; those that are not in ``day`` are of the night.
+
+    ValueError: ``day`` names what is no case, so that less would run by day than its author thinks.
+    """
+    listed = list(cases)
+    if strangers := [one for one in day if one not in listed]:
+        raise ValueError(f"not among the cases: {strangers}")
+    return [case if case in day else by_night(case) for case in listed]
