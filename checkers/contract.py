@@ -1,5 +1,7 @@
 """What a configuration promises: the anomalies that it forbids, those that it tolerates, and how much must happen.
 
+Or what its operations must be: those of an object that a model describes, one after the other in some order.
+
 Detection and policy are separate. Checks report every anomaly they find; the contract says what a finding means. An
 anomaly that a contract neither forbids nor tolerates makes a run in which it occurs unknown: the contract cannot judge
 it. A contract is plain data and is stored in the run's ``settings.json``, so an old run is judged by its own promises.
@@ -130,6 +132,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     gone."""
     compacted: tuple[str, ...] = ()
     """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
+    model: str | None = None
+    """By which the operations of each key must be linearizable, too: a model's name, or ``package.module:Class``."""
     lasting_tombstones: bool = False
     """Whether null values stay there, too, as long as a run may last (``delete.retention.ms``)."""
 
@@ -281,3 +285,25 @@ def forbid(
         may_stall=tuple(may_stall),
         patience=patience,
     )
+
+
+def linearizable(
+    model: str | type,
+    *,
+    recovery_deadline: float = 30.0,
+    may_stall: Sequence[str] = (),
+    patience: float = 0.0,
+) -> Contract:
+    """A contract by which the operations of each key are linearizable by a model, and no server ends by itself.
+
+    ``model``: the name of one that comes along or that a hook adds, or a class of one's own, which must stand at the
+    top of its module. Clients need no ``effects`` then: operations are judged as they were called, and as they ended.
+    Raises ``ValueError`` for a class that is found by no name.
+
+    ``linearizable("cas-register")``, ``linearizable(Account).forbid_also(*SET_ANOMALIES)``.
+    """
+    if not isinstance(model, str) and "<locals>" in model.__qualname__:
+        raise ValueError(f"the model {model.__name__} is defined inside a function; put it at the top of its module")
+    name = model if isinstance(model, str) else f"{model.__module__}:{model.__qualname__}"
+    promised = forbid(recovery_deadline=recovery_deadline, may_stall=may_stall, patience=patience)
+    return msgspec.structs.replace(promised, model=name)

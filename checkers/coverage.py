@@ -130,9 +130,15 @@ def _fault_reasons(known: list[FaultTimes]) -> list[str]:
     return reasons
 
 
-def successes(engine: Engine, *, kept: bool = True) -> None:
-    """Makes ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; kept if it is read again."""
+def successes(engine: Engine, *, kept: bool = True, by_outcome: bool = False) -> None:
+    """Makes ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; kept if it is read again.
+
+    ``by_outcome``: all that ended ok, in a history that says nothing of effects.
+    """
     make = engine.table if kept else engine.view
+    if by_outcome:
+        make("successes", "select \"index\" as op, call, ret from ops where outcome = 'ok'")
+        return
     make(
         "successes",
         "select op, min(call) as call, min(ret) as ret from effects "
@@ -141,7 +147,8 @@ def successes(engine: Engine, *, kept: bool = True) -> None:
 
 
 def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTimes]) -> list[str]:
-    successes(engine, kept=bool(known))
+    by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
+    successes(engine, kept=bool(known), by_outcome=by_outcome)
     reasons = []
     # Where the first ones are enough, the others need not be counted.
     total = _count(engine, f"select count(*) as examined from successes where op < {100 * contract.minimum_operations}")

@@ -117,7 +117,7 @@ class _Judging:
             for family in self.families:
                 with _named(f"in the family of checks {family.name!r}"):
                     self._try(family)
-            if self.judged:
+            if self.judged or self.contract.model is not None:
                 self._cover()
             self._check_names()
         except KeyboardInterrupt:

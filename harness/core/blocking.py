@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from assay.harness.core.client import Client, Endpoint
+from assay.harness.core.client import Client, Endpoint, effects_of
 from assay.harness.core.operation import Completed, Completion, Effect, Operation
 
 T = TypeVar("T")
@@ -35,7 +35,8 @@ class BlockingClient(Protocol):
     def close(self) -> None: ...
 
     @staticmethod
-    def effects(completed: Completed) -> Sequence[Effect]: ...
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return ()
 
 
 class Threaded:
@@ -44,7 +45,7 @@ class Threaded:
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self.effects: Callable[[Completed], Sequence[Effect]] = client.effects
+        self.effects: Callable[[Completed], Sequence[Effect]] = effects_of(client)
         threading.Thread(target=self._work, name="client", daemon=True).start()
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:

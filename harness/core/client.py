@@ -1,6 +1,6 @@
 """What a user writes to drive their system: one client per process of the history."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -56,4 +56,19 @@ class Client(Protocol):
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """Pure: the ``effects`` rows of one completed operation, in their order inside it."""
+        """Pure: the ``effects`` rows of one completed operation, in their order inside it.
+
+        A client whose operations a model alone judges (``linearizable``) need not have it.
+        """
+        return ()
+
+
+def effects_of(client: Any) -> Callable[[Completed], Sequence[Effect]]:
+    """The ``effects`` of a client, or of a class of clients; none where it says nothing of them."""
+    own: Callable[[Completed], Sequence[Effect]] | None = getattr(client, "effects", None)
+    return no_effects if own is None else own
+
+
+def no_effects(completed: Completed) -> Sequence[Effect]:
+    """Of a client that is not open yet, and of one that says nothing of them."""
+    return ()

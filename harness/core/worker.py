@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.harness.core.blocking import BlockingClientError, adapt
-from assay.harness.core.client import Client, Endpoint
+from assay.harness.core.client import Client, Endpoint, effects_of, no_effects
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport, describe
 from assay.harness.core.stamps import Stamps
@@ -71,7 +71,7 @@ class Worker:
         self.process = process
         self.endpoint = endpoint
         self.client: Client | None = None
-        self.effects: Callable[[Completed], Sequence[Effect]] = _no_effects
+        self.effects: Callable[[Completed], Sequence[Effect]] = no_effects
         self.operation = Operation("none")
         self.completion = TIMEOUT
         self.index = -1
@@ -159,7 +159,7 @@ class Worker:
             try:
                 async with asyncio.timeout(self._around.time_limit):
                     await self.client.open(self.endpoint, self._around.runtime)
-                self.effects = self.client.effects
+                self.effects = effects_of(self.client)
                 self._around.report.opened.add(self.endpoint.node)
                 return self.client
             except BlockingClientError:
@@ -191,8 +191,3 @@ class Worker:
             return TIMEOUT  # what our own cancellation has become on its way
         self._around.report.unexpected(self.index, self.process, self.operation.f, error)
         return Completion(Outcome.INFO, error=f"exception: {describe(error)}")
-
-
-def _no_effects(completed: Completed) -> Sequence[Effect]:
-    """Before a client is open."""
-    return ()

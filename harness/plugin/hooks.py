@@ -199,7 +199,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     function = getattr(request.node, "function", None)
     found: Experiment | None = experiment_of(function)
     assert found is not None, "pytest_generate_tests lets experiments through alone"
-    if (reason := registry_of(request.config).lacking(found.contract, found.model)) is not None:
+    if (reason := registry_of(request.config).lacking(found.contract)) is not None:
         pytest.fail(f"{found.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
     settings = _settings(request.config, request.param, found)

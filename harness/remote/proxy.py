@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.harness.core.client import Endpoint
+from assay.harness.core.client import Endpoint, effects_of
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.remote.messages import LONGEST, Answer, Answered, Invoke, Open, Opened, Raised, encode, receive
 
@@ -25,7 +25,7 @@ class RemoteClient:
     """Of the class ``kind``, whose ``effects`` it has. ``limit``: seconds for an operation."""
 
     def __init__(self, kind: type[Any], limit: float) -> None:
-        self.effects: Callable[[Completed], Sequence[Effect]] = kind.effects
+        self.effects: Callable[[Completed], Sequence[Effect]] = effects_of(kind)
         self._limit = limit
         self.keeps = False
         self._reader: asyncio.StreamReader | None = None

@@ -11,7 +11,8 @@
   ``processes`` (when the workload is done);
   ``judging`` (the history to its judgement)
 - what is left: ``keeping`` (by a run in memory), ``store`` (on disk)
-- objects by name: ``named``, ``systems`` (also with a defect or settings); ``variant`` (settings that are drawn)
+- objects by name: ``named``, ``systems`` (also with a defect or settings), ``model_by_name``; ``variant`` (settings
+  that are drawn)
 
 Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:
 stored, search, nights, plugin, cli, and by the workloads.

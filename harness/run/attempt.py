@@ -220,7 +220,6 @@ class Attempt:
             self.experiment.contract,
             self.engines,
             self.registry,
-            model=self.experiment.model,
             interrupted=ended.interrupted,
             notes=ended.notes,
         )
@@ -251,7 +250,6 @@ class Attempt:
                 "is": repr(system),
             },
             "contract": msgspec.to_builtins(self.experiment.contract),
-            "model": self.experiment.model,
             "extensions": self.registry.extensions(),
             "cluster": dict(trial.cluster.description),
             "versions": dict(versions()),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from assay.checkers.contract import Contract
@@ -50,9 +51,8 @@ class NoGeneratorError(TypeError):
 @dataclass(frozen=True)
 class Experiment:
     """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own;
-    ``model``: by which its operations must be linearizable, in addition; ``mixes``: those that it can take on;
-    ``client_options``: what its clients find in ``Endpoint.options``; ``operation_timeout``: the seconds that its
-    operations are given at least, unless the command line says how many.
+    ``mixes``: those that it can take on; ``client_options``: what its clients find in ``Endpoint.options``;
+    ``operation_timeout``: the seconds that its operations are given at least, unless the command line says how many.
     """
 
     name: str
@@ -61,7 +61,6 @@ class Experiment:
     contract: Contract
     body: Body
     client_nodes: bool = False
-    model: str | None = None
     mixes: tuple[WorkloadMix, ...] = ()
     operation_timeout: float = 0.0
     client_options: Mapping[str, Any] = field(default_factory=dict)
@@ -110,11 +109,11 @@ def experiment(
     more than is usual; ``--operation-timeout`` has the last word.
     """
 
+    promised = contract if model is None else msgspec.structs.replace(contract, model=model)
+
     def decorate(body: Body) -> Callable[..., None]:
-        _check(system, client)
-        made = Experiment(
-            body.__name__, system, client, contract, body, client_nodes, model, tuple(mixes), operation_timeout
-        )
+        _check(system, client, silent=promised.model is not None)
+        made = Experiment(body.__name__, system, client, promised, body, client_nodes, tuple(mixes), operation_timeout)
         made.deployed()  # what cannot be is said where it is written, not when a cluster starts
 
         def test(assay_trial: Any) -> None:
@@ -144,11 +143,21 @@ def experiment_of(function: object) -> Experiment | None:
     return found if isinstance(found, Experiment) else None
 
 
-def _check(system: System, client: type[Any]) -> None:
-    """Raises :class:`IncompleteError`: later each of these would look like something else, or wait for ever."""
+def _check(system: System, client: type[Any], *, silent: bool) -> None:
+    """Raises :class:`IncompleteError`: later each of these would look like something else, or wait for ever.
+
+    ``silent``: the client need not say what effects its operations have.
+    """
     for what, given, kind, needed, protocols, shown in (
         ("system", system, type(system), SYSTEM, (System,), "cluster/system.py, class System"),
-        ("client", client, client, CLIENT, (Client, BlockingClient), "harness/core/client.py, class Client"),
+        (
+            "client",
+            client,
+            client,
+            CALLED if silent else CLIENT,
+            (Client, BlockingClient),
+            "harness/core/client.py, class Client",
+        ),
     ):
         lacking = [
             name

@@ -1,9 +1,11 @@
 """A run's history to its judgement: by the checks of its contract and, where the experiment names one, by a model."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -12,11 +14,19 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine
 from assay.checkers.engine.together import Together
 from assay.checkers.judge import Watch, judge
-from assay.checkers.linearizability import Model, ModelError
+from assay.checkers.linearizability import MODELS, Model, ModelError
 from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.operation import Outcome
 from assay.harness.run.registry import Registry
+from assay.harness.run.settings import SettingsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
+"""Operations of the models that come along that can contradict others. A history without any proves nothing."""
 
 
 class Opens(Protocol):
@@ -31,19 +41,21 @@ def judge_run(
     engines: Opens,
     registry: Registry,
     *,
-    model: str | None = None,
     interrupted: bool = False,
     complete: bool = True,
     notes: Sequence[str] = (),
     watch: Watch | None = None,
 ) -> Judgement:
-    """As :func:`assay.checkers.judge.judge`, by the families of the registry; and by its model of the name ``model``.
+    """As :func:`assay.checkers.judge.judge`, by the families of the registry; and by the contract's model.
 
-    A model that the registry lacks makes the verdict unknown.
+    A model that is nowhere to be found makes the verdict unknown.
     """
-    if model is not None and model not in registry.models:
-        missing = f"the run's model {model!r} is not available here: name the module that adds it, --plugin=MODULE"
-        notes = (*notes, missing)
+    model = None
+    try:
+        model = registry.model(contract.model)
+    except SettingsError as missing:
+        why = f"the run's model {contract.model!r} is not available here: {missing}"
+        notes = (*notes, f"{why}; or name the module that adds it, --plugin=MODULE")
     with engines.open(history) as engine:
         judgement = judge(
             history,
@@ -55,9 +67,9 @@ def judge_run(
             notes=notes,
             watch=watch,
         )
-        if model is None or model not in registry.models or judgement.interrupted:
+        if model is None or judgement.interrupted:
             return judgement
-        return merged(judgement, _by_model(history, registry.models[model], engine, watch))
+        return merged(judgement, _by_model(history, model, engine, watch))
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,7 @@ class Unjudged:
     notes: Sequence[str] = ()
 
 
-def judge_together(runs: Sequence[Unjudged], registry: Registry, *, model: str | None = None) -> list[Judgement]:
+def judge_together(runs: Sequence[Unjudged], registry: Registry) -> list[Judgement]:
     """As :func:`judge_run` each of them, by DuckDB, at a fraction of the price."""
     if not runs:
         return []
@@ -78,7 +90,7 @@ def judge_together(runs: Sequence[Unjudged], registry: Registry, *, model: str |
         for name, each in tables.items():
             together.load(name, each)
         return [
-            judge_run(run.history, run.contract, _Given(engine), registry, model=model, notes=run.notes)
+            judge_run(run.history, run.contract, _Given(engine), registry, notes=run.notes)
             for run, engine in zip(runs, map(together.engine, range(len(runs))), strict=True)
         ]
 
@@ -101,10 +113,35 @@ def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch
     from assay.checkers.linearizability.search import search  # loads NumPy
 
     try:
-        found = search(history.table("ops"), model, progress=watch or (lambda what, done, total: None))
+        ops = history.table("ops")
+        found = search(ops, model, progress=watch or (lambda what, done, total: None))
     except ModelError as error:
         return f"the operations are not those of the model {model.name}: {error}"
-    return msgspec.structs.replace(found, findings=tuple(with_context(engine, found.findings)))
+    found = msgspec.structs.replace(found, findings=tuple(with_context(engine, found.findings)))
+    return doubted(found, unlooked(ops, model))
+
+
+def unlooked(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
+    """Why no order of these operations proves anything: none that succeeded looks at what others did.
+
+    Of a user's own model it is not known which operations do.
+    """
+    import pyarrow as pa  # what plays a search's examples has none
+    import pyarrow.compute as pc
+
+    if MODELS.get(model.name) is not model:
+        return []
+    looked = pc.and_(pc.equal(ops["outcome"], Outcome.OK.value), pc.is_in(ops["f"], pa.array(LOOKS)))
+    if pc.any(looked).as_py():
+        return []
+    return [f"no operation that could contradict another ({', '.join(LOOKS)}) succeeded"]
+
+
+def doubted(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
+    """With more reasons not to pass."""
+    unknown = tuple(dict.fromkeys((*reasons, *judgement.unknown)))
+    verdict = Verdict.UNKNOWN if judgement.verdict is Verdict.PASS and unknown else judgement.verdict
+    return msgspec.structs.replace(judgement, verdict=verdict, unknown=unknown)
 
 
 def merged(checks: Judgement, model: Judgement | str) -> Judgement:

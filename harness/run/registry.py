@@ -18,6 +18,7 @@ from assay.checkers.linearizability import MODELS, Model
 from assay.checkers.linearizability.answer import NONLINEARIZABLE
 from assay.cluster.system import System
 from assay.harness.run import named
+from assay.harness.run.model_by_name import model_of
 from assay.harness.run.settings import SettingsError
 from assay.nemesis.catalogue import Catalogue, FaultError
 from assay.nemesis.fault import Fault
@@ -83,10 +84,20 @@ class Registry:
         faults, families, models, systems = added.values()
         return cls.extended(faults=faults, families=families, models=models, systems=systems)
 
-    def lacking(self, contract: Contract, model: str | None) -> str | None:
-        """What this contract or this model of an experiment names and the session has not, with the remedy; or None."""
-        if model is not None and model not in self.models:
-            return f"no model {model!r}; {_instead(model, self.models, 'pytest_assay_models')}"
+    def model(self, name: str | None) -> Model | None:
+        """The one that a contract names, also as ``package.module:Class``. Raises ``SettingsError``; None of None."""
+        if name is None or name in self.models:
+            return None if name is None else self.models[name]
+        if ":" in name:
+            return model_of(name, "model")
+        raise SettingsError(f"no model {name!r}; {_instead(name, self.models, 'pytest_assay_models')}")
+
+    def lacking(self, contract: Contract) -> str | None:
+        """What this contract of an experiment names and the session has not, with the remedy; or None."""
+        try:
+            self.model(contract.model)
+        except SettingsError as missing:
+            return str(missing)
         known = sorted({NO_RECOVERY, NONLINEARIZABLE, *_anomalies(self.families)})
         conditional = (name for one in contract.conditional for name in one.anomalies)
         for name in (*(contract.forbidden or ()), *contract.tolerated, *conditional):

@@ -146,7 +146,7 @@ class QuickPlayer:
             variant = configured(with_defect(player.experiment.system, player.base.defect), run.example.configuration)
             contract = with_limits(player.experiment.contract, variant)
             runs.append(Unjudged(HandedOver(run.columns), contract, run.notes))
-        return judge_together(runs, player.registry, model=player.experiment.model)
+        return judge_together(runs, player.registry)
 
     def _outcome(self, run: Played, judgement: Judgement) -> PlayOutcome:
         return outcome_of(judgement, run.problem, run.digest, Steering.of(run.columns))

@@ -29,7 +29,7 @@ from assay.harness.run.store import RunInfo
 class Stored:
     """``run`` and ``info`` are None for a bare history; ``closed``: the history was written to its end.
 
-    ``model``: the experiment's; ``extensions``: checks that were added to the session, see ``Registry.extensions``.
+    ``extensions``: checks that were added to the session, see ``Registry.extensions``.
     """
 
     history: Path
@@ -37,7 +37,6 @@ class Stored:
     info: RunInfo | None
     contract: Contract
     closed: bool
-    model: str | None = None
     extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -71,13 +70,15 @@ def open_stored(path: Path) -> Stored:
         # Without it no one knows whether the run came to its end, or what spoke against it then.
         raise HistoryError(f"{run / 'run.json'} is damaged; check {history.name}/ alone, copied elsewhere, without it")
     settings = {} if run is None else _settings(run / "settings.json")
+    contract = _as(settings.get("contract", Contract()), Contract, run)
+    if (model := _as(settings.get("model"), str | None, run)) is not None:  # until its contract had it
+        contract = msgspec.structs.replace(contract, model=model)
     return Stored(
         history=history,
         run=run,
         info=info,
-        contract=_as(settings.get("contract", Contract()), Contract, run),
+        contract=contract,
         closed=(history / CLOSED).exists() or run is None,
-        model=_as(settings.get("model"), str | None, run),
         extensions=_as(settings.get("extensions", {}), dict[str, list[str]], run),
     )
 
@@ -99,7 +100,6 @@ def judge_again(
         stored.contract,
         engines,
         registry,
-        model=stored.model,
         interrupted=stored.interrupted,
         complete=stored.closed,
         notes=(*notes, *registry.lacks(stored.extensions)),

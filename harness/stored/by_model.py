@@ -8,7 +8,7 @@ for.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -23,9 +23,10 @@ from assay.checkers.judge import Watch, judge
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from assay.checkers.source import OPTIONAL, register_parts
 from assay.checkers.validate import validate
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.verdict import Judgement
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
+from assay.harness.run.judging import LOOKS, doubted
 from assay.harness.stored.effects_from_ops import store_register
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ SQL_MODELS: Final = ("register", "cas-register")
 Operations: TypeAlias = pa.Table | HistoryReader
 """In memory, or where they are stored."""
 BATCH: Final = 1_000_000
-LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
-"""Operations of the models that come along that can contradict others. A history without any proves nothing."""
 
 
 def stored_operations(folder: Path) -> HistoryReader:
@@ -80,7 +79,7 @@ def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limit
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
         ops = _in_memory(ops)
-    return _doubted(_by_search(ops, model, spark, watch, limits), doubts(ops, own=own))
+    return doubted(_by_search(ops, model, spark, watch, limits), doubts(ops, own=own))
 
 
 def _in_memory(ops: Operations) -> pa.Table:
@@ -129,10 +128,3 @@ def _by_search(ops: Operations, model: Model, spark: Spark | None, watch: Watch,
         raise EngineUnavailable(f"{error}; ask again, or search here with --engine=duckdb") from error
     except ModelError as error:
         raise HistoryError(f"the operations are not those of {model.name}: {error}") from error
-
-
-def _doubted(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
-    """With more reasons not to pass."""
-    unknown = tuple(dict.fromkeys((*reasons, *judgement.unknown)))
-    verdict = Verdict.UNKNOWN if judgement.verdict is Verdict.PASS and unknown else judgement.verdict
-    return msgspec.structs.replace(judgement, verdict=verdict, unknown=unknown)

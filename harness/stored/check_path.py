@@ -21,11 +21,11 @@ from assay.checkers.verdict import Examined, Judgement
 from assay.harness.core.history import HistoryError
 from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
 from assay.harness.run import store
+from assay.harness.run.model_by_name import model_of
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
-from assay.harness.stored.model_by_name import model_of
 from assay.harness.stored.request import AUTO, PARQUET, Request
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.checkers.check import Check, Evidence, Explanation, Family, View
-    from assay.checkers.contract import Contract, Toleration, forbid
+    from assay.checkers.contract import Contract, Toleration, forbid, linearizable
     from assay.checkers.engine import Engine, Row
     from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
     from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
@@ -142,7 +142,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "assay.checkers.check": "Check Evidence Explanation Family View",
-    "assay.checkers.contract": "Contract Toleration forbid",
+    "assay.checkers.contract": "Contract Toleration forbid linearizable",
     "assay.checkers.engine": "Engine Row",
     "assay.checkers.groups.family": "CONSUMER_ANOMALIES GROUP_ANOMALIES",
     "assay.checkers.groups.ownership": "OWNERSHIP_ANOMALIES",
@@ -205,9 +205,9 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Slowable", "Slowed", "Software", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable",
     "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
     "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
-    "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "mix", "on_each", "on_event", "once",
-    "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger",
-    "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix", "on_each", "on_event",
+    "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate",
+    "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.contract import Contract, linearizable
 from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
@@ -34,6 +34,15 @@ def without(kind: type, *names: str) -> type:
 def test_a_whole_system_and_client_make_an_experiment(toy: ModuleType) -> None:
     made = experiment(system=toy.ToySystem(), client=toy.ToyClient, contract=Contract())(body)
     assert experiment_of(made) is not None
+
+
+def test_a_client_that_is_judged_by_a_model_need_not_say_what_effects_its_operations_have(toy: ModuleType) -> None:
+    silent = without(toy.ToyClient, "effects")
+    assert "lacks effects" in rejected(toy.ToySystem(), silent)
+    for promised in ({"contract": linearizable("kv")}, {"contract": Contract(), "model": "kv"}):
+        made = experiment_of(experiment(system=toy.ToySystem(), client=silent, **promised)(body))
+        assert made is not None
+        assert made.contract.model == "kv"
 
 
 def test_a_client_blocks_or_has_coroutines(toy: ModuleType) -> None:

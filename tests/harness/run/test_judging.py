@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.checkers.contract import Contract
@@ -15,9 +16,13 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.harness.run.judging import judge_run
 from assay.harness.run.registry import Registry
 
-NOTHING = Contract(forbidden=())
+NOTHING = Contract(forbidden=(), minimum_operations=1)
 """For an experiment that is judged by a model alone."""
 SECOND = 1_000_000_000
+
+
+def by(model: str | None, contract: Contract = NOTHING) -> Contract:
+    return msgspec.structs.replace(contract, model=model)
 
 
 def judged(folder: Path, read: str, *, f: str = "put", model: str | None, contract: Contract = NOTHING) -> Judgement:
@@ -29,7 +34,7 @@ def judged(folder: Path, read: str, *, f: str = "put", model: str | None, contra
             call = (index + 1) * SECOND
             writer.completed(Completed(index, 0, "w0", operation, completion, call, call + 1), [])
     with Engines() as engines:
-        return judge_run(open_history(folder), contract, engines, Registry.standard(), model=model)
+        return judge_run(open_history(folder), by(model, contract), engines, Registry.standard())
 
 
 @pytest.mark.parametrize(("read", "verdict"), [("a", Verdict.PASS), ("b", Verdict.FAIL)])
@@ -38,7 +43,42 @@ def test_a_model_alone_judges_a_history_without_effects(tmp_path: Path, read: st
     assert (judgement.verdict, judgement.unknown) == (verdict, ())
     assert judgement.forbidden == ("nonlinearizable",)
     assert "nonlinearizable" in judgement.meanings
-    assert [one.check for one in judgement.examined] == ["nonlinearizable"]
+    assert [one.check for one in judgement.examined] == ["no-recovery", "nonlinearizable"]
+
+
+@pytest.mark.parametrize(
+    ("done", "reason"),
+    [
+        ([("put", Outcome.FAIL), ("get", Outcome.FAIL)], "only 0 operations succeeded, the contract asks for 1"),
+        ([("put", Outcome.OK)], "no operation that could contradict another"),
+        ([], "the history is empty"),
+    ],
+    ids=["none succeeded", "none looks", "none"],
+)
+def test_a_model_alone_passes_no_run_in_which_nothing_happened(
+    tmp_path: Path, done: list[tuple[str, Outcome]], reason: str
+) -> None:
+    with HistoryWriter(tmp_path) as writer:
+        for index, (f, outcome) in enumerate(done):
+            operation, call = Operation(f, "k", "a" if f == "put" else None), (index + 1) * SECOND
+            writer.completed(Completed(index, 0, "w0", operation, Completion(outcome), call, call + 1), [])
+    with Engines() as engines:
+        judgement = judge_run(open_history(tmp_path), by("kv"), engines, Registry.standard())
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert reason in "\n".join(judgement.unknown)
+
+
+def test_a_model_alone_passes_no_run_whose_fault_took_no_effect(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path) as writer:
+        for index in range(8):
+            operation, call = Operation("get", "k"), (index + 1) * SECOND
+            writer.completed(Completed(index, 0, "w0", operation, Completion(Outcome.OK), call, call + 1), [])
+        for phase, time in (("intended", 2), ("injected", 3), ("healed", 6)):
+            writer.fault(id=1, fault="partition", targets=["n1"], phase=phase, time=time * SECOND)
+    with Engines() as engines:
+        judgement = judge_run(open_history(tmp_path), by("kv"), engines, Registry.standard())
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert judgement.unknown == ("fault 1 (partition) was injected at 3.000 s, but nothing shows that it took effect",)
 
 
 def test_what_the_model_finds_fails_a_run_whose_checks_say_nothing(tmp_path: Path) -> None:
@@ -62,7 +102,7 @@ def test_what_the_model_finds_names_the_faults_in_force_from_the_last_operation_
                     id=number, fault="partition", targets=["n1"], phase=phase, time=int(time * SECOND), took_effect=True
                 )
     with Engines() as engines:
-        judgement = judge_run(open_history(tmp_path), NOTHING, engines, Registry.standard(), model="kv")
+        judgement = judge_run(open_history(tmp_path), by("kv"), engines, Registry.standard())
     (found,) = judgement.findings
     assert found.operations[:2] == (3, 2)
     assert found.faults == (2,)
@@ -88,9 +128,9 @@ def test_what_the_model_finds_is_beneath_what_a_check_says_of_that_operation(
             completion = Completion(Outcome.OK, None if put else text)
             effect = Effect("register-write" if put else "register-read", "k", value=value)
             writer.completed(Completed(index, 0, "w0", operation, completion, call, call + 1), [effect])
-    contract = Contract(forbidden=("stale-read",), minimum_operations=1)
+    contract = Contract(forbidden=("stale-read",), minimum_operations=1, model="kv")
     with Engines() as engines:
-        judgement = judge_run(open_history(tmp_path), contract, engines, Registry.standard(), model="kv")
+        judgement = judge_run(open_history(tmp_path), contract, engines, Registry.standard())
     heads = {
         one.anomaly: None if one.same_cause_as is None else judgement.findings[one.same_cause_as].anomaly
         for one in judgement.findings

@@ -13,7 +13,7 @@ from assay.checkers.linearizability import MODELS
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
-from assay.harness.stored.model_by_name import model_of
+from assay.harness.run.model_by_name import model_of
 
 MODULE = """
 from abc import abstractmethod

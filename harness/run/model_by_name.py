@@ -1,0 +1,30 @@
+"""A model that comes along, or a user's own by ``package.module:Class``; of ``--model`` and of contracts."""
+
+import inspect
+from typing import Final
+
+from assay.checkers.linearizability import MODELS, Model
+from assay.harness.run import named
+from assay.harness.run.settings import SettingsError
+
+NEEDED: Final = ("encode", "step")
+
+
+def model_of(name: str, option: str = "--model") -> Model:
+    """Raises ``SettingsError`` when there is none of that name, or it is no model that could be used.
+
+    ``option``: where it was named, for the error.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    found = named.found(option, name, "model", lambda kind: kind is not Model and issubclass(kind, Model))
+    if isinstance(found, Model):
+        raise SettingsError(f"{option}={name} is an instance; name its class, {type(found).__qualname__}")
+    if not (inspect.isclass(found) and issubclass(found, Model)):
+        raise SettingsError(f"{option}={name} is no subclass of assay.Model")
+    missing = [method for method in NEEDED if getattr(found, method) is getattr(Model, method)]
+    missing += ["name"] * (not isinstance(getattr(found, "name", None), str))
+    missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]
+    if missing:
+        raise SettingsError(f"{option}={name} is abstract: it lacks {', '.join(missing)}")
+    return named.made(option, name, found)
