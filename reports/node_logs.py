@@ -8,11 +8,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from assay.harness.core.stamps import Origin
+from assay.reports.log_times import written
 from assay.reports.recording import Recording
 
 MOST_LINES: Final = 5_000
@@ -22,7 +22,6 @@ LONGEST: Final = 240
 TAIL: Final = 4 << 20
 """Bytes of one log file that are read, its last."""
 NANOSECONDS: Final = 1_000_000_000
-BEGUN: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)[.,](\d{1,6})\d*(Z|[+-]\d\d:?\d\d)?\s+(.*)")
 VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 
@@ -76,14 +75,8 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
 def _placed(line: str, origin: Origin) -> tuple[int | None, str]:
     if (virtual := VIRTUAL.fullmatch(line)) is not None:
         return int((float(virtual[1]) - origin.loop) * NANOSECONDS), virtual[2]
-    if (begun := BEGUN.fullmatch(line)) is None:
-        return None, line
-    zone = begun[4] if begun[4] and begun[4] != "Z" else "+0000"
-    try:
-        moment = datetime.strptime(f"{begun[1]} {begun[2]}.{begun[3]} {zone}", "%Y-%m-%d %H:%M:%S.%f %z")
-    except ValueError:
-        return None, line
-    return int((moment.astimezone(UTC).timestamp() - origin.wall) * NANOSECONDS), begun[5]
+    time, text = written(line, origin.wall)
+    return None if time is None else int((time - origin.wall) * NANOSECONDS), text
 
 
 def _events(recording: Recording) -> Iterator[LogLine]:

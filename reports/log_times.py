@@ -1,0 +1,121 @@
+"""When a line of a log was written, by what it says itself, in the formats of other people's software.
+
+ISO 8601 as most write it, in brackets or after ``time=``, with a space or slashes; Redis, glog, syslog of both kinds,
+Apache, Tomcat, Go, MariaDB; seconds, milliseconds, microseconds or nanoseconds since 1970; and JSON with one of these
+below a usual name. A time without a zone is taken to be UTC, which is what machines of a test go by; one without a
+year to be of the year that brings it nearest to the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, Final
+
+import msgspec
+
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH: Final = f"(?P<name>{'|'.join(MONTHS)})"
+_CLOCK: Final = r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
+_ZONE: Final = r"(?: ?(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d))?"
+_BEFORE: Final = (
+    r"(?:<\d+>1 )?[^A-Za-z\d]*(?P<process>\d+(?::[A-Z]\b)?)?(?(process)[^A-Za-z\d]+)"
+    r"(?:(?:time|ts|timestamp|t|date)=)?[\"'\[(]*"
+)
+"""Syslog's priority, brackets, a process's number, a field's name: what may stand before a time of the line's own."""
+_AFTER: Final = r"(?P<after>[\"'\])]*[:,]?(?:\s+.*)?)"
+
+_FORMS: Final = tuple(
+    re.compile(_BEFORE + form + _AFTER, re.DOTALL)
+    for form in (
+        rf"(?P<year>\d{{4}})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ] ?{_CLOCK}{_ZONE}",
+        rf"(?P<day>\d{{1,2}})[- /]{_MONTH}[- /](?P<year>\d{{4}})[ :]{_CLOCK}{_ZONE}",
+        rf"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?{_MONTH} +(?P<day>\d{{1,2}}) {_CLOCK}(?: (?P<year>\d{{4}}))?",
+        rf"(?P<level>[IWEF])(?P<month>\d\d)(?P<day>\d\d) {_CLOCK}",
+        r"(?P<epoch>\d{10}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?)",
+    )
+)
+_TIMES: Final = ("time", "ts", "timestamp", "@timestamp", "t", "datetime", "date", "asctime", "eventTime")
+_LEVELS: Final = ("level", "lvl", "severity", "levelname", "s")
+_MESSAGES: Final = ("msg", "message", "event", "text")
+_HALF_A_YEAR: Final = timedelta(days=183)
+_STEPS: Final = {10: 1, 13: 1_000, 16: 1_000_000, 19: 1_000_000_000}
+"""Digits of a time since 1970 in this century, and how many of its units are a second."""
+
+
+def written(line: str, about: float) -> tuple[float | None, str]:
+    """The time that ``line`` says, in seconds since 1970, and the line without it; None where it says none.
+
+    ``about``: a time of the run, for what says no year.
+    """
+    if line.startswith("{") and (found := _of_json(line, about)) is not None:
+        return found
+    for form in _FORMS:
+        if (match := form.fullmatch(line)) is not None and (time := _time(match.groupdict(), about)) is not None:
+            parts = (match["process"], match.groupdict().get("level"), match["after"].lstrip(" \"'])").lstrip(":, "))
+            return time, " ".join(part for part in parts if part)
+    return None, line
+
+
+def _time(parts: Mapping[str, str | None], about: float) -> float | None:
+    if (epoch := parts.get("epoch")) is not None:
+        whole = epoch.partition(".")[0]
+        return float(epoch) / _STEPS[len(whole)]
+    name, fraction, zone = parts.get("name"), parts["fraction"], parts.get("zone")
+    month = MONTHS.index(name) + 1 if name is not None else int(parts["month"] or 0)
+    nearest = datetime.fromtimestamp(about, UTC)
+    clock = (int(parts["hour"] or 0), int(parts["minute"] or 0), int(parts["second"] or 0))
+    micros = int(((fraction or "") + "000000")[:6])
+    try:
+        found = datetime(
+            int(parts.get("year") or nearest.year), month, int(parts["day"] or 0), *clock, micros, tzinfo=_zone(zone)
+        )
+        if parts.get("year") is None and abs(found - nearest) > _HALF_A_YEAR:
+            found = found.replace(year=found.year + (1 if found < nearest else -1))
+    except ValueError:
+        return None
+    return found.timestamp()
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text[0] not in "+-":
+        return UTC
+    shift = timedelta(hours=int(text[1:3]), minutes=int(text[-2:]))
+    return timezone(shift if text[0] == "+" else -shift)
+
+
+def _of_json(line: str, about: float) -> tuple[float, str] | None:
+    """A line that is an object with a time; the words are its level and message, and then all else that it has."""
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return None
+    for name in _TIMES:
+        value = fields.get(name)
+        if isinstance(value, dict):
+            value = value.get("$date")  # MongoDB's
+        text = value if isinstance(value, str) else _plain(value)
+        time = None if text is None else written(text, about)[0]
+        if time is not None:
+            del fields[name]
+            level, message = _taken(fields, _LEVELS, str.upper), _taken(fields, _MESSAGES, str)
+            rest = [f"{key}={_plain(field)}" for key, field in fields.items()]
+            return time, " ".join(part for part in (level, message, *rest) if part)
+    return None
+
+
+def _taken(fields: dict[str, Any], names: tuple[str, ...], shown: Callable[[str], str]) -> str | None:
+    for name in names:
+        if isinstance(fields.get(name), str):
+            return shown(fields.pop(name))
+    return None
+
+
+def _plain(value: Any) -> str | None:
+    """As JSON; a number without an exponent."""
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return f"{value:.9f}".rstrip("0").rstrip(".")
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
