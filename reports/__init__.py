@@ -6,6 +6,6 @@ cut) and ``alike`` (equal rows folded into one). The page: ``model`` reads a run
 model's parts: ``files``, ``recording`` (the history, queried), ``coverage`` (what was checked), ``faults``,
 ``leadership``, ``zookeeper``, ``operations``, ``series`` (rates and latencies), ``node_logs`` (with ``log_times``).
 ``earlier`` has the last run of the cell that passed. For others: ``figures`` (what a run measured, for ``index``),
-``edn`` (a history for Jepsen's tools). ``index`` is the page of a whole store. Imports ``checkers`` and ``harness.core``;
-``harness.run``, ``harness.stored``, ``harness.nights`` and the command import it.
+``edn`` (a history for Jepsen's tools). ``index`` is the page of a whole store. Imports ``checkers`` and
+``harness.core``; ``harness.run``, ``harness.stored``, ``harness.nights`` and the command import it.
 """

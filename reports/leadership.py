@@ -1,5 +1,7 @@
 """Who led what, when: drawn from the nodes' own event logs, so each node's belief on its own shifted clock.
 
+Of a system without event logs it is what it answered when it was asked, once a second.
+
 A node leads from its ``became-leader`` until another node's for the same key (then it is *superseded*), but it may not
 know: it goes on believing until it says that it follows, resigns, begins a new life, or is killed. The time in between
 is kept apart, because that is where stale leaders accept what will be lost. Nothing here proves anything.
@@ -20,8 +22,9 @@ MOST_EVENTS: Final = 5_000
 ABOUT: Final = 200_000_000
 """Nanoseconds within which partitions change their leaders together."""
 CONTROLLER: Final = "controller"
-_BEGINS: Final = {"became-leader": False, "became-controller": True}
-_ENDS: Final = {"became-follower": False, "resigned-controller": True}
+_BEGINS: Final = {"became-leader": False, "seen-leading": False, "became-controller": True}
+_ENDS: Final = {"became-follower": False, "seen-gone": False, "resigned-controller": True}
+_LIVES: Final = ("registered",)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Leadership:
     reigns: tuple[Reign, ...] = ()
     omitted: int = 0
     cut: bool = False
+    asked: bool = False
+    """It is what the system answered, and not what nodes said by themselves."""
 
     def label(self, lane: str) -> str:
         """With how many keys more it stands for: ``__consumer_offsets-0 +16``."""
@@ -58,15 +63,16 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
     """``wanted``: keys to draw first, those of the findings; then come those of which clients know, each for itself,
     and of the others those that were led alike as one.
     """
-    leaders = "select distinct key from events where event = 'became-leader' and key is not null"
+    asked = bool(recording.rows("select 1 from events where event = 'seen-leading' limit 1"))
+    leaders = "select distinct key from events where event in ('became-leader', 'seen-leading') and key is not null"
     used = {row["key"] for row in recording.rows("select distinct key from effects where key is not null")}
     keys = [row["key"] for row in recording.rows(leaders)]
     ordered = sorted(keys, key=lambda key: (key not in wanted, key not in used, natural(key)))
     rows = recording.rows(
         "select time, node, incarnation, event, key, epoch, controller_epoch from events "
-        "where event in ('became-leader', 'became-follower', 'became-controller', 'resigned-controller', 'registered') "
+        "where list_contains(?, event) "
         "and (key is null or list_contains(?, key)) order by time, node, incarnation, seq limit ?",
-        [ordered[:MOST_KEYS], MOST_EVENTS],
+        [[*_BEGINS, *_ENDS, *_LIVES], ordered[:MOST_KEYS], MOST_EVENTS],
     )
     reigns = reigns_of(rows, deaths(faults), end)
     folded = alike(ordered[:MOST_KEYS], [key for key in ordered if key in wanted or key in used], reigns)
@@ -79,7 +85,7 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
     covered = sum(1 + len(folded[key]) for key in drawn)
     return Leadership(
         tuple(lanes), {key: folded[key] for key in drawn if folded[key]}, tuple(nodes), tuple(shown),
-        len(keys) - covered, len(rows) == MOST_EVENTS,
+        len(keys) - covered, len(rows) == MOST_EVENTS, asked,
     )  # fmt: skip
 
 

@@ -198,7 +198,8 @@ def _latencies(desk: Desk, recorded: Recorded) -> None:
 
 def _leaders(desk: Desk, recorded: Recorded) -> None:
     led = recorded.leadership
-    panel = add_panel(desk, "Who led (thin: still believed so after being superseded)", 40 + 20 * len(led.lanes))
+    title = "Who led, asked once a second" if led.asked else "Who led (thin: still believed so after being superseded)"
+    panel = add_panel(desk, title, 40 + 20 * len(led.lanes))
     label_lanes(panel, [led.label(lane) for lane in led.lanes])
     lane = {name: -number for number, name in enumerate(led.lanes)}
     items, solid = [], []

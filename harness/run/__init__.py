@@ -6,7 +6,8 @@
 - where: ``worlds`` (containers, simulation), ``endpoints`` (where clients find the system), ``client_nodes``
   (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines;
-  ``made`` makes one), with ``event_logs``, ``sim_logs``, ``last_lines`` (of logs, for an error), ``progress``,
+  ``made`` makes one), with ``event_logs``, ``sightings`` (who leads, by asking), ``sim_logs``, ``last_lines`` (of
+  logs, for an error), ``progress``,
   ``interrupt``, ``process_group``; what is looked at besides: ``inspecting`` (at each acknowledgement), ``rest`` and
   ``processes`` (when the workload is done);
   ``judging`` (the history to its judgement)

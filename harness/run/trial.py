@@ -46,6 +46,7 @@ from assay.harness.run.processes import record_processes
 from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
+from assay.harness.run.sightings import Sightings
 from assay.harness.run.worlds import World
 from assay.nemesis.catalogue import MIX, Catalogue
 from assay.nemesis.conductor import Conductor
@@ -204,7 +205,9 @@ class Trial:
         recorder = history if inspector is None else Inspecting(history, inspector, stamps)
         stop = asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
+        sightings = Sightings(self.system, self.cluster, history, stamps)
         collector.start()
+        sightings.start()
         try:
             async with Interpreter(
                 endpoints=self._endpoints(),
@@ -233,6 +236,7 @@ class Trial:
         finally:
             self._problems.extend(await conductor.close())
             self.folder.write("schedule.json", encode(conductor.outcome))
+            await sightings.stop()
             await collector.stop()
             self._problems.extend(collector.problems)
             self._problems.extend(crashes(self.cluster))

@@ -144,3 +144,16 @@ def test_what_clients_know_of_is_never_folded_and_stands_above_the_rest(tmp_path
     assert led.omitted == 0
     assert led.label("__offsets-0") == "__offsets-0 +16"
     assert led.label("orders-0") == "orders-0"
+
+
+def test_what_a_system_answered_is_drawn_and_called_that(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path / "history") as writer:
+        for seq, (time, node, name) in enumerate(
+            [(1, "n1", "seen-leading"), (3, "n1", "seen-gone"), (3, "n2", "seen-leading"), (5, "n2", "seen-gone")]
+        ):
+            writer.event(time=time, node=node, incarnation=0, seq=seq, event=name, key="main")
+    with Recording(HistoryReader(tmp_path / "history")) as recording:
+        led = leadership(recording, [], [], 9)
+    assert led.asked
+    assert led.lanes == ("main",)
+    assert [(one.node, one.start, one.stop, one.believed) for one in led.reigns] == [("n1", 1, 3, 3), ("n2", 3, 5, 5)]
