@@ -28,7 +28,7 @@ from assay.checkers.times import seconds
 ROWS: Final = Table(
     "set_rows",
     f"""
-    select e.op, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome
+    select e.op, e.key, e.kind, e.value, e.call, {RETURNED} as ret, e.outcome, e.node
     from effects e where (e.kind in ('set-add', 'set-remove') and e.outcome <> 'fail')
         or (e.kind = 'set-read' and e.outcome = 'ok')
     """,
@@ -106,7 +106,7 @@ def _evidence(found: str) -> str:
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op, min(n.op) as reader_op,
             min(n.onset) as onset,
-            min(w.op) as shown_op
+            min(w.op) as shown_op, min(a.node) as node
         from {few} f join ({
         nearest_pairs(
             f'''
@@ -124,6 +124,7 @@ def _evidence(found: str) -> str:
         )
     }) n on f.key = n.key and f.value = n.value
             left join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
+            left join set_rows a on f.key = a.key and f.value = a.value and n.former_op = a.op
         group by f.key, f.value, f.seen, f.missing, f.known_by
         {order_by("f.key, f.value")}
         """
@@ -145,22 +146,30 @@ def _found(name: str, condition: str) -> View:
 def _lacks(row: Row, evidence: Evidence) -> Explanation:
     known, reader, shown = row["known_op"], row["reader_op"], row["shown_op"]
     others = "" if row["missing"] == 1 else f" (and {row['missing'] - 1} more reads)"
+    by = "" if row["node"] is None else f" by {row['node']}"
+    about = (f"what read {reader} lacks{by}",)
     lacks = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}, lacks it{others}"
     if row["known_by"] == "set-read":
         claim = (
             f"{row['value']} was in a read by {evidence.who(known)} that returned at {evidence.returned(known)}, and "
         )
         return Explanation(
-            f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1, moments=(row["onset"],)
+            f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1, moments=(row["onset"],), about=about
         )
     after = (
         "no read ever showed it"
         if row["seen"] is None
         else f"the first to show it, by {evidence.who(shown)}, returned at {seconds(row['seen'])}"
     )
-    claim = f"the add of {row['value']} by {evidence.who(known)} was acknowledged at {evidence.returned(known)}, and "
+    claim = (
+        f"the add of {row['value']} by {evidence.who(known)} was acknowledged{by} at {evidence.returned(known)}, and "
+    )
     return Explanation(
-        f"{row['key']}: {claim}{lacks}; {after}.", (known, reader, shown), row["missing"] - 1, moments=(row["onset"],)
+        f"{row['key']}: {claim}{lacks}; {after}.",
+        (known, reader, shown),
+        row["missing"] - 1,
+        moments=(row["onset"],),
+        about=about,
     )
 
 
@@ -174,6 +183,8 @@ def _absence(anomaly: str, meaning: str, condition: str) -> Check:
         examined=JUDGED,
         explain=_lacks,
         needs_close=True,
+        seen_again=True,
+        explained_by=() if anomaly == "set-lost" else ("set-lost",),
     )
 
 

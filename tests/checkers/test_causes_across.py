@@ -247,6 +247,20 @@ def compacted(*, lacks: int) -> History:
     return History(sends, Contract(compacted=("t-0",)), {"replicas": disks + ends})
 
 
+def elements_lost(*nodes: str, again: bool = False) -> History:
+    """Elements that these nodes acknowledged and the next read lacks; ``again``: another, that a later one lacks."""
+    rows = [
+        effect(op, 0, "set-add", "s", op * S, op * S + 1, value=op, node=node, process=op)
+        for op, node in enumerate(nodes)
+    ]
+    read = len(rows)
+    rows.append(effect(read, 0, "set-read", "s", read * S, read * S + 1, value=None, process=90))
+    if again:
+        rows.append(effect(read + 1, 0, "set-add", "s", (read + 1) * S, (read + 1) * S + 1, value=50, node=nodes[0]))
+        rows.append(effect(read + 2, 0, "set-read", "s", (read + 2) * S, (read + 2) * S + 1, value=None, process=91))
+    return History(rows)
+
+
 ONE: dict[str, tuple[History, Shown]] = {
     "a commit that was rejected, and fetched": (
         commits(7),
@@ -313,6 +327,10 @@ ONE: dict[str, tuple[History, Shown]] = {
     "an element that is lost, where the queue was said to be empty": (
         found_empty(later=False),
         {"queue-lost": None, "queue-false-empty": "queue-lost", "queue-false-empty 2": "queue-lost"},
+    ),
+    "elements that one node acknowledged, and that one read lacks": (
+        elements_lost("n1", "n1", "n1"),
+        {"set-lost": None, "set-lost 2": "set-lost", "set-lost 3": "set-lost"},
     ),
     "a member that joined without a record, and led without it": (
         incomplete(end=8),
@@ -409,6 +427,14 @@ APART: dict[str, tuple[History, Shown]] = {
     "the queue held what came out later, when it was said to be empty": (
         found_empty(later=True),
         {"queue-lost": None, "queue-false-empty": None, "queue-false-empty 2": None},
+    ),
+    "elements that two nodes acknowledged": (
+        elements_lost("n1", "n2", "n1"),
+        {"set-lost": None, "set-lost 2": None, "set-lost 3": "set-lost"},
+    ),
+    "elements that two reads lack": (
+        elements_lost("n1", "n1", again=True),
+        {"set-lost": None, "set-lost 2": "set-lost", "set-lost 3": None},
     ),
     "a member joined without a record, and a leader lacks others": (
         incomplete(end=9),
