@@ -21,11 +21,11 @@ harness may import it. In the order to read it:
 - ``history``: ``HistoryWriter(folder, loop=)`` with ``completed fault event replica flush digest close``;
   ``HistoryReader(folder)`` with ``format paths rows table batches dataset completed digest closed``; the schemas
   ``OPS EFFECTS FAULTS EVENTS REPLICAS`` in ``SCHEMAS``; ``HistoryError``.
-- ``worker`` (one task per worker), ``blocking`` (clients in threads), ``left_behind`` (tasks of clients that do not let
-  themselves be cancelled), ``recording`` (what a client gives goes into the history, or is reported), ``report`` (what
-  a run reports in addition),
-  ``transactions`` (effects of micro-operations), ``printable`` (text that is safe on a terminal), ``rate`` (how often
-  something fails), ``late`` (modules that are loaded when they are first used).
+- ``worker`` (one task per worker), ``rest`` (how long one waits that fails at once), ``blocking`` (clients in
+  threads), ``left_behind`` (tasks of clients that do not let themselves be cancelled), ``recording`` (what a client
+  gives goes into the history, or is reported), ``report`` (what a run reports in addition), ``transactions`` (effects
+  of micro-operations), ``printable`` (text that is safe on a terminal), ``rate`` (how often something fails),
+  ``late`` (modules that are loaded when they are first used).
 
 Only what reads and writes files of a ``history`` needs Arrow: a worker process on a node runs clients without it, and
 a search plays runs without it.

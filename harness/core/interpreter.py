@@ -111,9 +111,10 @@ class Interpreter:
         seed: int = 0,
         stamps: Stamps | None = None,
         on_completion: Sequence[Callable[[Completed], None]] = (),
+        rests: bool = False,
     ) -> None:
         """``client`` makes an unopened :class:`Client` (its class will do); ``operation_timeout`` is in seconds, also
-        for opening and closing.
+        for opening and closing. ``rests``: workers whose operations fail at once, again and again, wait in between.
 
         Raises ``ValueError`` when there is no endpoint or no worker. Needs a running loop.
         """
@@ -127,7 +128,7 @@ class Interpreter:
         self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
         self._recording = Recording(recorder, self.report)
         self._around = Surroundings(
-            client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened
+            client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened, rests
         )
         self._loop = asyncio.get_running_loop()
         self._workers: list[Worker] = []

@@ -16,6 +16,7 @@ from assay.harness.core.blocking import BlockingClientError, adapt
 from assay.harness.core.client import Client, Endpoint, effects_of, no_effects
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport, describe
+from assay.harness.core.rest import Rest
 from assay.harness.core.stamps import Stamps
 
 FIRST_RETRY = 0.05
@@ -37,6 +38,8 @@ class Surroundings:
     """An operation has ended; its completion and stamp are set."""
     opened: Callable[[Worker], None]
     """A client is open: the worker is free."""
+    rests: bool = False
+    """Whether workers whose operations fail at once wait before the next one; where no rate says how many there are."""
 
 
 class Worker:
@@ -45,6 +48,7 @@ class Worker:
     __slots__ = (
         "_around",
         "_next",
+        "_rest",
         "_stride",
         "abandoned",
         "call",
@@ -85,6 +89,7 @@ class Worker:
         self._stride = stride
         self._around = around
         self._next: asyncio.Future[Operation] | None = None
+        self._rest = Rest(number) if around.rests else None
         self.task = asyncio.get_running_loop().create_task(self._serve(), name=self.name)
 
     def assign(self, operation: Operation, index: int, call: int, scheduled: int | None) -> None:
@@ -137,6 +142,8 @@ class Worker:
                 elif not isinstance(completion, Completion):
                     completion = self._unexpected(TypeError(f"invoke returned {completion!r}, not a Completion"))
                 self.completion = completion
+                if self._rest is not None and (pause := self._rest.after(completion.outcome, self.ret - self.call)):
+                    await self._pause(pause)
                 if completion.outcome is Outcome.INFO:
                     break
                 self._next = loop.create_future()
@@ -169,6 +176,15 @@ class Worker:
             await self.close_client()
             await asyncio.sleep(wait)
             wait = min(wait * 2, LAST_RETRY)
+
+    async def _pause(self, seconds: float) -> None:
+        """Its operation has ended; should the time limit pass meanwhile, that changes nothing."""
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            if self.expired_at is None:
+                raise
+            self._expired()
 
     def _cancelled(self, error: asyncio.CancelledError) -> Completion:
         """Our own time limit, the end of the run (goes on up), or a client that let one of its own escape."""

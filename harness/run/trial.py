@@ -219,6 +219,7 @@ class Trial:
                 seed=derive(settings.seed, "workload"),
                 stamps=stamps,
                 on_completion=(self.tally.completed, acknowledged),
+                rests=settings.rate is None,
             ) as interpreter:
                 chance.listen("workload", interpreter.reseed)
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)

@@ -456,6 +456,43 @@ def test_stop_lets_open_operations_end_or_time_out_and_the_drain_runs_on_the_sam
     assert log == []
 
 
+@pytest.mark.parametrize(("rests", "most"), [(True, 700), (False, 20_001)])
+def test_a_system_that_is_gone_is_not_asked_a_thousand_times_a_second(rests: bool, most: int) -> None:
+    """For two seconds, then it serves: soon all go on as before."""
+
+    async def away(operation: Operation) -> Completion:
+        await asyncio.sleep(0.001)
+        gone = asyncio.get_running_loop().time() < 2.0
+        return Completion(Outcome.FAIL, error="refused") if gone else OK
+
+    async def go() -> None:
+        recorded = Recorded()
+        given: Any = {"endpoints": ENDPOINTS, "client": lambda: Scripted(away, []), "recorder": recorded}
+        await interpret(time_limit(3.0, numbers()), concurrency=10, rests=rests, **given)
+        failed = [row for row in recorded.rows if row.completion.outcome is Outcome.FAIL]
+        assert most // 2 < len(failed) < most
+        assert len(recorded.rows) - len(failed) > 8_000, "a success ends all waiting"
+        assert all(row.ret is not None and row.ret - row.call < 0.002 * S for row in failed), (
+            "and is in no time of a row"
+        )
+
+    simulated(go())
+
+
+def test_a_worker_that_rests_past_its_time_limit_goes_on() -> None:
+    async def refused(operation: Operation) -> Completion:
+        return Completion(Outcome.FAIL)
+
+    async def go() -> None:
+        recorded = Recorded()
+        given: Any = {"endpoints": ENDPOINTS, "client": lambda: Scripted(refused, []), "recorder": recorded}
+        await interpret(time_limit(2.0, numbers()), concurrency=1, operation_timeout=0.03, rests=True, **given)
+        assert {row.completion.outcome for row in recorded.rows} == {Outcome.FAIL}
+        assert recorded.rows[-1].call > 1.8 * S
+
+    simulated(go())
+
+
 def test_until_ends_a_run_without_making_it_an_interruption() -> None:
     async def go() -> None:
         recorded, ended = Recorded(), asyncio.Event()
