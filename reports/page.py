@@ -6,7 +6,6 @@ from being more than text, so that even a mistake here would not execute what a 
 """
 
 import base64
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from markupsafe import Markup
 
 from assay.checkers.times import MILLISECONDS, NANOSECONDS, digits_of, in_seconds
 from assay.checkers.verdict import LONGEST_LIST, Finding, Verdict
+from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryReader
 from assay.reports import html
 from assay.reports.alike import fold, keys_of
@@ -42,9 +42,7 @@ def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
     Raises ``FileNotFoundError`` when there is no such folder, ``OSError`` when it cannot be written.
     """
     target = run_dir / "report.html"
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_text(page(read(run_dir, history)), encoding="utf-8")
-    os.replace(temporary, target)
+    write_atomically(target, page(read(run_dir, history)).encode())
     return target
 
 

@@ -41,7 +41,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.run.store import write_atomically
+    from assay.harness.core.files import write_atomically
 
     made = maker(arguments)(False)
     target = arguments.store / "index.html"

@@ -115,8 +115,8 @@ def show_tables(arguments: argparse.Namespace) -> Exit:
 def show_trends(arguments: argparse.Namespace) -> Exit:
     import msgspec
 
+    from assay.harness.core.files import write_atomically
     from assay.harness.nights import show
-    from assay.harness.run.store import write_atomically
 
     zoo = _zoo(arguments)
     from assay.harness.nights.trends import compute

@@ -25,7 +25,7 @@ harness may import it. In the order to read it:
   threads), ``left_behind`` (tasks of clients that do not let themselves be cancelled), ``recording`` (what a client
   gives goes into the history, or is reported), ``report`` (what a run reports in addition), ``transactions`` (effects
   of micro-operations), ``printable`` (text that is safe on a terminal), ``rate`` (how often something fails),
-  ``late`` (modules that are loaded when they are first used).
+  ``late`` (modules that are loaded when they are first used), ``files`` (written whole or not at all).
 
 Only what reads and writes files of a ``history`` needs Arrow: a worker process on a node runs clients without it, and
 a search plays runs without it.

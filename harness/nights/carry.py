@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from assay.harness.core.files import write_atomically
 from assay.harness.nights.morning import FOUND
 from assay.harness.nights.night import CELLS, SHRUNK
 from assay.harness.run import store
-from assay.harness.run.store import write_atomically
 from assay.reports.figures import FIGURES
 
 OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", FIGURES)

@@ -16,7 +16,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from assay.harness.run.store import NIGHTS, write_atomically
+from assay.harness.core.files import write_atomically
+from assay.harness.run.store import NIGHTS
 
 FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"

@@ -9,7 +9,6 @@ What dies here is found by the next process: ``running.json`` names the attempt 
 recorded as interrupted. Some bytes are kept in reserve, so that a full disk still has room for the record.
 """
 
-import errno
 import fcntl
 import math
 import os
@@ -48,6 +47,7 @@ from assay.harness.nights.order import ordered, past
 from assay.harness.nights.shrinking import PROGRAM, Shrinker, tidy
 from assay.harness.nights.versions import commits
 from assay.harness.run import store as runs_of
+from assay.harness.run.full_disk import Reserve, is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group
 from assay.harness.run.settings import derive
@@ -62,7 +62,6 @@ PROBE: Final = 1024 * 1024
 """A disk without so many bytes is full."""
 TAIL: Final = 4 * 1024 * 1024
 """Bytes of a log that are read; one that fills the disk is not."""
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 NAME: Final = re.compile(r"\w[\w.-]*")
 
 
@@ -99,7 +98,7 @@ class Nightly:
             self._recover()
             results = self.path.results()
             earlier = past(one.results() for one, night in nights(self.store) if night.night != self.night.night)
-            self._keep_reserve()
+            self._reserve.keep(RESERVE)
             end = time.monotonic() + self.budget
             todo = self._todo(ordered(self.night.cells, earlier), results)
             seconds = {name: one.seconds for name, one in earlier.items()}
@@ -154,7 +153,7 @@ class Nightly:
                 self.stopping,
             )  # fmt: skip
         except OSError as error:
-            named = AttemptOutcome.NO_DISK if error.errno in FULL else AttemptOutcome.BROKEN
+            named = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
             return msgspec.structs.replace(result, outcome=named, detail=f"it cannot be started: {error}")
         new = [run for run in runs_of.runs(self.store) if run not in before and _made_by(run, pids)]
         named, detail = self._named(cell, ended, log, new)
@@ -180,7 +179,7 @@ class Nightly:
                 small = shrinker.shrink(failure, entry, left)
                 self.path.append_shrunk(small)
             except OSError as error:
-                if error.errno not in FULL:
+                if not is_full(error):
                     raise
                 return
             finally:
@@ -201,9 +200,9 @@ class Nightly:
             try:
                 self.path.append(self._unwritten[0])
             except OSError as error:
-                if error.errno not in FULL:
+                if not is_full(error):
                     raise
-                if not self._give_up(PIECE):
+                if not self._reserve.give_up(PIECE):
                     return
             else:
                 del self._unwritten[0]
@@ -226,23 +225,13 @@ class Nightly:
             self._record(running.result)
 
     def _end(self) -> None:
-        self._give_up(RESERVE)
+        self._reserve.give_up()
         with suppress(OSError):  # without it the night counts as one that did not end; its results are there
             self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat()))
 
-    def _keep_reserve(self) -> None:
-        with suppress(OSError):
-            (self.path.path / "reserve").write_bytes(bytes(RESERVE))
-
-    def _give_up(self, size: int) -> bool:
-        """So many bytes of the reserve; False: there is none any more."""
-        reserve = self.path.path / "reserve"
-        there = reserve.stat().st_size if reserve.exists() else 0
-        if there > size:
-            os.truncate(reserve, there - size)
-        else:
-            reserve.unlink(missing_ok=True)
-        return there > 0
+    @property
+    def _reserve(self) -> Reserve:
+        return Reserve(self.path.path / "reserve")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -319,7 +308,7 @@ def _full(place: Path) -> bool:
     try:
         probe.write_bytes(bytes(PROBE))
     except OSError as error:
-        return error.errno in FULL
+        return is_full(error)
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)

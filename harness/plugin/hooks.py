@@ -192,6 +192,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     """An attempt whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from assay.harness.run.experiment import NoGeneratorError, experiment_of
+    from assay.harness.run.full_disk import FullDiskError
     from assay.harness.run.variant import drawn_configuration
     from assay.harness.run.workload_mix import mixed, resolved
     from assay.nemesis.catalogue import MIX
@@ -250,7 +251,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             pytest.skip(str(error))
         except NoGeneratorError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
-        except InfrastructureError as error:
+        except (InfrastructureError, FullDiskError) as error:
             text = f"{error}\nseed: {settings.seed}\nrepeat: {attempt.command}"
             raise pytest.fail.Exception(text, pytrace=False) from None
         yield attempt

@@ -7,6 +7,7 @@ It owns the world's event loop from set-up to tear-down and writes the run's fil
 
 import contextlib
 import enum
+import functools
 import hashlib
 import platform
 import traceback
@@ -29,6 +30,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.report import place
 from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.full_disk import is_full, naming_a_full_disk
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import judge_run
 from assay.harness.run.last_lines import last_lines
@@ -112,7 +114,13 @@ class Attempt:
         return self._info.remarks if passed and self._info is not None else ()
 
     def set_up(self) -> None:
-        """Raises :class:`InfrastructureError`, :class:`Unavailable`, and what the test's function raises."""
+        """Raises :class:`InfrastructureError`, :class:`Unavailable`, :class:`FullDiskError`, and what the test's
+        function raises.
+        """
+        with naming_a_full_disk(self.settings.store):
+            self._set_up()
+
+    def _set_up(self) -> None:
         settings = self.settings
         started = datetime.now(UTC)
         folder = self._folder = store.create(settings.store, self.test, started)
@@ -156,11 +164,18 @@ class Attempt:
         folder.write_json("settings.json", self._described(trial))
 
     def run(self) -> str | None:
-        """None when the verdict is pass, else the failure text. Raises what a generator or a broken harness raises."""
+        """None when the verdict is pass, else the failure text.
+
+        Raises :class:`FullDiskError`, and what a generator or a broken harness raises.
+        """
+        with naming_a_full_disk(self.settings.store):
+            return self._run()
+
+    def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
         try:
-            with self.interrupt.listening():
+            with self.interrupt.listening(), naming_a_full_disk(self.settings.store):
                 ended = self._world.loop.run_until_complete(self._trial.run())
                 self._world.loop.run_until_complete(self._trial.keep_logs())
         except BaseException as error:
@@ -201,6 +216,7 @@ class Attempt:
         finally:
             close_loop(world.loop)
             self.progress.close()
+            self.folder.reserve.give_up()
             if self._info is not None and self._info.status == store.RUNNING:
                 self._end(store.ERROR, problem="the run was aborted")
 
@@ -232,7 +248,7 @@ class Attempt:
             return str(render(self.folder.path, history))
         except Exception as error:  # noqa: BLE001 - shown to the user and kept with the run
             why = f"not written, {type(error).__name__}: {error}; `assay report {self.folder.path}` tries again"
-            self._write(problem="".join(traceback.format_exception(error)))
+            self._write(problem=why if is_full(error) else "".join(traceback.format_exception(error)))
             self.progress.note(f"report {why}")
             return why
 
@@ -284,6 +300,7 @@ PACKAGES: Final = ("assay", "duckdb", "docker", "kazoo", "msgspec", "numpy", "pa
 SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "reports", "system_under_test")
 
 
+@functools.cache
 def versions() -> Mapping[str, str]:
     """Name to version: this project, Python, the kernel, the packages that a run's result may hang on."""
     found = {

@@ -25,6 +25,7 @@ from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator
 from assay.harness.core.history import HistoryError
 from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.full_disk import FullDiskError
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import WorkloadMix
 
@@ -119,8 +120,11 @@ def experiment(
         def test(assay_trial: Any) -> None:
             try:
                 failure = assay_trial.run()
-            except HistoryError as error:  # says all: what a generator or a client gave cannot be written down
-                pytest.fail(f"the run was ended: {error}", pytrace=False)
+            except (
+                HistoryError,
+                FullDiskError,
+            ) as error:  # says all: what a generator or a client gave cannot be written down
+                raise pytest.fail.Exception(f"the run was ended: {error}", pytrace=False) from None
             if failure is not None:
                 pytest.fail(failure, pytrace=False)
 

@@ -22,8 +22,10 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster import owner
+from assay.harness.core.files import write_atomically
 from assay.harness.core.history import FORMAT, History
 from assay.harness.core.stamps import Origin
+from assay.harness.run.full_disk import Reserve, is_full
 
 SCHEMA_VERSION: Final = FORMAT
 LATEST: Final = "latest"
@@ -32,6 +34,8 @@ NIGHTS: Final = "nights"
 CARRIED: Final = "carried"
 """A file in the folder of a run of which only the small files are there (``assay carry``)."""
 NAME_LIMIT: Final = 120
+RESERVE: Final = 64 << 10
+"""Bytes."""
 RUNNING: Final = "running"
 FINISHED: Final = "finished"
 INTERRUPTED: Final = "interrupted"
@@ -91,8 +95,24 @@ class RunFolder:
 
         return HistoryWriter(self.history, loop=loop)
 
+    @property
+    def reserve(self) -> Reserve:
+        """Room for ``run.json`` on a disk that gets full; it is given back when the run has ended."""
+        return Reserve(self.path / ".reserve")
+
     def write(self, name: str, data: bytes) -> None:
-        write_atomically(self.path / name, data)
+        path = self.path / name
+        try:
+            write_atomically(path, data)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            if self.reserve.give_up():
+                write_atomically(path, data)
+            elif path.exists():
+                write_over(path, data)
+            else:
+                raise
 
     def write_json(self, name: str, value: Any) -> None:
         self.write(name, msgspec.json.format(encode_json(value), indent=2) + b"\n")
@@ -149,7 +169,9 @@ def create(root: Path, test_id: str, now: datetime) -> RunFolder:
             continue
         for folder in ("history", "logs"):
             (path / folder).mkdir()
-        return RunFolder(root, path)
+        made = RunFolder(root, path)
+        made.reserve.keep(RESERVE)
+        return made
 
 
 def read_run(path: Path) -> RunInfo | None:
@@ -160,10 +182,11 @@ def read_run(path: Path) -> RunInfo | None:
         return None
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+def write_over(path: Path, data: bytes) -> None:
+    """In the room that the file has already; whoever reads it meanwhile may find half of it."""
+    with path.open("r+b") as file:
+        file.write(data)
+        file.truncate()
 
 
 def swap_link(link: Path, target: Path) -> None:

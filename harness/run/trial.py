@@ -11,6 +11,7 @@ verdict cannot be pass.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from assay.cluster.system import (
 )
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
-from assay.harness.core.history import History
+from assay.harness.core.history import History, HistoryError
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, placed
@@ -39,6 +40,7 @@ from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
+from assay.harness.run.full_disk import is_full
 from assay.harness.run.inspecting import Inspecting
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.keeping import Keeping
@@ -149,13 +151,14 @@ class Trial:
         history = self.folder.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
+            digest = history.digest()
+            history.close()
         except BaseException:
             # What there is stays readable, but unmarked: a history without its end.
-            history.flush()
+            with contextlib.suppress(HistoryError, OSError):
+                history.flush()
             history.abandon()
             raise
-        digest = history.digest()
-        history.close()
         unknown, remarks = tuple(report.unknown), (*report.remarks, *failed_finds(self.conductor.finds))
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks)
 
@@ -163,8 +166,14 @@ class Trial:
         """Takes the nodes' logs into the run's folder, once."""
         if self._cluster is not None and self.folder.logs is not None and not self._logs_kept:
             self._logs_kept = True
-            for missing in await self.world.save_logs(self.folder.logs):
-                self.progress.note(f"log not kept: {missing}")
+            try:
+                missing = await self.world.save_logs(self.folder.logs)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                missing = [str(error)]
+            for one in missing:
+                self.progress.note(f"log not kept: {one}")
 
     async def tear_down(self, *, keep: bool) -> None:
         """Keeps the nodes' logs and takes the cluster away, or leaves it when ``keep`` says so. Idempotent."""

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from assay.checkers.verdict import Judgement
+from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.store import RunInfo
@@ -64,7 +65,7 @@ def _as_resolved(argv: list[str], first: Path) -> list[str]:
     """The same options with the schedule as it came out in place of faults yet to be drawn."""
     record = decode((first / SCHEDULE).read_bytes(), str(first / SCHEDULE))
     if isinstance(record, Record) and record.as_resolved().steps:
-        store.write_atomically(first / AS_RESOLVED, encode(record.as_resolved()))
+        write_atomically(first / AS_RESOLVED, encode(record.as_resolved()))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
         return [word for word in argv if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
     return argv

@@ -42,6 +42,7 @@ class PartWriter:
         self._unfinished = folder / ".unfinished" / f"{name}.parquet"
         self._name = name
         self._file: pq.ParquetWriter | None = None
+        self._sink: pa.OSFile | None = None
         self._sealed = 0
         self.pending: list[Any] = []
         self.unsealed_rows = 0
@@ -71,20 +72,29 @@ class PartWriter:
             return
         self._file.close()
         self._file = None
+        assert self._sink is not None
+        self._sink.close()
         os.replace(self._unfinished, self._folder / f"part-{self._sealed:06d}.parquet")
         self._sealed += 1
         self.unsealed_rows = 0
 
     def abandon(self) -> None:
-        """Lets go of the unfinished part."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Lets go of the unfinished part, also where a disk that is full does not take its end."""
+        file, self._file = self._file, None
+        for one in (file, self._sink):
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    one.close()
 
     def _open(self) -> pq.ParquetWriter:
-        self._file = pq.ParquetWriter(
-            self._unfinished, SCHEMAS[self._name], compression="zstd", use_dictionary=TEXT_COLUMNS[self._name]
-        )
+        sink = self._sink = pa.OSFile(str(self._unfinished), "wb")
+        try:
+            self._file = pq.ParquetWriter(
+                sink, SCHEMAS[self._name], compression="zstd", use_dictionary=TEXT_COLUMNS[self._name]
+            )
+        except OSError:
+            self.abandon()
+            raise
         return self._file
 
 

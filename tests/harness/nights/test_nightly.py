@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -40,6 +38,7 @@ from helpers.night_cells import (
     recorded,
     result,
 )
+from helpers.small_disk import small_disk
 
 ROOT = Path(__file__).parents[3]
 SOON = 20.0
@@ -96,25 +95,14 @@ def test_what_a_cell_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
     until(lambda: not alive(int((tmp_path / "store" / "left").read_text())))
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = os.geteuid() == 0 and shutil.which("mount") is not None
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "assay-test", str(place)]
-    if not mounted or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("a disk of its own needs root")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_full_disk_is_recorded_on_the_full_disk(small_disk: Path) -> None:
+def test_a_full_disk_is_recorded_on_the_full_disk(tmp_path: Path) -> None:
     cells = [cell("fill"), *(cell("pass", name=f"pass {number}") for number in range(9))]
-    results = performed(small_disk, cells, "n")
-    assert outcomes(results) == ["no-disk"] * len(cells)
-    folder = night.folder(small_disk, "n")
-    assert folder.results() == results
-    assert folder.read().ended
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        results = performed(disk, cells, "n")
+        assert outcomes(results) == ["no-disk"] * len(cells)
+        folder = night.folder(disk, "n")
+        assert folder.results() == results
+        assert folder.read().ended
 
 
 def test_what_cannot_be_started_is_broken(tmp_path: Path) -> None:
