@@ -183,7 +183,7 @@ def read_run(path: Path) -> RunInfo | None:
 
 
 def write_over(path: Path, data: bytes) -> None:
-    """In the room that the file has already; whoever reads it meanwhile may find half of it."""
+    """In the room that the file has already; a reader may find half of it meanwhile."""
     with path.open("r+b") as file:
         file.write(data)
         file.truncate()
