@@ -22,6 +22,7 @@ from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.lost_changes import LOST_CHANGES
+from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
@@ -44,6 +45,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REGISTER,
     REGISTER_CAS,
     *OBJECT_FAMILIES,
+    BANK,
     EMPTINESS,
     SNAPSHOTS,
     *OWNERSHIP,

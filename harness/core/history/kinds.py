@@ -20,6 +20,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "counter": ("counter-add", "counter-read"),
     "max-register": ("max-write", "max-read"),
     "set": ("set-add", "set-remove", "set-read"),
+    "bank": ("bank-open", "bank-withdraw", "bank-deposit", "bank-read"),
     "queue": ("queue-enqueue", "queue-dequeue", "queue-drained"),
     "transactions": ("txn-append", "txn-write", "txn-read"),
     "groups": (

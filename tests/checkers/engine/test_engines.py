@@ -28,6 +28,7 @@ from assay.checkers.groups.starts import STARTS
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.lost_changes import LOST_CHANGES
+from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
@@ -40,6 +41,7 @@ from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.cli.main import main
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 
+from helpers.bank_histories import at_random
 from helpers.commit_histories import Members, poll
 from helpers.commit_histories import row as member
 from helpers.epoch_histories import compacted_disks, disks, terms
@@ -489,6 +491,17 @@ def test_both_engines_agree_on_objects(tmp_path: Path, application: Application,
     folder, contract, families, by_duck = check_objects(tmp_path, family)
     with application.engine(effects=1000) as spark:
         assert answers(spark, folder, contract, families) == by_duck
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_both_engines_agree_on_banks(tmp_path: Path, application: Application) -> None:
+    banks = [at_random(n, wrong=n % 2 == 1, key=f"k-{n}", first=100 * n) for n in range(200)]
+    folder = write(tmp_path / "history", [row for bank in banks for row in bank.rows])
+    with application.engine(effects=1000) as spark, DuckDB() as duck:
+        by_spark, by_duck = (answers(engine, folder, Contract(), (BANK,)) for engine in (spark, duck))
+    assert by_spark == by_duck
+    assert all(answer.findings for answer in by_duck.values())
 
 
 def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[Family, ...], dict[str, Answer]]:

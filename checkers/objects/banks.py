@@ -1,0 +1,170 @@
+"""Banks: money moves between accounts, and none comes or goes (Jepsen's bank test, with an account of each account).
+
+How a workload records itself in ``effects`` (``key`` is the bank's name, ``owner`` an account, ``value`` an amount):
+
+- ``bank-open``: ``owner`` begins with ``value``; before anything else happens.
+- ``bank-withdraw`` and ``bank-deposit``: one of each for a transfer; outcomes ok, fail or info.
+- ``bank-read``: one row per account that a read returned, with its balance; only ok ones count.
+
+*Totals.* A read shows as much as was opened. It is asked of reads that were called after all accounts had been opened.
+
+*Balances.* Let a read be of a moment between its call and its return. An account then holds what it was opened with,
+and what was deposited less what was withdrawn before that moment: at least all that was acknowledged before the read's
+call, at most all that was called before its return and did not fail. So its balance lies between the opening with the
+certain deposits and all possible withdrawals, and the opening with all possible deposits and the certain withdrawals.
+That is sound, and finds what totals do not: a transfer of which both halves are lost, or a read of long ago, which
+only a system that promises real-time order may not answer.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
+from assay.checkers.engine import Row
+from assay.checkers.objects.kinds import family
+from assay.checkers.sql import RETURNED, first_of, sum_so_far
+
+OPENED: Final = Table(
+    "bank_opened",
+    f"""
+    select e.key, e.owner, max(e.value) as value, max({RETURNED}) as ready,
+        max(case when e.outcome = 'ok' then 0 else 1 end) as doubtful
+    from effects e where e.kind = 'bank-open' and e.outcome <> 'fail' group by e.key, e.owner
+    """,
+)
+"""``doubtful``: it is not known whether the account was opened, so nothing is known of the bank."""
+
+BANKS: Final = Table(
+    "bank_banks",
+    """
+    select key, cast(sum(value) as bigint) as total, count(*) as accounts, max(ready) as ready
+    from bank_opened group by key having max(doubtful) = 0
+    """,
+)
+
+SHOWN: Final = Table(
+    "bank_shown",
+    """
+    select e.op, e.key, e.owner, e.value, e.call, e.ret
+    from effects e join bank_banks b on e.key = b.key
+    where e.kind = 'bank-read' and e.outcome = 'ok' and e.ret is not null and e.call > b.ready
+    """,
+)
+"""What reads showed that were called after all was opened."""
+
+VIEWS: Final = (OPENED, BANKS, SHOWN)
+
+
+def _total(row: Row, evidence: Evidence) -> Explanation:
+    reader = row["reader_op"]
+    lacking = row["accounts"] - row["shown"]
+    where = f"in {row['shown']} of {row['accounts']} accounts" if lacking else f"in {row['accounts']} accounts"
+    claim = (
+        f"{row['key']}: the read by {evidence.who(reader)}, called at {evidence.called(reader)}, shows {row['value']} "
+        f"{where}, and {row['total']} had been opened."
+    )
+    return Explanation(claim, (reader,), about=(f"read {reader}",))
+
+
+BANK_TOTAL: Final = Check(
+    anomaly="bank-total",
+    meaning="a read of all accounts shows more or less money than there is",
+    views=(
+        View(
+            "bank_totals",
+            """
+            select s.key, s.op, cast(sum(s.value) as bigint) as value, count(*) as shown, min(b.total) as total,
+                min(b.accounts) as accounts
+            from bank_shown s join bank_banks b on s.key = b.key group by s.key, s.op
+            """,
+        ),
+        Table("found_bank_total", "select * from bank_totals where value <> total or shown <> accounts"),
+    ),
+    evidence=first_of("found_bank_total", "key, op", also="op as reader_op"),
+    examined="select count(*) as examined from bank_totals",
+    explain=_total,
+    needs_close=True,
+)
+"""A read of a history that was not closed may lack rows, so this one needs the close, as sets do."""
+
+
+def _negative(row: Row, evidence: Evidence) -> Explanation:
+    reader = row["reader_op"]
+    claim = (
+        f"{row['key']}: the read by {evidence.who(reader)}, called at {evidence.called(reader)}, shows {row['value']} "
+        f"in account {row['owner']}."
+    )
+    return Explanation(claim, (reader,), about=(f"read {reader}",))
+
+
+BANK_NEGATIVE: Final = Check(
+    anomaly="bank-negative",
+    meaning="an account holds less than nothing",
+    views=(Table("found_bank_negative", "select * from bank_shown where value < 0"),),
+    evidence=first_of("found_bank_negative", "key, op, owner", also="op as reader_op"),
+    examined="select count(*) as examined from bank_shown",
+    explain=_negative,
+)
+
+
+def _sums(name: str, *, certain: bool) -> View:
+    """For each account that a read showed: what came and went for certain before its call, or perhaps by its return."""
+    if certain:
+        which, moment, moved, read, shown = "e.outcome = 'ok' and e.ret is not null", "e.ret", 1, "call", 0
+    else:
+        which, moment, moved, read, shown = "e.outcome <> 'fail'", "e.call", 0, "ret", 1
+    came, went = (sum_so_far(column, by="key, owner", order="moment, side") for column in ("came", "went"))
+    return View(
+        name,
+        f"""
+        select key, owner, op, came, went from (
+            select key, owner, op, {came} as came, {went} as went from (
+                select e.key, e.owner, {moment} as moment, {moved} as side, cast(-1 as bigint) as op,
+                    case when e.kind = 'bank-deposit' then e.value else 0 end as came,
+                    case when e.kind = 'bank-withdraw' then e.value else 0 end as went
+                from effects e join bank_banks b on e.key = b.key
+                where e.kind in ('bank-deposit', 'bank-withdraw') and {which}
+                union all
+                select key, owner, {read}, {shown}, op, 0, 0 from bank_shown) as moments) as summed
+        where op >= 0
+        """,
+    )
+
+
+def _unaccounted(row: Row, evidence: Evidence) -> Explanation:
+    reader = row["reader_op"]
+    claim = (
+        f"{row['key']}: the read by {evidence.who(reader)}, called at {evidence.called(reader)}, shows {row['value']} "
+        f"in account {row['owner']}; by what was acknowledged before, and what may have been done by then, it held "
+        + (f"{row['least']}." if row["least"] == row["most"] else f"{row['least']} to {row['most']}.")
+    )
+    return Explanation(claim, (reader,), about=(f"read {reader}",))
+
+
+BANK_UNACCOUNTED: Final = Check(
+    anomaly="bank-unaccounted",
+    meaning="an account holds what no order of its deposits and withdrawals explains",
+    views=(
+        _sums("bank_certain", certain=True),
+        _sums("bank_possible", certain=False),
+        Table(
+            "found_bank_unaccounted",
+            """
+            select s.key, s.owner, s.op, s.value, o.value + c.came - p.went as least, o.value + p.came - c.went as most
+            from bank_shown s
+                join bank_opened o on s.key = o.key and s.owner = o.owner
+                join bank_certain c on s.key = c.key and s.owner = c.owner and s.op = c.op
+                join bank_possible p on s.key = p.key and s.owner = p.owner and s.op = p.op
+            where s.value < o.value + c.came - p.went or s.value > o.value + p.came - c.went
+            """,
+        ),
+    ),
+    evidence=first_of("found_bank_unaccounted", "key, op, owner", also="op as reader_op"),
+    examined="select count(*) as examined from bank_shown",
+    explain=_unaccounted,
+    explained_by=("bank-total", "bank-negative"),
+)
+
+BANK: Final = family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), VIEWS)
+
+BANK_ANOMALIES: Final = BANK.anomalies
+"""Everything that these checks can report."""

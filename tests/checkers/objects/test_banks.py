@@ -1,0 +1,136 @@
+"""Banks: each anomaly and its nearest neighbour, loops as the oracle of the sums, and right banks at random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.contract import Contract, forbid
+from assay.checkers.objects.banks import BANK_ANOMALIES
+from assay.checkers.verdict import Judgement, Verdict
+
+from helpers.bank_histories import Bank, at_random
+from helpers.judging import judge
+from helpers.log_histories import Row, write
+
+BANK = forbid(*BANK_ANOMALIES)
+
+
+def judged(folder: Path, bank: Bank, contract: Contract = BANK) -> Judgement:
+    return judge(write(folder, bank.rows), contract)
+
+
+def found(folder: Path, bank: Bank) -> dict[str, int]:
+    return dict(judged(folder, bank).anomalies)
+
+
+WRONG = {
+    "more than there is": (Bank(10, 10).read((10, 11), (5, 6)), {"bank-total": 1, "bank-unaccounted": 1}),
+    "an account that is not shown": (Bank(10, 10).read((10,), (5, 6)), {"bank-total": 1}),
+    "half of a transfer": (
+        Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((6, 10), (6, 7)),
+        {"bank-total": 1},
+    ),
+    "less than nothing": (
+        Bank(3, 10).transfer(0, 1, 4, (5, 9)).read((-1, 14), (6, 7)),
+        {"bank-negative": 1},
+    ),
+    "both halves of a transfer that was acknowledged": (
+        Bank(10, 10).transfer(0, 1, 4, (2, 3)).read((10, 10), (5, 6)),
+        {"bank-unaccounted": 2},
+    ),
+    "a transfer that failed": (
+        Bank(10, 10).transfer(0, 1, 4, (2, 3), "fail").read((6, 14), (5, 6)),
+        {"bank-unaccounted": 2},
+    ),
+    "a transfer that was called later": (
+        Bank(10, 10).read((6, 14), (2, 3)).transfer(0, 1, 4, (4, 5)),
+        {"bank-unaccounted": 2},
+    ),
+}
+RIGHT = {
+    "nothing moved": Bank(10, 10).read((10, 10), (5, 6)),
+    "a transfer that overlaps, before": Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((10, 10), (6, 7)),
+    "and after": Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((6, 14), (6, 7)),
+    "one that is called before the read returns": Bank(10, 10).read((6, 14), (2, 5)).transfer(0, 1, 4, (4, 6)),
+    "one of which no one knows, done": Bank(10, 10).transfer(0, 1, 4, (2, None), "info").read((6, 14), (50, 60)),
+    "and not done": Bank(10, 10).transfer(0, 1, 4, (2, None), "info").read((10, 10), (50, 60)),
+    "all of an account": Bank(4, 10).transfer(0, 1, 4, (2, 3)).read((0, 14), (5, 6)),
+    "a read while accounts are opened": Bank(10, 10, opened_in=(0, 4)).read((10,), (2, 6)),
+    "accounts of which no one knows whether they were opened": Bank(10, 10, outcome="info").read((0, 0), (5, 6)),
+}
+
+
+@pytest.mark.parametrize(("bank", "anomalies"), WRONG.values(), ids=WRONG)
+def test_it_is_found(tmp_path: Path, bank: Bank, anomalies: dict[str, int]) -> None:
+    assert found(tmp_path, bank) == anomalies
+
+
+@pytest.mark.parametrize("bank", RIGHT.values(), ids=RIGHT)
+def test_its_neighbour_is_not(tmp_path: Path, bank: Bank) -> None:
+    assert found(tmp_path, bank) == {}
+
+
+def test_each_says_its_numbers_and_one_read_is_one_finding(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, Bank(10, 10).read((10,), (5, 6)).read((10, 11), (10, 11)))
+    claims = [one.claim for one in judgement.findings]
+    assert claims[:2] == [
+        "bank: the read by process 1, called at 0.000 s, shows 10 in 1 of 2 accounts, and 20 had been opened.",
+        "bank: the read by process 2, called at 0.000 s, shows 21 in 2 accounts, and 20 had been opened.",
+    ]
+    assert claims[2].endswith("by what was acknowledged before, and what may have been done by then, it held 10.")
+    assert [one.same_cause_as for one in judgement.findings] == [None, None, 1]
+
+
+def test_a_bank_that_no_one_reads_is_unknown(tmp_path: Path) -> None:
+    bank = Bank(100, 100)
+    for number in range(20):
+        bank.transfer(0, 1, 1, (2 + 2 * number, 3 + 2 * number))
+    judgement = judged(tmp_path, bank)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert {f"{name} is forbidden, but its check had no data" for name in BANK_ANOMALIES} <= set(judgement.unknown)
+    assert judged(tmp_path / "read", bank.read((80, 120), (90, 91))).verdict is Verdict.PASS
+
+
+def by_loops(bank: Bank) -> dict[str, int]:
+    """The three sentences of the module, word for word."""
+    opened = {row["owner"]: row["value"] for row in bank.rows if row["kind"] == "bank-open"}
+    moves = [row for row in bank.rows if row["kind"] in ("bank-deposit", "bank-withdraw") and row["outcome"] != "fail"]
+    reads: dict[int, dict[str, Row]] = {}
+    for row in bank.rows:
+        if row["kind"] == "bank-read" and row["call"] > 1:
+            reads.setdefault(row["op"], {})[row["owner"]] = row
+    counts = dict.fromkeys(BANK_ANOMALIES, 0)
+    for shown in reads.values():
+        total = sum(row["value"] for row in shown.values())
+        counts["bank-total"] += total != sum(opened.values()) or shown.keys() != opened.keys()
+        for owner, row in shown.items():
+            least = most = opened[owner]
+            for move in moves:
+                if move["owner"] != owner:
+                    continue
+                certain = move["outcome"] == "ok" and move["ret"] < row["call"]
+                amount = move["value"] if move["kind"] == "bank-deposit" else -move["value"]
+                if certain:
+                    least, most = least + amount, most + amount
+                elif move["call"] <= row["ret"]:
+                    least, most = least + min(amount, 0), most + max(amount, 0)
+            counts["bank-negative"] += row["value"] < 0
+            counts["bank-unaccounted"] += not least <= row["value"] <= most
+    return {name: count for name, count in counts.items() if count}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize(
+    "seeds", [range(15), pytest.param(range(15, 600), marks=pytest.mark.long)], ids=["few", "many"]
+)
+def test_random_banks_get_the_answers_of_loops_and_right_ones_none(tmp_path: Path, seeds: range, wrong: bool) -> None:
+    seen = set()
+    for seed in seeds:
+        bank = at_random(seed, wrong=wrong)
+        expected = by_loops(bank)
+        assert found(tmp_path / str(seed), bank) == expected, seed
+        assert wrong or not expected, seed
+        seen |= expected.keys()
+    assert seen == (set(BANK_ANOMALIES) if wrong else set())
