@@ -1,0 +1,130 @@
+"""The workloads for systems with transactions, on a store in memory: a right one passes, and a wrong one is named."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.checkers.contract import Contract
+from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core import transactions
+from assay.harness.core.generator import Generator, simulate, split_phases
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.workloads import bank, list_append
+
+from helpers.judging import judge
+
+Apply = Callable[[Operation], Any]
+
+
+class Store:
+    """Each operation is done at once, when it ends. ``stale``: what is read is the state of so many writes ago."""
+
+    def __init__(self, stale: int = 0) -> None:
+        self._states: list[dict[Any, Any]] = [{}]
+        self._stale = stale
+
+    def _seen(self) -> dict[Any, Any]:
+        return self._states[max(0, len(self._states) - 1 - self._stale)]
+
+    def _write(self, **_: Any) -> dict[Any, Any]:
+        self._states.append(dict(self._states[-1]))
+        return self._states[-1]
+
+    def __call__(self, operation: Operation) -> Any:
+        argument = operation.argument
+        match operation.f:
+            case bank.OPEN:
+                self._states = [dict.fromkeys(bank.ACCOUNTS, bank.BALANCE)] * (self._stale + 1)
+            case bank.TRANSFER:
+                source, target, amount = argument
+                there, new = self._seen(), self._write()
+                new[source], new[target] = there[source] - amount, there[target] + amount
+            case bank.READ:
+                return dict(self._states[-1])
+            case list_append.TXN:
+                there, done = dict(self._seen()), []
+                for f, key, value in argument:
+                    if f == "append":
+                        new = self._write()
+                        new[key] = [*new.get(key, []), value]
+                        there[key] = [*there.get(key, []), value]
+                    done.append([f, key, value if f == "append" else list(there.get(key, []))])
+                return done
+        return None
+
+
+def played(generator: Generator, apply: Apply) -> Iterator[Completed]:
+    """300 operations and the drain, by four workers; all stamps differ."""
+    chance, now, index = random.Random(5), 0, 0
+    for number, part in enumerate(split_phases(generator)):
+        events = simulate(
+            part, workers=4, respond=lambda *_: (chance.randint(1, 9), Outcome.OK), most=300 if number == 0 else 20
+        )
+        called: dict[int, int] = {}
+        for event in events:
+            now += 1_000
+            if event.completed is None:
+                called[event.worker] = now
+                continue
+            done = event.completed
+            completion = Completion(Outcome.OK, apply(done.operation))
+            yield Completed(index, done.process, done.worker, done.operation, completion, called[event.worker], now)
+            index += 1
+
+
+def judged(
+    folder: Path, traffic: Generator, effects: Callable[[Completed], Any], store: Store, by: Contract
+) -> Judgement:
+    with HistoryWriter(folder) as writer:
+        for completed in played(traffic, store):
+            writer.completed(completed, effects(completed))
+    return judge(folder, by)
+
+
+@pytest.mark.parametrize("level", ["serializable", "read committed"])
+def test_a_right_bank_passes(tmp_path: Path, level: str) -> None:
+    judgement = judged(tmp_path, bank.traffic(), bank.effects, Store(), bank.promised(level))
+    assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
+
+
+def test_a_bank_that_loses_updates_fails_and_read_committed_says_why_it_may(tmp_path: Path) -> None:
+    judgement = judged(tmp_path / "strict", bank.traffic(), bank.effects, Store(1), bank.promised("serializable"))
+    assert judgement.verdict is Verdict.FAIL
+    assert {"bank-total", "bank-unaccounted"} <= judgement.anomalies.keys()
+    judgement = judged(tmp_path / "loose", bank.traffic(), bank.effects, Store(1), bank.promised("read committed"))
+    assert judgement.verdict is Verdict.PASS
+    assert "lose one of their updates" in judgement.reasons["bank-total"]
+
+
+@pytest.mark.parametrize("level", list_append.ALLOWED)
+def test_right_lists_pass(tmp_path: Path, level: str) -> None:
+    promised = list_append.promised(level)
+    judgement = judged(tmp_path, list_append.traffic(), transactions.effects, Store(), promised)
+    assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
+
+
+def test_lists_that_are_read_as_they_were_fail_where_they_must_not(tmp_path: Path) -> None:
+    found = {}
+    for level in list_append.ALLOWED:
+        promised = list_append.promised(level)
+        judgement = judged(tmp_path / level, list_append.traffic(), transactions.effects, Store(3), promised)
+        found[level] = judgement.verdict, set(judgement.anomalies)
+    assert found["serializable"][0] is Verdict.FAIL
+    assert found["serializable"][1] & {"G-single", "G2-item"}
+    assert found["read committed"][0] is Verdict.PASS
+
+
+def test_no_transaction_reads_a_key_twice_or_after_an_append_to_it() -> None:
+    keys = [
+        [micro[1] for micro in event.operation.argument]
+        for event in simulate(split_phases(list_append.traffic())[0], most=500)
+        if event.completed is None
+    ]
+    assert len(keys) == 500
+    assert all(len(set(one)) == len(one) > 0 for one in keys)

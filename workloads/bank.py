@@ -1,0 +1,65 @@
+"""Money moves between accounts and none comes or goes: for any system with transactions (Jepsen's bank test).
+
+A client answers three operations, each in a transaction of its own: ``open`` gives each account of ``ACCOUNTS`` the
+balance ``BALANCE``, ``transfer`` moves an amount (``[source, target, amount]``), ``read`` returns all balances by
+account. Its ``effects`` are those here.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from assay import (
+    BANK_ANOMALIES,
+    Completed,
+    Context,
+    Contract,
+    Effect,
+    Generator,
+    Operation,
+    Phase,
+    forbid,
+    phases,
+    unfold,
+)  # fmt: skip
+
+BANK: Final = "bank"
+ACCOUNTS: Final = tuple(str(number) for number in range(8))
+BALANCE: Final = 50
+OPEN, TRANSFER, READ = "open", "transfer", "read"
+
+
+def step(number: int, context: Context) -> tuple[Operation, int]:
+    """Two transfers for each read."""
+    if number % 3 == 0:
+        return Operation(READ, BANK), number + 1
+    source = context.below(len(ACCOUNTS), salt=1)
+    target = (source + 1 + context.below(len(ACCOUNTS) - 1, salt=2)) % len(ACCOUNTS)
+    return Operation(TRANSFER, BANK, [ACCOUNTS[source], ACCOUNTS[target], 1 + context.below(5, salt=3)]), number + 1
+
+
+def traffic() -> Generator:
+    """Opens the accounts, then moves and looks; and looks again when all faults are healed."""
+    return phases(Operation(OPEN, BANK), unfold(step, 0)) | [Operation(READ, BANK, phase=Phase.DRAIN)] * 3
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    argument = completed.operation.argument
+    if completed.operation.f == OPEN:
+        return [Effect("bank-open", BANK, owner=account, value=BALANCE) for account in ACCOUNTS]
+    if completed.operation.f == TRANSFER:
+        source, target, amount = argument
+        return [Effect("bank-withdraw", BANK, owner=source, value=amount),
+                Effect("bank-deposit", BANK, owner=target, value=amount)]  # fmt: skip
+    shown = completed.completion.result or {}
+    return [Effect("bank-read", BANK, owner=account, value=balance) for account, balance in shown.items()]
+
+
+def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
+    """By the level of isolation, ``serializable`` or ``read committed``, of transfers that look first and then write
+    what they have worked out. ``may_stall``: the faults under which no one is served.
+    """
+    contract = forbid(*BANK_ANOMALIES, may_stall=may_stall)
+    if level == "serializable":
+        return contract
+    because = "two transfers that read the same balance lose one of their updates at read committed"
+    return contract.tolerate(*BANK_ANOMALIES, because=because)
