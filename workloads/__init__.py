@@ -19,8 +19,8 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
 - ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
   ``test_migration``: ``migration``: a group moves from that design to the other and back.
 - ``test_zookeeper``: another system, ZooKeeper alone, in one module; ``test_redis``: Redis with Sentinel, in another.
-- ``bank`` and ``list_append``: for any system with transactions; ``test_postgresql`` has both, at each level of
-  isolation.
+- ``bank`` and ``list_append``: for any system with transactions; ``sql``: a client of databases that speak SQL. With
+  them ``test_postgresql`` and ``test_mariadb``, at each level of isolation.
 
 They import the harness, the checks' contracts, the broker's client, protocol and deployment, and nothing else
 of the broker.

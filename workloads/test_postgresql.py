@@ -1,35 +1,21 @@
 """PostgreSQL 15 on one node, at each level of isolation. In Docker; nodes install it from Debian.
 
-pytest workloads/test_postgresql.py --nodes=1 --nemesis=kill --nemesis-interval=15
+pytest workloads/test_postgresql.py --nodes=1 --nemesis=none --nemesis=kill --nemesis-interval=8
 
 What a level allows is tolerated by name, and reported with the reason: write skew at repeatable read, lost updates at
 read committed (https://www.postgresql.org/docs/15/transaction-iso.html). Serializable allows nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import psycopg
-from psycopg import IsolationLevel, errors
+from psycopg import errors
 
-from assay import (
-    Cluster,
-    Completed,
-    Completion,
-    Effect,
-    Endpoint,
-    Generator,
-    Node,
-    Operation,
-    Outcome,
-    Settings,
-    Software,
-    System,
-    experiment,
-)  # fmt: skip
-from assay.harness.core import transactions
+from assay import Cluster, Generator, Node, Settings, Software, System, experiment
 from assay.workloads import bank, list_append
+from assay.workloads.sql import SqlClient
 
 PORT, DATA = 5432, "/var/lib/postgresql/assay"
 START = f"""
@@ -42,10 +28,12 @@ TABLES = """
 create table if not exists lists (id int primary key, elements int[] not null);
 create table if not exists accounts (id text primary key, balance int not null)
 """
-APPEND = """
-insert into lists values (%s, array[%s::int])
-on conflict (id) do update set elements = lists.elements || excluded.elements
-"""
+
+
+def connect(host: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(
+        host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000
+    )
 
 
 @dataclass(frozen=True)
@@ -66,95 +54,39 @@ class PostgreSQL(System):
         return {"/etc/assay-hba.conf": b"host all all all trust\n"}
 
     async def ready(self, node: Node) -> bool:
-        async with await connect(node.address):
-            return True
+        connect(node.address).close()
+        return True
 
     async def set_up(self, cluster: Cluster) -> None:
-        async with await connect(cluster.nodes[0].address) as session:
-            await session.execute(TABLES)
+        with connect(cluster.nodes[0].address) as session:
+            session.execute(TABLES)
 
 
-async def connect(host: str) -> psycopg.AsyncConnection[Any]:
-    return await psycopg.AsyncConnection.connect(
-        host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2
+class Serializable(SqlClient):
+    level = "serializable"
+    isolate = "set session characteristics as transaction isolation level {level}"
+    errors = (psycopg.Error,)
+    append = (
+        "insert into lists values (%s, array[%s::int]) on conflict (id) "
+        "do update set elements = lists.elements || excluded.elements"
     )
 
+    def connect(self, host: str) -> psycopg.Connection[Any]:
+        return connect(host)
 
-class InsufficientFunds(Exception):
-    """Nothing is moved."""
+    def broken_off(self, error: Exception) -> bool:
+        return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
 
-
-class Serializable:
-    """One session; each operation is a transaction, and fails where the server breaks it off."""
-
-    level: ClassVar = IsolationLevel.SERIALIZABLE
-
-    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        self.session = await connect(endpoint.address.partition(":")[0])
-        await self.session.set_isolation_level(self.level)
-        self.doing: dict[str, Callable[[Any], Awaitable[Any]]] = {
-            list_append.TXN: self.txn,
-            bank.OPEN: self.start,
-            bank.TRANSFER: self.transfer,
-            bank.READ: self.read,
-        }
-
-    async def invoke(self, operation: Operation) -> Completion:
-        committing = False
-        try:
-            result = await self.doing[operation.f](operation.argument)
-            committing = True
-            await self.session.commit()
-            return Completion(Outcome.OK, result)
-        except (errors.SerializationFailure, errors.DeadlockDetected, InsufficientFunds) as error:
-            await self.session.rollback()
-            return Completion(Outcome.FAIL, error=type(error).__name__)
-        except psycopg.OperationalError as error:
-            unknown = committing or self.session.closed
-            return Completion(Outcome.INFO if unknown else Outcome.FAIL, error=type(error).__name__)
-
-    async def txn(self, micros: Sequence[Any]) -> list[Any]:
-        done = []
-        for f, key, value in micros:
-            if f == "append":
-                await self.session.execute(APPEND, (key, value))
-            else:
-                cursor = await self.session.execute("select elements from lists where id = %s", (key,))
-                value = ((await cursor.fetchone()) or ([],))[0]
-            done.append([f, key, value])
-        return done
-
-    async def start(self, _: None) -> None:
-        for account in bank.ACCOUNTS:
-            await self.session.execute("insert into accounts values (%s, %s)", (account, bank.BALANCE))
-
-    async def transfer(self, argument: Sequence[Any]) -> None:
-        """As an application does it that looks first, and then writes what it has worked out."""
-        source, target, amount = argument
-        there = await self.read(None)
-        if there[source] < amount:
-            raise InsufficientFunds
-        for account, change in ((source, -amount), (target, amount)):
-            new = there[account] + change
-            await self.session.execute("update accounts set balance = %s where id = %s", (new, account))
-
-    async def read(self, _: None) -> dict[str, int]:
-        return dict(await (await self.session.execute("select id, balance from accounts")).fetchall())
-
-    async def close(self) -> None:
-        await self.session.close()
-
-    @staticmethod
-    def effects(completed: Completed) -> Sequence[Effect]:
-        return bank.effects(completed) if completed.operation.f != list_append.TXN else transactions.effects(completed)
+    def elements(self, stored: list[int]) -> list[int]:
+        return stored
 
 
 class RepeatableRead(Serializable):
-    level = IsolationLevel.REPEATABLE_READ
+    level = "repeatable read"
 
 
 class ReadCommitted(Serializable):
-    level = IsolationLevel.READ_COMMITTED
+    level = "read committed"
 
 
 NODE = PostgreSQL()
