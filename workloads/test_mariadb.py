@@ -3,8 +3,9 @@
 pytest workloads/test_mariadb.py --nodes=1 --nemesis=none --nemesis=kill --nemesis-interval=8
 pytest workloads/test_mariadb.py --nodes=1 -k repeatable_read --set=innodb_snapshot_isolation=ON
 
-Repeatable read, its default, reads a snapshot and writes over what came later, which loses updates; so the lists fail
-at it (https://jepsen.io/analyses/mysql-8.0.34 shows the same of MySQL). ``innodb_snapshot_isolation`` mends that.
+Repeatable read, its default, reads a snapshot and writes over what came later, which loses updates: tolerated by name,
+and reported (https://jepsen.io/analyses/mysql-8.0.34 shows the same of MySQL). With ``innodb_snapshot_isolation`` none
+is found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from assay import Cluster, Generator, Node, Settings, Software, System, experiment
+from assay import BANK_ANOMALIES, Cluster, Generator, Node, Settings, Software, System, experiment
 from assay.workloads import bank, list_append
 from assay.workloads.sql import SqlClient
 
@@ -90,6 +91,7 @@ class RepeatableRead(Serializable):
 
 
 NODE = MariaDB()
+LOSES = "without innodb_snapshot_isolation MariaDB writes over what has changed since its snapshot was taken"
 ALONE = ("kill", "stop", "freeze", "partition")
 """Faults of the only node there is."""
 
@@ -100,7 +102,10 @@ def test_lists_serializable(settings: Settings) -> Generator:
     return list_append.traffic()
 
 
-@experiment(system=NODE, client=RepeatableRead, contract=list_append.promised("snapshot isolation", may_stall=ALONE))
+LISTS = list_append.promised("snapshot isolation", may_stall=ALONE)
+
+
+@experiment(system=NODE, client=RepeatableRead, contract=LISTS.tolerate("G-single", "G-nonadjacent", because=LOSES))
 def test_lists_repeatable_read(settings: Settings) -> Generator:
     return list_append.traffic()
 
@@ -111,6 +116,9 @@ def test_bank_serializable(settings: Settings) -> Generator:
     return bank.traffic()
 
 
-@experiment(system=NODE, client=RepeatableRead, contract=bank.promised("serializable", may_stall=ALONE))
+MONEY = bank.promised("serializable", may_stall=ALONE)
+
+
+@experiment(system=NODE, client=RepeatableRead, contract=MONEY.tolerate(*BANK_ANOMALIES, because=LOSES))
 def test_bank_repeatable_read(settings: Settings) -> Generator:
     return bank.traffic()
