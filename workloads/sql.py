@@ -18,6 +18,10 @@ class InsufficientFunds(Exception):
     """Nothing is moved."""
 
 
+def unknown(error: Exception) -> Completion:
+    return Completion(Outcome.INFO, error=f"{type(error).__name__}: {error}"[:200])
+
+
 class SqlClient:
     """One session. A subclass says what is different here."""
 
@@ -60,13 +64,17 @@ class SqlClient:
             self.session.commit()
             return Completion(Outcome.OK, result)
         except InsufficientFunds:
-            self.session.rollback()
-            return Completion(Outcome.FAIL, error="insufficient-funds")
+            return self._undone("insufficient-funds")
         except self.errors as error:
-            if self.broken_off(error):
-                self.session.rollback()
-                return Completion(Outcome.FAIL, error="broken-off")
-            return Completion(Outcome.INFO, error=f"{type(error).__name__}: {error}"[:200])
+            return self._undone("broken-off") if self.broken_off(error) else unknown(error)
+
+    def _undone(self, why: str) -> Completion:
+        """A session that is gone must be followed by another one, so the outcome is then called unknown."""
+        try:
+            self.session.rollback()
+        except self.errors as error:
+            return unknown(error)
+        return Completion(Outcome.FAIL, error=why)
 
     def ask(self, query: str, *given: Any) -> Sequence[Any]:
         """The rows of the answer."""

@@ -57,6 +57,8 @@ class Session:
 
     def rollback(self) -> None:
         self.asked.append("rollback")
+        if "rollback" in self.answers:
+            raise self.answers["rollback"]
 
 
 class Client(SqlClient):
@@ -109,6 +111,12 @@ def test_what_the_database_has_broken_off_did_nothing_and_of_all_else_it_is_not_
     completion, asked = done(TRANSFER, **answers | {where: Lost("gone")})
     assert (completion.outcome, completion.error) == (Outcome.INFO, "Lost: gone")
     assert "rollback" not in asked
+
+
+@pytest.mark.parametrize("answers", [{"select": [("0", 4), ("1", 3)]}, {"select": Broken("40001")}])
+def test_a_session_that_is_gone_when_it_is_rolled_back_is_followed_by_another(answers: dict[str, Any]) -> None:
+    completion, _ = done(TRANSFER, **answers, rollback=Lost("gone"))
+    assert (completion.outcome, completion.error) == (Outcome.INFO, "Lost: gone")
 
 
 def test_a_slip_of_the_client_is_none_of_the_databases_errors() -> None:
