@@ -23,7 +23,7 @@ MOST_NAMED: Final = 5
 KINDS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
 """One scan, so that families that do not apply cost none."""
 
-OF_FAMILY: Final = {name: OF_FORMAT[name] for name in ("bank", "counter", "max-register", "queue", "register", "set")}
+OF_FAMILY: Final = {name: OF_FORMAT[name] for name in ("counter", "max-register", "queue", "register", "set")}
 """The kinds of effects of each family of objects."""
 
 _NAMELESS: Final = ("add", "remove", "read", "write", "cas")
@@ -44,7 +44,7 @@ def among(kinds: tuple[str, ...]) -> str:
 
 def applies(family: str) -> str:
     """SQL of the number of keys that are objects of this family."""
-    kinds = among(OF_FAMILY[family])
+    kinds = among(OF_FORMAT[family])
     return f"select count(*) as examined from (select key from effect_kinds where kind in ({kinds}) group by key) as k"
 
 

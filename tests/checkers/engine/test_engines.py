@@ -28,7 +28,6 @@ from assay.checkers.groups.starts import STARTS
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.lost_changes import LOST_CHANGES
-from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
@@ -336,6 +335,7 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     some_logs, some_registers, some_groups = logs(), registers(), groups()
     some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), owners(), moved_on(), absurd())
     rows = [row for history in some for row in history]
+    rows += [row for n in range(30) for row in at_random(n, wrong=True, key=f"b-{n}", first=3 * 10**7 + n * 100).rows]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]
     rows += [row for _, ends in terms_of for row in ends]
@@ -491,17 +491,6 @@ def test_both_engines_agree_on_objects(tmp_path: Path, application: Application,
     folder, contract, families, by_duck = check_objects(tmp_path, family)
     with application.engine(effects=1000) as spark:
         assert answers(spark, folder, contract, families) == by_duck
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_both_engines_agree_on_banks(tmp_path: Path, application: Application) -> None:
-    banks = [at_random(n, wrong=n % 2 == 1, key=f"k-{n}", first=100 * n) for n in range(200)]
-    folder = write(tmp_path / "history", [row for bank in banks for row in bank.rows])
-    with application.engine(effects=1000) as spark, DuckDB() as duck:
-        by_spark, by_duck = (answers(engine, folder, Contract(), (BANK,)) for engine in (spark, duck))
-    assert by_spark == by_duck
-    assert all(answer.findings for answer in by_duck.values())
 
 
 def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[Family, ...], dict[str, Answer]]:

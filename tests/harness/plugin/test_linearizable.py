@@ -1,15 +1,18 @@
-"""A contract that is a model: a client without effects, the user's own class, and the stored run judged again."""
+"""A contract that is a model: a client without effects, the user's own class, and the stored run judged again.
+
+What searches loads numba, which cannot be loaded twice: such a run has a process of its own.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from assay import Model
 from assay.checkers.contract import linearizable
-from assay.harness.cli.main import main
 
 TEST_FILE = '''
 from assay import Action, Model, Operation, Phase, experiment, linearizable, mix, repeat
@@ -70,20 +73,17 @@ def judgement(project: pytest.Pytester, file: str = "verdict.json") -> dict[str,
     return found
 
 
-def test_a_client_without_effects_passes_by_ones_own_model_and_so_does_its_stored_run(
-    project: pytest.Pytester, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project.runpytest_inprocess(*FAST, "--nemesis=kill", "--nemesis-interval=1").assert_outcomes(passed=1)
+def test_a_client_without_effects_passes_by_ones_own_model_and_so_does_its_stored_run(project: pytest.Pytester) -> None:
+    project.runpytest_subprocess(*FAST, "--nemesis=kill", "--nemesis-interval=1").assert_outcomes(passed=1)
     assert judgement(project)["forbidden"] == ["no-recovery", "unexpected-exit", "nonlinearizable"]
     assert judgement(project, "settings.json")["contract"]["model"] == "test_file:Ends"
-    monkeypatch.chdir(project.path)
-    capsys.readouterr()
-    assert main(["check", "store/latest"]) == 0
-    assert capsys.readouterr().out.startswith("PASS: 100 operations, 0 effects")
+    again = project.run(sys.executable, "-m", "assay.harness.cli.main", "check", "store/latest")
+    assert again.ret == 0
+    again.stdout.fnmatch_lines(["PASS: 100 operations, 0 effects"])
 
 
 def test_what_is_acknowledged_and_not_kept_has_no_place(project: pytest.Pytester) -> None:
-    project.runpytest_inprocess(*FAST, "--defect=forgetful").assert_outcomes(failed=1)
+    project.runpytest_subprocess(*FAST, "--defect=forgetful").assert_outcomes(failed=1)
     assert judgement(project)["anomalies"] == {"nonlinearizable": 1}
 
 
@@ -92,7 +92,7 @@ def test_no_operations_are_no_pass(project: pytest.Pytester) -> None:
     test.write_text(
         test.read_text().replace("return traffic |", "return limit(2, traffic) #").replace("import", "import limit,", 1)
     )
-    result = project.runpytest_inprocess(*FAST)
+    result = project.runpytest_subprocess(*FAST)
     result.assert_outcomes(failed=1)
     assert judgement(project)["unknown"] == ["only 2 operations succeeded, the contract asks for 10"]
 
