@@ -54,15 +54,17 @@ SHOWN: Final = Table(
 VIEWS: Final = (OPENED, BANKS, SHOWN)
 
 
-def _total(row: Row, evidence: Evidence) -> Explanation:
+def _shows(row: Row, evidence: Evidence, what: str) -> Explanation:
+    """What one read shows, and ``what`` is wrong with it."""
     reader = row["reader_op"]
+    read = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}"
+    return Explanation(f"{row['key']}: {read}, shows {row['value']} {what}.", (reader,), about=(f"read {reader}",))
+
+
+def _total(row: Row, evidence: Evidence) -> Explanation:
     lacking = row["accounts"] - row["shown"]
     where = f"in {row['shown']} of {row['accounts']} accounts" if lacking else f"in {row['accounts']} accounts"
-    claim = (
-        f"{row['key']}: the read by {evidence.who(reader)}, called at {evidence.called(reader)}, shows {row['value']} "
-        f"{where}, and {row['total']} had been opened."
-    )
-    return Explanation(claim, (reader,), about=(f"read {reader}",))
+    return _shows(row, evidence, f"{where}, and {row['total']} had been opened")
 
 
 BANK_TOTAL: Final = Check(
@@ -88,12 +90,7 @@ BANK_TOTAL: Final = Check(
 
 
 def _negative(row: Row, evidence: Evidence) -> Explanation:
-    reader = row["reader_op"]
-    claim = (
-        f"{row['key']}: the read by {evidence.who(reader)}, called at {evidence.called(reader)}, shows {row['value']} "
-        f"in account {row['owner']}."
-    )
-    return Explanation(claim, (reader,), about=(f"read {reader}",))
+    return _shows(row, evidence, f"in account {row['owner']}")
 
 
 BANK_NEGATIVE: Final = Check(
@@ -131,13 +128,9 @@ def _sums(name: str, *, certain: bool) -> View:
 
 
 def _unaccounted(row: Row, evidence: Evidence) -> Explanation:
-    reader = row["reader_op"]
-    claim = (
-        f"{row['key']}: the read by {evidence.who(reader)}, called at {evidence.called(reader)}, shows {row['value']} "
-        f"in account {row['owner']}; by what was acknowledged before, and what may have been done by then, it held "
-        + (f"{row['least']}." if row["least"] == row["most"] else f"{row['least']} to {row['most']}.")
-    )
-    return Explanation(claim, (reader,), about=(f"read {reader}",))
+    held = f"{row['least']}" if row["least"] == row["most"] else f"{row['least']} to {row['most']}"
+    by = "by what was acknowledged before, and what may have been done by then, it held"
+    return _shows(row, evidence, f"in account {row['owner']}; {by} {held}")
 
 
 BANK_UNACCOUNTED: Final = Check(

@@ -30,6 +30,8 @@ class Sightings:
         self._seen: dict[str, str] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
+        self.problems: list[str] = []
+        """Why asking ended before it was stopped, for a person."""
 
     def start(self) -> None:
         if all(self._system.event_log(node) is None for node in self._cluster.nodes):
@@ -39,7 +41,9 @@ class Sightings:
         """Idempotent."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            (ended,) = await asyncio.gather(self._task, return_exceptions=True)
+            if isinstance(ended, Exception):
+                self.problems.append(f"who led was not recorded to the end: {type(ended).__name__}: {ended}")
             self._task = None
 
     async def _ask_on(self) -> None:

@@ -248,7 +248,7 @@ class Trial:
             self.folder.write("schedule.json", encode(conductor.outcome))
             await sightings.stop()
             await collector.stop()
-            self._problems.extend(collector.problems)
+            self._problems.extend((*sightings.problems, *collector.problems))
             self._problems.extend(crashes(self.cluster))
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)

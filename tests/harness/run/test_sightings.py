@@ -40,10 +40,15 @@ class Asked:
         return NODES[answer - 1] if isinstance(answer, int) else None
 
 
-def seen(system: Asked, seconds: float) -> list[tuple[int, str, str, str]]:
+def seen(
+    system: Asked, seconds: float, *, room: int = 100, problems: tuple[str, ...] = ()
+) -> list[tuple[int, str, str, str]]:
+    """Rows of (second, event, node, key) in a history that has ``room`` for so many; and ``problems`` are named."""
     rows: list[tuple[int, str, str, str]] = []
 
     def event(*, time: int, node: str, event: str, key: str, **others: Any) -> None:
+        if len(rows) == room:
+            raise OSError("no room")
         rows.append((round(time / NANOSECONDS), event, node, key))
 
     async def run() -> None:
@@ -57,6 +62,7 @@ def seen(system: Asked, seconds: float) -> list[tuple[int, str, str, str]]:
         await asyncio.sleep(seconds)
         await sightings.stop()
         await sightings.stop()
+        assert sightings.problems == list(problems)
 
     loop = SimLoop()
     try:
@@ -88,3 +94,8 @@ def test_each_key_has_a_leader_of_its_own() -> None:
 
 def test_a_system_with_event_logs_is_not_asked() -> None:
     assert seen(Asked([1, 1, 1], event_log="/var/log/events.jsonl"), 3.0) == []
+
+
+def test_a_history_that_takes_no_more_is_a_problem_of_the_run() -> None:
+    problem = "who led was not recorded to the end: OSError: no room"
+    assert seen(Asked([1, 2, 1]), 4.0, room=1, problems=(problem,)) == [(1, "seen-leading", "n1", "leader")]
