@@ -18,8 +18,10 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
 - ``test_offsets``: ``offsets_client``: committed offsets as registers.
 - ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
   ``test_migration``: ``migration``: a group moves from that design to the other and back.
-- ``test_zookeeper``: another system, ZooKeeper alone, in one module; ``test_redis``: Redis with Sentinel, in another;
-  ``test_etcd``: registers of etcd, judged by a model alone.
+- ``test_zookeeper``: another system, ZooKeeper alone, in one module; ``test_etcd``: registers of etcd, judged by a
+  model alone.
+- ``sets``: for any system that stores; with it ``test_redis``, Redis with Sentinel, and ``test_nats``, NATS JetStream.
+  ``queues``: for any system with queues; with it ``test_rabbitmq``.
 - ``bank`` and ``list_append``: for any system with transactions; ``sql``: a client of databases that speak SQL. With
   them ``test_postgresql`` and ``test_mariadb``, at each level of isolation.
 

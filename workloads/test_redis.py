@@ -18,24 +18,22 @@ from assay import (
     Cluster,
     Completed,
     Completion,
-    Context,
     Effect,
     Endpoint,
     Generator,
     Node,
     Operation,
     Outcome,
-    Phase,
     Settings,
     Software,
     System,
     by_role,
     experiment,
     forbid,
-    unfold,
 )  # fmt: skip
+from assay.workloads import sets
 
-KEY, PORTS = "elements", {"server": 6379, "sentinel": 26379}
+PORTS = {"server": 6379, "sentinel": 26379}
 VARIANTS = {"min-replicas-to-write": ("0", "1"), "min-replicas-max-lag": ("1", "10")}
 
 
@@ -112,7 +110,7 @@ class Redis(System):
         return next((node for node in by_role(cluster, "server") if node.address == primary), None)
 
     def keys(self) -> Sequence[str]:
-        return [KEY]
+        return [sets.KEY]
 
 
 async def leader(sentinels: Sequence[str]) -> str:
@@ -135,9 +133,9 @@ class Elements:
 
     async def invoke(self, operation: Operation) -> Completion:
         try:
-            if operation.f == "add":
-                return Completion(Outcome.OK, await ask(self.primary, "SADD", KEY, operation.argument))
-            return Completion(Outcome.OK, sorted(map(int, await ask(self.primary, "SMEMBERS", KEY))))
+            if operation.f == sets.ADD:
+                return Completion(Outcome.OK, await ask(self.primary, "SADD", sets.KEY, operation.argument))
+            return Completion(Outcome.OK, sorted(map(int, await ask(self.primary, "SMEMBERS", sets.KEY))))
         except ValueError as error:  # READONLY, NOREPLICAS, LOADING: not done
             if str(error).startswith("READONLY"):
                 self.primary = await leader(self.sentinels)
@@ -149,17 +147,11 @@ class Elements:
         """Each command has a connection of its own."""
 
     @staticmethod
-    def effects(completed: Completed) -> list[Effect]:
-        if completed.operation.f == "add":
-            return [Effect("set-add", KEY, value=completed.operation.argument)]
-        return [Effect("set-read", KEY, value=value) for value in completed.completion.result or [None]]
-
-
-def adds(number: int, context: Context) -> tuple[Operation, int]:
-    return Operation("add", KEY, number), number + 1
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return sets.effects(completed)
 
 
 @experiment(system=Redis(), client=Elements, contract=forbid(*SET_ANOMALIES))
 def test_redis(settings: Settings) -> Generator:
     """No element that was acknowledged is missing from the set in the end."""
-    return unfold(adds, 0) | [Operation("read", KEY, phase=Phase.DRAIN)] * 5
+    return sets.traffic()

@@ -62,8 +62,8 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
             yield name, mix.name, mixed(experiment, Settings(seed=1, workload_mix=(mix.name,))).contract
 
 
-OTHERS = {"test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd"}
-OF_OTHERS = {"bank", "list_append", "sql"}
+OTHERS = {"test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq"}
+OF_OTHERS = {"bank", "list_append", "queues", "sets", "sql"}
 """Modules that are about systems of others, and of no promise of the broker's."""
 ALL = [pytest.param(*one, id="+".join(filter(None, one[:2]))) for one in contracts()]
 

@@ -12,9 +12,10 @@ from assay.checkers.contract import Contract
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.settings import Settings
+from assay.workloads import sets
 from assay.workloads import test_redis as redis
 
-ADD = Operation("add", redis.KEY, 7)
+ADD = Operation("add", sets.KEY, 7)
 
 
 async def against(*answers: bytes) -> tuple[list[bytes], redis.Elements]:
@@ -48,7 +49,7 @@ def test_an_add_is_one_command_and_its_answer_is_the_result() -> None:
 
 
 def test_a_read_returns_all_elements_and_each_is_an_effect() -> None:
-    read = Operation("read", redis.KEY)
+    read = Operation("read", sets.KEY)
     completion, *_ = run(b"*2\r\n$2\r\n10\r\n$1\r\n9\r\n", operation=read)
     assert completion.result == [9, 10]
     seen = redis.Elements.effects(Completed(0, 0, "w0", read, completion, 0, 1))

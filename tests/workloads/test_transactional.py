@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.verdict import Verdict
 from assay.harness.core import transactions
-from assay.harness.core.generator import Generator, simulate, split_phases
-from assay.harness.core.history import HistoryWriter
-from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.harness.core.generator import simulate, split_phases
+from assay.harness.core.operation import Operation
 from assay.workloads import bank, list_append
 
-from helpers.judging import judge
-
-Apply = Callable[[Operation], Any]
+from helpers.in_memory import judged
 
 
 class Store:
@@ -57,34 +51,6 @@ class Store:
                     done.append([f, key, value if f == "append" else list(there.get(key, []))])
                 return done
         return None
-
-
-def played(generator: Generator, apply: Apply) -> Iterator[Completed]:
-    """300 operations and the drain, by four workers; all stamps differ."""
-    chance, now, index = random.Random(5), 0, 0
-    for number, part in enumerate(split_phases(generator)):
-        events = simulate(
-            part, workers=4, respond=lambda *_: (chance.randint(1, 9), Outcome.OK), most=300 if number == 0 else 20
-        )
-        called: dict[int, int] = {}
-        for event in events:
-            now += 1_000
-            if event.completed is None:
-                called[event.worker] = now
-                continue
-            done = event.completed
-            completion = Completion(Outcome.OK, apply(done.operation))
-            yield Completed(index, done.process, done.worker, done.operation, completion, called[event.worker], now)
-            index += 1
-
-
-def judged(
-    folder: Path, traffic: Generator, effects: Callable[[Completed], Any], store: Store, by: Contract
-) -> Judgement:
-    with HistoryWriter(folder) as writer:
-        for completed in played(traffic, store):
-            writer.completed(completed, effects(completed))
-    return judge(folder, by)
 
 
 @pytest.mark.parametrize("level", ["serializable", "read committed"])

@@ -1,0 +1,86 @@
+"""The workload of NATS JetStream: what is published and read, and what becomes of errors; on streams made up."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from nats.errors import TimeoutError as NoAnswer
+from nats.js.errors import NotFoundError, ServiceUnavailableError
+
+from assay.harness.core.operation import Completion, Operation, Outcome
+from assay.workloads import sets
+from assay.workloads import test_nats as nats
+
+
+class Stream:
+    """Holds ``elements``; ``trouble`` is raised instead of any answer."""
+
+    def __init__(self, *elements: int, trouble: Exception | None = None) -> None:
+        self.elements, self.trouble = list(elements), trouble
+        self.subscribed = 0
+
+    async def publish(self, subject: str, payload: bytes) -> None:
+        if self.trouble:
+            raise self.trouble
+        self.elements.append(int(payload))
+
+    async def stream_info(self, name: str) -> Any:
+        if self.trouble:
+            raise self.trouble
+        return SimpleNamespace(state=SimpleNamespace(messages=len(self.elements)))
+
+    async def subscribe(self, subject: str, *, ordered_consumer: bool) -> Stream:
+        assert ordered_consumer
+        self.subscribed += 1
+        self._left = iter(enumerate(self.elements, 1))
+        return self
+
+    async def next_msg(self, *, timeout: float) -> Any:
+        number, element = next(self._left)
+        pending = len(self.elements) - number
+        return SimpleNamespace(data=b"%d" % element, metadata=SimpleNamespace(num_pending=pending))
+
+    async def unsubscribe(self) -> None:
+        self.subscribed -= 1
+
+
+def asked(stream: Stream, f: str, argument: int | None = None) -> Completion:
+    client: Any = nats.Elements()
+    client.stream = stream
+    completion: Completion = asyncio.run(client.invoke(Operation(f, sets.KEY, argument)))
+    assert stream.subscribed == 0
+    return completion
+
+
+def test_what_is_published_is_read_to_its_end() -> None:
+    stream = Stream(3)
+    assert asked(stream, sets.ADD, 5) == Completion(Outcome.OK)
+    assert asked(stream, sets.READ) == Completion(Outcome.OK, [3, 5])
+    assert asked(Stream(), sets.READ) == Completion(Outcome.OK, [])
+
+
+def test_a_stream_that_is_gone_has_no_elements() -> None:
+    assert asked(Stream(3, trouble=NotFoundError()), sets.READ) == Completion(Outcome.OK, [])
+
+
+@pytest.mark.parametrize("trouble", [NoAnswer(), ServiceUnavailableError(), ConnectionResetError()])
+def test_a_publication_without_an_answer_may_have_been_done(trouble: Exception) -> None:
+    completion = asked(Stream(trouble=trouble), sets.ADD, 5)
+    assert (completion.outcome, completion.error) == (Outcome.INFO, type(trouble).__name__)
+    assert asked(Stream(trouble=trouble), sets.READ).outcome is Outcome.FAIL
+
+
+def test_a_slip_of_the_client_is_no_trouble() -> None:
+    with pytest.raises(KeyError):
+        asked(Stream(trouble=KeyError()), sets.ADD, 5)
+
+
+def test_each_server_knows_all_others() -> None:
+    nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.{10 + number}") for number in (1, 2, 3)]
+    system: Any = nats.JetStream()
+    (text,) = system.files(nodes[1], SimpleNamespace(nodes=nodes)).values()
+    assert "server_name: n2" in text.decode()
+    assert all(f"nats://{node.address}:{nats.ROUTES}" in text.decode() for node in nodes)

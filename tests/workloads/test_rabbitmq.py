@@ -1,0 +1,85 @@
+"""The workload of RabbitMQ: what is published, taken, acknowledged; what becomes of errors; on a queue made up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiormq.exceptions import AMQPConnectionError, ChannelInvalidStateError, DeliveryError
+
+from assay.harness.core.operation import Completion, Operation, Outcome
+from assay.workloads import queues
+from assay.workloads import test_rabbitmq as rabbitmq
+
+
+class Channel:
+    """One queue. ``trouble`` by the name of a method: what it raises, after having done what it does."""
+
+    def __init__(self, *elements: int, **trouble: Exception) -> None:
+        self.elements, self.acknowledged, self._trouble = list(elements), list[int](), trouble
+
+    def _ends(self, method: str) -> None:
+        if method in self._trouble:
+            raise self._trouble[method]
+
+    async def basic_publish(self, body: bytes, *, routing_key: str, properties: Any, mandatory: bool) -> None:
+        assert (routing_key, properties.delivery_mode, mandatory) == ("quorum", 2, True)
+        self.elements.append(int(body))
+        self._ends("basic_publish")
+
+    async def basic_get(self, queue: str) -> Any:
+        self._ends("basic_get")
+        if not self.elements:
+            return SimpleNamespace(delivery_tag=None, body=b"")
+        element = self.elements.pop(0)
+        return SimpleNamespace(delivery_tag=element, body=b"%d" % element)
+
+    async def basic_ack(self, tag: int) -> None:
+        self.acknowledged.append(tag)
+        self._ends("basic_ack")
+
+
+def asked(channel: Channel, f: str, argument: int | None = None) -> Completion:
+    client: Any = rabbitmq.Elements()
+    client.channel = channel
+    completion: Completion = asyncio.run(client.invoke(Operation(f, rabbitmq.QUORUM, argument)))
+    return completion
+
+
+def test_what_is_taken_is_acknowledged() -> None:
+    channel = Channel(3, 4, 6)
+    assert asked(channel, queues.ENQUEUE, 8).outcome is Outcome.OK
+    assert asked(channel, queues.DEQUEUE) == Completion(Outcome.OK, [3])
+    assert channel.acknowledged == [3]
+    assert asked(channel, queues.DRAIN) == Completion(Outcome.OK, [4, 6, 8])
+    assert channel.acknowledged == [3, 4, 6, 8]
+    assert asked(channel, queues.DEQUEUE) == asked(channel, queues.DRAIN) == Completion(Outcome.OK, [])
+
+
+@pytest.mark.parametrize(
+    "trouble", [AMQPConnectionError(), DeliveryError(None, None), ChannelInvalidStateError(), TimeoutError()]
+)
+def test_a_publication_without_a_confirmation_may_have_been_done(trouble: Exception) -> None:
+    completion = asked(Channel(basic_publish=trouble), queues.ENQUEUE, 8)
+    assert (completion.outcome, completion.error) == (Outcome.INFO, type(trouble).__name__)
+
+
+@pytest.mark.parametrize("f", [queues.DEQUEUE, queues.DRAIN])
+def test_a_take_that_breaks_off_says_what_it_has_taken(f: str) -> None:
+    assert asked(Channel(3, 4, basic_ack=GONE), f) == Completion(Outcome.INFO, [3], type(GONE).__name__)
+    assert asked(Channel(3, 4, basic_get=GONE), f) == Completion(Outcome.INFO, [], type(GONE).__name__)
+
+
+def test_nodes_know_each_other_and_what_a_partition_means() -> None:
+    nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.{10 + number}") for number in (1, 2, 3)]
+    system: Any = rabbitmq.RabbitMQ().with_setting("partition-handling", "autoheal")
+    files = system.files(nodes[1], SimpleNamespace(nodes=nodes))
+    assert "cluster_partition_handling = autoheal" in files[f"{rabbitmq.CONFIG}.conf"].decode()
+    assert all(f"rabbit@{node.address}" in files[f"{rabbitmq.CONFIG}.conf"].decode() for node in nodes)
+    assert json.loads(files[f"{rabbitmq.CONFIG}.json"])["policies"][0]["pattern"] == rabbitmq.MIRRORED
+    assert "rabbit@198.18.0.12" in system.argv(nodes[1])[-1]
+    with pytest.raises(ValueError, match="rabbitmq has no setting heartbeat here; it has partition-handling"):
+        system.with_setting("heartbeat", "1")

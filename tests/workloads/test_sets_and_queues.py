@@ -1,0 +1,113 @@
+"""The workloads of sets and queues, on stores in memory: a right one passes, and a wrong one is named."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay import SET_ANOMALIES, forbid
+from assay.checkers.verdict import Verdict
+from assay.harness.core.operation import Completed, Completion, Operation, Outcome
+from assay.workloads import queues, sets
+
+from helpers.in_memory import judged
+
+
+class Elements:
+    """A set; ``forgets`` one element that it acknowledged."""
+
+    def __init__(self, forgets: int | None = None) -> None:
+        self._there, self._forgets = set[int](), forgets
+
+    def __call__(self, operation: Operation) -> Any:
+        if operation.f == sets.READ:
+            return sorted(self._there)
+        if operation.argument != self._forgets:
+            self._there.add(operation.argument)
+        return None
+
+
+def test_a_set_that_keeps_what_it_acknowledged_passes(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, sets.traffic(), sets.effects, Elements(), forbid(*SET_ANOMALIES))
+    assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
+
+
+def test_a_set_that_forgets_is_named(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, sets.traffic(), sets.effects, Elements(forgets=7), forbid(*SET_ANOMALIES))
+    assert (judgement.verdict, judgement.anomalies) == (Verdict.FAIL, {"set-lost": 1})
+
+
+class Queue:
+    """What is wrong with it, and with its client: ``loses`` an element; ``repeats`` one; ``hides`` one from a take of
+    which no one knows what it took; ``breaks`` the connection after a take of that one.
+    """
+
+    def __init__(self, **slips: int) -> None:
+        self._waiting, self._slips = deque[int](), slips
+
+    def __call__(self, operation: Operation) -> Any:
+        if operation.f == queues.ENQUEUE:
+            if operation.argument != self._slips.get("loses"):
+                self._waiting.append(operation.argument)
+            return None
+        if operation.f == queues.DRAIN:
+            taken = list(self._waiting)
+            self._waiting.clear()
+            return taken
+        if not self._waiting:
+            return []
+        taken = [self._waiting.popleft()]
+        if taken == [self._slips.get("repeats")]:
+            self._waiting.append(self._slips.pop("repeats"))
+        if taken == [self._slips.get("hides")]:
+            return Completion(Outcome.INFO, error="timeout")
+        if taken == [self._slips.get("breaks")]:
+            return Completion(Outcome.INFO, taken, error="StreamLostError")
+        return taken
+
+
+def judged_as(folder: Path, **slips: int) -> tuple[Verdict, dict[str, int]]:
+    judgement = judged(folder, queues.traffic("q"), queues.effects, Queue(**slips), queues.at_least_once())
+    assert judgement.unknown == ()
+    return judgement.verdict, dict(judgement.anomalies)
+
+
+def first_enqueued() -> int:
+    """Not the first number: half of the operations dequeue."""
+    from assay.harness.core.generator import simulate, split_phases
+
+    events = simulate(split_phases(queues.traffic("q"))[0], most=50)
+    return next(event.operation.argument for event in events if event.operation.f == queues.ENQUEUE)
+
+
+@pytest.mark.parametrize(
+    ("slip", "verdict", "anomalies"),
+    [
+        ("", Verdict.PASS, {}),
+        ("loses", Verdict.FAIL, {"queue-lost": 1}),
+        ("repeats", Verdict.PASS, {"queue-duplicate": 1}),
+        ("hides", Verdict.PASS, {}),
+        ("breaks", Verdict.PASS, {}),
+    ],
+)
+def test_a_queue_is_judged_by_what_its_clients_took(
+    tmp_path: Path, slip: str, verdict: Verdict, anomalies: dict[str, int]
+) -> None:
+    assert judged_as(tmp_path, **({slip: first_enqueued()} if slip else {})) == (verdict, anomalies)
+
+
+def test_a_take_that_broke_off_with_nothing_excuses_no_loss() -> None:
+    """Its client acknowledges what it takes, and what it did not take is given out again."""
+
+    def outcomes(f: str, completion: Completion) -> list[tuple[str, int | None, Outcome | None]]:
+        completed = Completed(0, 0, "w0", Operation(f, "q"), completion, 0, None)
+        return [(one.kind, one.value, one.outcome) for one in queues.effects(completed)]
+
+    assert outcomes(queues.DEQUEUE, Completion(Outcome.INFO, [])) == [("queue-dequeue", None, Outcome.FAIL)]
+    assert outcomes(queues.DEQUEUE, Completion(Outcome.INFO)) == [("queue-dequeue", None, None)]
+    assert outcomes(queues.DEQUEUE, Completion(Outcome.OK, [])) == [("queue-dequeue", None, Outcome.OK)]
+    assert outcomes(queues.DRAIN, Completion(Outcome.INFO, [3])) == [("queue-dequeue", 3, Outcome.OK)]
+    assert outcomes(queues.DRAIN, Completion(Outcome.OK, [3]))[1:] == [("queue-drained", None, None)]
