@@ -59,9 +59,10 @@ def test_what_is_taken_is_acknowledged() -> None:
     assert asked(channel, queues.DEQUEUE) == asked(channel, queues.DRAIN) == Completion(Outcome.OK, [])
 
 
-@pytest.mark.parametrize(
-    "trouble", [AMQPConnectionError(), DeliveryError(None, None), ChannelInvalidStateError(), TimeoutError()]
-)
+GONE = AMQPConnectionError()
+
+
+@pytest.mark.parametrize("trouble", [GONE, DeliveryError(None, None), ChannelInvalidStateError(), TimeoutError()])
 def test_a_publication_without_a_confirmation_may_have_been_done(trouble: Exception) -> None:
     completion = asked(Channel(basic_publish=trouble), queues.ENQUEUE, 8)
     assert (completion.outcome, completion.error) == (Outcome.INFO, type(trouble).__name__)
@@ -69,6 +70,9 @@ def test_a_publication_without_a_confirmation_may_have_been_done(trouble: Except
 
 @pytest.mark.parametrize("f", [queues.DEQUEUE, queues.DRAIN])
 def test_a_take_that_breaks_off_says_what_it_has_taken(f: str) -> None:
+    def broken(taken: list[int]) -> Completion:
+        return Completion(Outcome.INFO, taken, "AMQPConnectionError")
+
     assert asked(Channel(3, 4, basic_ack=GONE), f) == Completion(Outcome.INFO, [3], type(GONE).__name__)
     assert asked(Channel(3, 4, basic_get=GONE), f) == Completion(Outcome.INFO, [], type(GONE).__name__)
 
