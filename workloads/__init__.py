@@ -19,7 +19,7 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
 - ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
   ``test_migration``: ``migration``: a group moves from that design to the other and back.
 - ``test_zookeeper``: another system, ZooKeeper alone, in one module; ``test_etcd``: registers of etcd, judged by a
-  model alone.
+  model alone, and a set under its lock: ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock.
 - ``sets``: for any system that stores; with it ``test_redis``, Redis with Sentinel, and ``test_nats``, NATS JetStream.
   ``queues``: for any system with queues; with it ``test_rabbitmq``.
 - ``bank`` and ``list_append``: for any system with transactions; ``sql``: a client of databases that speak SQL. With

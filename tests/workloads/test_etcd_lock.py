@@ -1,0 +1,110 @@
+"""A set under etcd's lock: who holds it writes alone, unless the lease has ended meanwhile; on a gateway made up."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.harness.core.operation import Completion, Operation, Outcome
+from assay.workloads import etcd_lock_client, sets
+from assay.workloads.etcd_gateway import text
+from assay.workloads.etcd_lock_client import FENCED, LockedSet
+
+ADD = Operation(sets.ADD, sets.KEY, 7)
+READ = Operation(sets.READ, sets.KEY)
+
+
+class Gateway:
+    """One lock, one key. ``failing``: what is asked then has no answer; a write is done all the same."""
+
+    def __init__(self, stored: str = "[]", failing: str = "") -> None:
+        self.stored, self.failing = stored, failing
+        self.leases, self.granted = set[str](), 0
+
+    def ask(self, address: str, what: str, *, seconds: float = 1.0, **request: Any) -> dict[str, Any]:
+        answer = getattr(self, what.replace("/", "_"))(**request)
+        if what == self.failing:
+            raise TimeoutError
+        return dict(answer)
+
+    def lease_grant(self, TTL: int) -> Any:
+        self.granted += 1
+        self.leases.add(str(self.granted))
+        return {"ID": str(self.granted)}
+
+    def lease_revoke(self, ID: str) -> Any:
+        self.leases.discard(ID)
+        return {}
+
+    def lock_lock(self, name: str, lease: str) -> Any:
+        assert name == text("lock")
+        return {"key": text(f"lock/{lease}")}
+
+    def kv_range(self, key: str) -> Any:
+        assert key == text(sets.KEY)
+        return {"kvs": [{"value": text(self.stored)}]} if self.stored else {}
+
+    def kv_txn(self, compare: list[Any], success: list[Any]) -> Any:
+        there = {text(f"lock/{lease}") for lease in self.leases}
+        if any(one["key"] not in there for one in compare):
+            return {}
+        self.stored = b64decode(success[0]["requestPut"]["value"]).decode()
+        return {"succeeded": True}
+
+
+def client(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, asleep: Any = None, *options: str) -> LockedSet:
+    """``asleep`` happens while it thinks."""
+    monkeypatch.setattr(etcd_lock_client, "ask", gateway.ask)
+    monkeypatch.setattr(etcd_lock_client.time, "sleep", lambda _: asleep() if asleep else None)
+    made = LockedSet()
+    made.open(SimpleNamespace(address="n1:2379", options=options), None)  # type: ignore[arg-type]
+    return made
+
+
+def test_an_add_reads_and_writes_under_a_lock_that_it_gives_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = Gateway("[3]")
+    made = client(monkeypatch, gateway)
+    assert made.invoke(ADD) == Completion(Outcome.OK)
+    assert made.invoke(READ) == Completion(Outcome.OK, [3, 7])
+    assert (gateway.granted, gateway.leases) == (1, set())
+    assert client(monkeypatch, Gateway("")).invoke(READ) == Completion(Outcome.OK, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome", "stored"), [((), Completion(Outcome.OK), "[7]"), ((FENCED,), None, "[4]")]
+)
+def test_a_holder_that_slept_undoes_what_another_did_unless_its_writes_are_fenced(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], outcome: Completion | None, stored: str
+) -> None:
+    gateway = Gateway()
+
+    def asleep() -> None:
+        gateway.leases.clear()
+        gateway.stored = "[4]"
+
+    made = client(monkeypatch, gateway, asleep, *options)
+    assert made.invoke(ADD) == (outcome or Completion(Outcome.FAIL, error="lock-lost"))
+    assert gateway.stored == stored
+
+
+@pytest.mark.parametrize(
+    ("failing", "outcome", "stored"),
+    [
+        ("lease/grant", Outcome.FAIL, "[]"),
+        ("lock/lock", Outcome.FAIL, "[]"),
+        ("kv/range", Outcome.FAIL, "[]"),
+        ("kv/txn", Outcome.INFO, "[7]"),
+        ("lease/revoke", Outcome.OK, "[7]"),
+    ],
+)
+def test_only_a_write_without_an_answer_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, failing: str, outcome: Outcome, stored: str
+) -> None:
+    gateway = Gateway()
+    made = client(monkeypatch, gateway)
+    gateway.failing = failing
+    assert (made.invoke(ADD).outcome, gateway.stored) == (outcome, stored)
+    assert not gateway.leases or failing == "lease/grant"
