@@ -116,7 +116,10 @@ def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
 
 def seconds(key: str, text: str) -> float:
     """Raises ``SettingsError`` for what is no time."""
-    found = parse_budget(key, text).seconds
+    try:
+        found = parse_budget(key, text).seconds
+    except SettingsError:
+        raise SettingsError(f"{key}={text!r} is not a time: write 30s, 5min or 8h") from None
     if found is None:
         raise SettingsError(f"{key}={text!r} has no unit: write {text}s, {text}min or {text}h")
     return found

@@ -104,6 +104,7 @@ def test_stored_schedules_are_played(place: Path) -> None:
         (RUN + "repeat = 0", "`$.run[0].repeat`"),
         (RUN + 'clusters = ["docer"]', "clusters='docer' is not one of docker, sim"),
         (RUN + 'timeout = "10"', "timeout='10' has no unit: write 10s"),
+        (RUN + 'timeout = "soon"', "timeout='soon' is not a time: write 30s, 5min or 8h"),
         (RUN + 'options = ["--seed=1"]', "options: --seed=1 is not for here"),
         (RUN + 'options = ["-n2"]', "options: -n2 is not for here"),
         ('[[canary]]\noptions = ["--defect=isr-of-one"]', "options: --defect=isr-of-one is not for here"),
