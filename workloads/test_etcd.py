@@ -34,6 +34,7 @@ from assay import (
     Software,
     System,
     WorkloadMix,
+    by_role,
     experiment,
     forbid,
     linearizable,
@@ -67,7 +68,7 @@ class Etcd(System):
         return ["sh", "-ec", "exec etcd $(cat /etc/assay-etcd)"]
 
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
-        members = ",".join(f"{one.name}=http://{one.address}:{PEERS}" for one in cluster.nodes)
+        members = ",".join(f"{one.name}=http://{one.address}:{PEERS}" for one in by_role(cluster, "server"))
         urls = {"peer": PEERS, "client": PORT}
         lines = [f"--name={node.name} --data-dir={DATA}/member --initial-cluster={members}"]
         lines += ["--heartbeat-interval=50 --election-timeout=500"]
@@ -80,7 +81,7 @@ class Etcd(System):
         return "header" in await asyncio.to_thread(ask, f"{node.address}:{PORT}", "kv/range", key=text("ready"))
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        for node in cluster.nodes:
+        for node in by_role(cluster, "server"):
             with suppress(*TROUBLE):
                 status = await asyncio.to_thread(ask, f"{node.address}:{PORT}", "maintenance/status")
                 if status["header"]["member_id"] == status.get("leader"):

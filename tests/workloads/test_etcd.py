@@ -59,7 +59,8 @@ def test_of_a_change_without_an_answer_it_is_not_known(
 
 
 def test_members_know_each_other_and_their_own_addresses() -> None:
-    nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.1{number}") for number in (1, 2, 3)]
+    nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.1{number}", role="server") for number in (1, 2, 3)]
+    nodes.append(SimpleNamespace(name="client1", address="198.18.0.21", role="client"))
     cluster: Any = SimpleNamespace(nodes=nodes)
     ((path, data),) = etcd.Etcd().files(nodes[1], cluster).items()  # type: ignore[arg-type]
     assert path in etcd.Etcd().argv(nodes[1])[-1]  # type: ignore[arg-type]
