@@ -121,6 +121,9 @@ class Check:
     """Proves nothing about a run that was not closed."""
     optional: bool = False
     """That it had no data is no reason for doubt: a workload need not do what it is about."""
+    lacks: str = ""
+    """Why it has no data, where a history need not speak of what it is about: ``no compare-and-set was done``. It is
+    called not applicable then, unless the contract names what must have data (``Contract.needed``)."""
     kinds: tuple[str, ...] = ()
     """Effects of which it needs one at least. A history that has none of them is judged without its views, which would
     cost as much as if they had rows."""

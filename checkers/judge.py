@@ -152,6 +152,9 @@ class _Judging:
         build(self.engine, family.views)
         (row,) = self.engine.rows(family.applies)
         if next(iter(row.values())) == 0:
+            for check in family.checks:
+                if check.lacks and self.contract.forbids(check.anomaly):
+                    self._add(check, 0, 0.0, lacking=True)
             return
         self.applied += family.anomalies
         self.judged |= not family.beside
@@ -185,9 +188,19 @@ class _Judging:
         if instances:
             self.anomalies[check.anomaly] = instances
             self.findings += with_context(self.engine, findings(self.engine, check))
-        elif rows == 0 and not check.optional and self.contract.needs(check.anomaly):
+        elif rows == 0 and self._owes(check):
             self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
-        self.examined.append(Examined(check=check.anomaly, rows=rows, seconds=time.perf_counter() - begun))
+        self._add(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)
+
+    def _owes(self, check: Check) -> bool:
+        """Whether a run without data for it is unknown."""
+        speaks = not check.lacks or self.contract.needed is not None
+        return speaks and not check.optional and self.contract.needs(check.anomaly)
+
+    def _add(self, check: Check, rows: int, taken: float, *, lacking: bool) -> None:
+        applies = not (lacking and check.lacks)
+        note = None if applies else check.lacks
+        self.examined.append(Examined(check=check.anomaly, rows=rows, seconds=taken, note=note, applies=applies))
 
     def _cover(self) -> None:
         """Of every history, no matter which families apply: did enough happen, and did the system come back?"""
@@ -209,11 +222,11 @@ class _Judging:
 
     def _check_names(self) -> None:
         """A contract may name what does not apply to this history, and may not name what was found."""
-        optional = {check.anomaly for family in self.families for check in family.checks if check.optional}
+        excused = {check.anomaly for family in self.families for check in family.checks if not self._owes(check)}
         idle = [
             anomaly
             for anomaly in self.contract.forbidden or ()
-            if anomaly not in self.applied and anomaly not in optional and self.contract.needs(anomaly)
+            if anomaly not in self.applied and anomaly not in excused and self.contract.needs(anomaly)
         ]
         if idle:
             self.unknown += self._unheard_of()

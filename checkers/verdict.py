@@ -53,6 +53,8 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     seconds: float
     note: str | None = None
+    applies: bool = True
+    """False: the history does not speak of what it is about, and need not; ``note`` says of what."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.families import FAMILIES, meanings
-from assay.checkers.verdict import Judgement
+from assay.checkers.verdict import Examined, Judgement
 
 KNOWN: Final = meanings(FAMILIES)
 
@@ -21,6 +21,7 @@ class State(enum.StrEnum):
     CLEAR = "none found"
     NO_DATA = "no data"
     NOT_JUDGED = "not judged"
+    NOT_APPLICABLE = "not applicable"
 
 
 class Policy(enum.StrEnum):
@@ -69,7 +70,7 @@ def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
                 name=name,
                 meaning=meaning(judgement, name),
                 policy=policy(judgement, name),
-                state=_state(instances, None if one is None else one.rows, one is not None and one.note is not None),
+                state=_state(instances, one),
                 instances=instances,
                 rows=0 if one is None else one.rows,
                 seconds=None if one is None else one.seconds,
@@ -78,16 +79,20 @@ def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
                 ),
             )
         )
-    care = (State.FOUND, State.NOT_JUDGED, State.NO_DATA, State.CLEAR)
+    care = (State.FOUND, State.NOT_JUDGED, State.NO_DATA, State.CLEAR, State.NOT_APPLICABLE)
     return tuple(sorted(rows, key=lambda row: care.index(row.state)))
 
 
-def _state(instances: int, rows: int | None, noted: bool) -> State:
+def _state(instances: int, one: Examined | None) -> State:
     if instances:
         return State.FOUND
-    if rows is None or (rows == 0 and noted):
+    if one is None:
         return State.NOT_JUDGED
-    return State.NO_DATA if rows == 0 else State.CLEAR
+    if not one.applies:
+        return State.NOT_APPLICABLE
+    if one.rows == 0:
+        return State.NO_DATA if one.note is None else State.NOT_JUDGED
+    return State.CLEAR
 
 
 def _note(*parts: str | None) -> str | None:

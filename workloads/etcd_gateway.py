@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from http.client import HTTPException
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 SECONDS: Final = 1.0
@@ -15,8 +16,12 @@ TROUBLE: Final = (OSError, HTTPException)
 def ask(address: str, what: str, *, seconds: float = SECONDS, **request: Any) -> dict[str, Any]:
     """One request, such as ``kv/range``, of the member at ``host:port``."""
     asked = Request(f"http://{address}/v3/{what}", json.dumps(request).encode())
-    with urlopen(asked, timeout=seconds) as answer:
-        return dict(json.load(answer))
+    try:
+        with urlopen(asked, timeout=seconds) as answer:
+            return dict(json.load(answer))
+    except HTTPError as refusal:
+        refusal.close()  # it has a body, and so a socket
+        raise
 
 
 def text(value: object) -> str:

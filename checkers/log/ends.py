@@ -109,6 +109,7 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
         """,
     examined="select count(*) as examined from log_ends where epoch is not null",
     kinds=("end",),
+    lacks="no one was given the end of a log and its leader's epoch",
     explain=_end_went_back,
 )
 

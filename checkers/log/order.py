@@ -334,6 +334,7 @@ SEND_SKIP: Final = Check(
             where outcome = 'ok' and position is not null and request is not null group by key, request) as sets
         """,
     kinds=("append",),
+    lacks="no send of several values in one message set was acknowledged with their offsets",
     explain=_send_skipped,
     explained_by=("inconsistent-offset", "misplaced-ack"),
 )

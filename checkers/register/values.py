@@ -239,6 +239,7 @@ LOST_UPDATE: Final = Check(
         from (select count(*) as links from register_links) k
             cross join (select count(*) as tried from register_rows where kind = 'cas') w
         """,
+    lacks="no compare-and-set is known to have been done",
     explain=_lost,
 )
 """Where no CAS is known to have taken effect, those that were tried were looked at."""

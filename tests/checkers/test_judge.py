@@ -273,10 +273,25 @@ def test_faults_close_to_each_other_are_one_disturbance(tmp_path: Path, begin: i
 
 def test_a_forbidden_anomaly_without_data_is_unknown(tmp_path: Path) -> None:
     book = run()
-    book.rows = [row for row in book.rows if row["kind"] != "end"]
-    judged = verdict(tmp_path, book, faults=partition())
-    assert judged.unknown == ("high-watermark-regression is forbidden, but its check had no data",)
+    book.rows = [row for row in book.rows if not row["kind"].startswith("observe")]
+    judged = verdict(tmp_path, book, CONTRACT.tolerate("unseen"), partition())
+    assert "nonmonotonic-poll is forbidden, but its check had no data" in judged.unknown
     assert judged.verdict is Verdict.UNKNOWN
+
+
+def test_what_a_history_need_not_speak_of_is_not_applicable(tmp_path: Path) -> None:
+    book = run()
+    book.rows = [row for row in book.rows if row["kind"] != "end"]
+    contract = forbid(*LOG_ANOMALIES, "lost-update", recovery_deadline=3.0)
+    judged = verdict(tmp_path / "a", book, contract, partition())
+    assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
+    notes = {one.check: one.note for one in judged.examined if not one.applies}
+    assert notes == {
+        "high-watermark-regression": "no one was given the end of a log and its leader's epoch",
+        "lost-update": "no compare-and-set is known to have been done",
+    }
+    judged = verdict(tmp_path / "b", book, CONTRACT.forbid_also("duplicate"), partition())
+    assert judged.unknown == ("high-watermark-regression is forbidden, but its check had no data",)
 
 
 def test_what_is_forbidden_also_needs_no_data_and_fails_a_run_that_has_it(tmp_path: Path) -> None:
