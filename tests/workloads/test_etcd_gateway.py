@@ -15,11 +15,15 @@ from assay.workloads.etcd_gateway import TROUBLE, ask, text
 
 
 class Gateway(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # as etcd's: it leaves the connection open
+
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.send_response(503 if self.path == "/v3/away" else 200)
+        body = json.dumps({"path": self.path, "asked": request}).encode()
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(json.dumps({"path": self.path, "asked": request}).encode())
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None: ...
 
@@ -41,10 +45,17 @@ def test_a_request_is_json_and_so_is_its_answer(address: str) -> None:
 
 
 def test_a_refusal_is_trouble_and_leaves_no_socket_open(address: str) -> None:
+    def refused() -> list[object]:
+        try:
+            return [ask(address, "away")]
+        except TROUBLE as error:
+            ring: list[object] = [error]
+            ring.append(ring)  # as tracebacks are: it is collected some day, with what it holds
+            return [True]
+
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        with pytest.raises(TROUBLE):
-            ask(address, "away")
+        assert refused() == [True]
         gc.collect()
     assert not seen
 
