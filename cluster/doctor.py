@@ -9,13 +9,13 @@ import platform
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
 from assay.cluster.docker.engine import EngineError, answers, engine
 from assay.cluster.docker.layer import ImageError
+from assay.cluster.finding import Finding
 from assay.cluster.journal import state_folder
 from assay.cluster.ssh import power
 
@@ -24,18 +24,6 @@ DISK_NEEDED = 3 * GIB
 """The image (0.5 GiB), what building it takes, and some runs."""
 MEMORY_NEEDED = 2 * GIB
 """Three brokers, a ZooKeeper, the harness and its checkers."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked at. ``remedy`` is empty when ``good``."""
-
-    name: str
-    good: bool
-    detail: str
-    remedy: str = ""
-    enables: str = ""
-    required: bool = False
 
 
 def diagnose() -> list[Finding]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from assay.cluster import owner
+from assay.cluster.ssh.reach import Reach
 
 JOURNALS = "journals"
 
@@ -39,6 +40,13 @@ class Unpause(msgspec.Struct, frozen=True, tag="unpause"):
     container: str
 
 
+class RunOnHost(msgspec.Struct, frozen=True, tag="run-on-host"):
+    """Undoes something on a machine of the user's own."""
+
+    host: Reach
+    argv: tuple[str, ...]
+
+
 class RemoveFile(msgspec.Struct, frozen=True, tag="remove-file"):
     """On the harness's own machine."""
 
@@ -51,7 +59,7 @@ class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
     image: str
 
 
-Action = RemoveContainer | RemoveNetwork | RunInContainer | Unpause | RemoveFile | RemoveDisk
+Action = RemoveContainer | RemoveNetwork | RunInContainer | RunOnHost | Unpause | RemoveFile | RemoveDisk
 
 
 class Header(msgspec.Struct, frozen=True, tag="journal"):
@@ -194,6 +202,8 @@ def describe(action: Action) -> str:
             return f"network {name} removed"
         case RunInContainer(container, argv):
             return f"{container}: {' '.join(' '.join(argv).split())[:60]}"
+        case RunOnHost(host, argv):
+            return f"{host}: {' '.join(' '.join(argv).split())[:60]}"
         case Unpause(container):
             return f"{container} unpaused"
         case RemoveFile(path):

@@ -8,6 +8,7 @@ touched.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -16,7 +17,19 @@ from docker.errors import APIError
 from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
-from assay.cluster.journal import Pending, RemoveContainer, RunInContainer, Unpause, describe, pending, state_folder
+from assay.cluster.hosts.reaching import perform as perform_on_host
+from assay.cluster.journal import (
+    Action,
+    Pending,
+    RemoveContainer,
+    RunInContainer,
+    RunOnHost,
+    Unpause,
+    describe,
+    pending,
+    state_folder,
+)
+from assay.cluster.node import NodeError
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]
 
@@ -45,13 +58,16 @@ def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, ke
     report = Report(failed=broken)
     spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
     journals = [journal for journal in found if journal.run_id not in spared and chosen(journal.owner, False)]
+    for journal in [one for one in journals if _of_hosts(one)]:
+        journals.remove(journal)
+        _replay(_on_host, journal, report)
     if not docker_engine.answers():
         for journal in journals:
             _without_engine(journal, report)
         return report
     with docker_engine.engine() as client:
         for journal in journals:
-            _replay(client, journal, report)
+            _replay(partial(docker_engine.perform, client), journal, report)
         for thing in docker_engine.owned(client):
             if thing.run_id not in spared:
                 _remove_orphan(client, thing, chosen, report)
@@ -66,16 +82,27 @@ def _dead(one: owner.Owner, running: bool) -> bool:
     return not one.alive() and (one.of_this_boot() or not running)
 
 
-def _replay(client: docker.DockerClient, journal: Pending, report: Report) -> None:
+def _of_hosts(journal: Pending) -> bool:
+    """Its cluster is one of the user's machines, and no engine is needed."""
+    return any(isinstance(action, RunOnHost) for _, action in journal.actions)
+
+
+def _on_host(action: Action) -> bool:
+    assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
+    perform_on_host(action)
+    return True
+
+
+def _replay(perform: Callable[[Action], bool], journal: Pending, report: Report) -> None:
     removed = {action.name for _, action in journal.actions if isinstance(action, RemoveContainer)}
     failed = False
     for _, action in journal.actions:
         if isinstance(action, RunInContainer | Unpause) and action.container in removed:
             continue  # goes with its container
         try:
-            if docker_engine.perform(client, action):
+            if perform(action):
                 report.undone.append(f"{describe(action)} (run {journal.run_id})")
-        except (docker_engine.EngineError, APIError, OSError) as error:
+        except (docker_engine.EngineError, APIError, NodeError, OSError) as error:
             failed = True
             report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
     if not failed:

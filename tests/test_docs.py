@@ -47,8 +47,9 @@ THE_BROKERS = {"system_under_test", "workloads"}
 OF_A_RUN = {
     "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "shrinking.json", "report.html",
     "planted.json", "closed.json", "index.html", "trends.json",
+    "hosts.toml",
 }  # fmt: skip
-"""Files that runs, stores and generated histories have."""
+"""Files that runs, stores and generated histories have, and that users write."""
 
 
 def prose(page: Path) -> str:

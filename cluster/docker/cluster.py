@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeVar
 
 from assay.cluster import journal as undo
@@ -22,9 +22,9 @@ from assay.cluster import owner, zookeeper
 from assay.cluster.asking import command, provided
 from assay.cluster.docker import disk, image, keys, layer, network, preload, software, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
-from assay.cluster.naming import main_role, node_name
-from assay.cluster.node import Node, NodeError
-from assay.cluster.ssh import process, slowness
+from assay.cluster.naming import PlannedNode, planned
+from assay.cluster.node import Node
+from assay.cluster.ssh import logs, slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, Program, SshNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
@@ -37,16 +37,6 @@ SSH_WITHIN = 30.0
 WORKERS = 48
 MEMORY = 1 << 30
 """Bytes that a server may use, without any swap, where it is to run out of them."""
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """A node before it exists."""
-
-    name: str
-    role: str
-    index: int
-    number: int
 
 
 class DockerCluster:
@@ -75,7 +65,7 @@ class DockerCluster:
         more nodes of the main role wait to join.
         """
         self._system = system
-        self._plans = plan(system.roles, counts, spares)
+        self._plans = planned(system.roles, counts, spares)
         self._members = sum(counts.values())
         self.run_id = run_id
         self._seed = seed
@@ -143,8 +133,7 @@ class DockerCluster:
 
     async def collect_logs(self, folder: Path) -> list[str]:
         """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
-        missing = await asyncio.gather(*(self._logs_of(node, folder / node.name) for node in self._made))
-        return [line for lines in missing for line in lines]
+        return await logs.collect(self._system, self._made, folder)
 
     async def _start(self) -> None:
         images = await self._call(software.ensure, self._system, {item.role for item in self._plans}, self._progress)
@@ -158,7 +147,7 @@ class DockerCluster:
         disks = await self._call(self._make_disks, journal)
         preloads = await self._call(self._make_preloads)
 
-        def make(item: _Plan) -> None:
+        def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads if self._is_server(item) else []
             self._make_container(item, images[item.role], net, hosts, archives, disks, journal)
@@ -166,10 +155,15 @@ class DockerCluster:
         await _all(self._call(make, item) for item in self._plans)
         self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
-        await _all(node.connect(deadline) for node in self._made)
+        await _all(self._reach(node, deadline) for node in self._made)
         await _all(self._give_disk(node, disks) for node in self._made)
         await _all(self._write_files(node) for node in self._made)
         self.description = await self._call(self._describe, ", ".join(sorted({*images.values()})), net)
+
+    @staticmethod
+    async def _reach(node: SshNode, deadline: float) -> None:
+        await node.connect(deadline)
+        await node.prepare()
 
     def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
@@ -208,13 +202,13 @@ class DockerCluster:
         return archives
 
     @staticmethod
-    def _is_server(node: Node | _Plan) -> bool:
+    def _is_server(node: Node | PlannedNode) -> bool:
         """Only servers' clocks and disks are the system's own."""
         return node.role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)
 
     def _make_container(
         self,
-        item: _Plan,
+        item: PlannedNode,
         reference: str,
         net: network.RunNetwork,
         hosts: Mapping[str, str],
@@ -248,7 +242,7 @@ class DockerCluster:
                 client.api.put_archive(made["Id"], "/", data)
             client.api.start(made["Id"])
 
-    def _node(self, item: _Plan, login: Login, journal: undo.Journal) -> SshNode:
+    def _node(self, item: PlannedNode, login: Login, journal: undo.Journal) -> SshNode:
         node = SshNode(
             name=item.name,
             role=item.role,
@@ -289,23 +283,6 @@ class DockerCluster:
         files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
         for path, data in sorted(files.items()):
             await node.write_file(path, data)
-
-    async def _logs_of(self, node: SshNode, folder: Path) -> list[str]:
-        paths = [process.LOG]
-        if node.role != ZOOKEEPER_ROLE:
-            events = self._system.event_log(node)
-            paths += [*self._system.logs(node), *([] if events is None else [events])]
-        missing = []
-        for path in dict.fromkeys(paths):
-            try:
-                data = await node.read_file(path)
-            except FileNotFoundError:
-                missing.append(f"{node.name}: {path} does not exist")
-            except (NodeError, OSError) as error:
-                missing.append(f"{node.name}: {path}: {error}")
-            else:
-                await self._call(_store, folder / PurePosixPath(path).name, data)
-        return missing
 
     def _describe(self, reference: str, net: network.RunNetwork) -> dict[str, str]:
         with engine() as client:
@@ -358,21 +335,6 @@ class _NodeUndo:
         self.journal.done(entry)
 
 
-def plan(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0) -> list[_Plan]:
-    """Names and numbers, in the order of the roles, the spares last.
-
-    Raises ``ValueError`` for a count of a role that there is not.
-    """
-    unknown = sorted(set(counts) - set(roles))
-    if unknown:
-        raise ValueError(f"no such role: {', '.join(unknown)}; the system has {', '.join(roles)}")
-    main = main_role(roles)
-    indexes = [(role, index) for role in roles for index in range(1, counts.get(role, 0) + 1)]
-    if main is not None:
-        indexes += [(main, counts.get(main, 0) + number) for number in range(1, spares + 1)]
-    return [_Plan(node_name(roles, role, index), role, index, at) for at, (role, index) in enumerate(indexes)]
-
-
 async def _all(calls: Any) -> None:
     """All of them to their ends, then the first error: nothing of a failed start may still be under way at close."""
     tasks: list[Coroutine[Any, Any, None]] = list(calls)
@@ -389,8 +351,3 @@ def _perform(action: undo.Action) -> str | None:
     except (EngineError, OSError) as error:
         return f"{undo.describe(action)}: {error}"
     return None
-
-
-def _store(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)

@@ -7,6 +7,7 @@ opened: once it may have run, its loss is an error, because running ``kill`` or 
 
 import contextlib
 import posixpath
+import shlex
 import socket
 import threading
 import time
@@ -24,6 +25,11 @@ COMMAND_TIMEOUT = 30.0
 KEEPALIVE = 5
 """Seconds between keep-alive packets; a dead peer is noticed instead of waited for."""
 TAIL_LINES = 5
+SUDO_SFTP = (
+    "for one in /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/libexec/sftp-server "
+    "/usr/lib/ssh/sftp-server; do [ -x $one ] && exec sudo -n $one; done; exit 127"
+)
+"""Where Debian, Red Hat, the BSDs and Arch have it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,10 @@ class Login:
     key: paramiko.PKey
     host_key: paramiko.PKey
     port: int = 22
+    sudo: bool = False
+    """The user is not root, and may become it without a password."""
+    jump: "Login | None" = None
+    """The machine through which this one is reached."""
 
 
 class SshConnection:
@@ -45,6 +55,8 @@ class SshConnection:
         self._login = login
         self._lock = threading.Lock()
         self._transport: paramiko.Transport | None = None
+        self._ways: list[paramiko.Transport] = []
+        """To jump hosts, the nearest last."""
         self._sftp: paramiko.SFTPClient | None = None
         self._sftp_lock = threading.Lock()
         self._closed = False
@@ -66,7 +78,7 @@ class SshConnection:
         channel = self._channel()
         try:
             channel.settimeout(timeout)
-            channel.exec_command(command)
+            channel.exec_command(self._as_root(command))
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()
@@ -85,7 +97,7 @@ class SshConnection:
         channel = self._channel()
         try:
             opened(channel)
-            channel.exec_command(command)
+            channel.exec_command(self._as_root(command))
             rest = b""
             while data := channel.recv(65536):
                 *whole, rest = (rest + data).split(b"\n")
@@ -141,6 +153,9 @@ class SshConnection:
             self._closed = True
             self._drop()
 
+    def _as_root(self, command: str) -> str:
+        return f"sudo -n sh -c {shlex.quote(command)}" if self._login.sudo else command
+
     def _connected(self) -> paramiko.Transport:
         with self._lock:
             if self._closed:
@@ -148,14 +163,13 @@ class SshConnection:
             if self._transport is not None and self._transport.is_active():
                 return self._transport
             self._drop()
-            self._transport = self._open()
+            self._transport = self._open(self._login)
             return self._transport
 
-    def _open(self) -> paramiko.Transport:
-        login = self._login
+    def _open(self, login: Login) -> paramiko.Transport:
         transport: paramiko.Transport | None = None
         try:
-            raw = socket.create_connection((login.address, login.port), CONNECT_TIMEOUT)
+            raw = self._reached(login)
             try:
                 transport = paramiko.Transport(raw)
             except BaseException:
@@ -183,6 +197,13 @@ class SshConnection:
             raise
         return transport
 
+    def _reached(self, login: Login) -> socket.socket | paramiko.Channel:
+        where = (login.address, login.port)
+        if login.jump is None:
+            return socket.create_connection(where, CONNECT_TIMEOUT)
+        self._ways.append(self._open(login.jump))
+        return self._ways[-1].open_channel("direct-tcpip", where, ("", 0), timeout=CONNECT_TIMEOUT)
+
     def _channel(self) -> paramiko.Channel:
         try:
             return self._connected().open_session(timeout=CONNECT_TIMEOUT)
@@ -200,7 +221,7 @@ class SshConnection:
         with self._sftp_lock:
             transport = self._connected()
             if self._sftp is None or self._sftp.get_channel() is None or self._sftp.sock.closed:
-                self._sftp = paramiko.SFTPClient.from_transport(transport)
+                self._sftp = self._file_server(transport)
             if self._sftp is None:
                 raise NodeError(f"{self._name}: no SFTP session; does its sshd offer the sftp subsystem?")
             try:
@@ -210,13 +231,24 @@ class SshConnection:
                 self._sftp = None
                 raise NodeError(f"{self._name}: the SFTP session broke: {error!r}") from error
 
+    def _file_server(self, transport: paramiko.Transport) -> paramiko.SFTPClient | None:
+        """The subsystem of sshd is the user's; root's has to be started by ``sudo``."""
+        if not self._login.sudo:
+            return paramiko.SFTPClient.from_transport(transport)
+        channel = transport.open_session(timeout=CONNECT_TIMEOUT)
+        channel.exec_command(SUDO_SFTP)
+        return paramiko.SFTPClient(channel)
+
     def _drop(self) -> None:
         if self._sftp is not None:
-            self._sftp.close()
+            with contextlib.suppress(EOFError, OSError, paramiko.SSHException):  # it says goodbye, maybe to no one
+                self._sftp.close()
             self._sftp = None
         if self._transport is not None:
             self._transport.close()
             self._transport = None
+        while self._ways:
+            self._ways.pop().close()
 
     def _error(self, command: str, what: str) -> NodeError:
         return NodeError(f"{self._name}: `{_shortened(command)}`: {what}")

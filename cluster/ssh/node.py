@@ -99,8 +99,11 @@ class SshNode(Preloaded):
         return f"<{self.name} {self.role} {self.address}>"
 
     async def connect(self, deadline: float) -> None:
-        """Waits for sshd until ``deadline`` (``time.monotonic()``), then prepares the chain for faults."""
+        """Waits for sshd until ``deadline`` (``time.monotonic()``)."""
         await self._call(self._connection.connect, deadline)
+
+    async def prepare(self) -> None:
+        """The chain for faults of the network. Idempotent."""
         await self.run(firewall.SET_UP)
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:

@@ -1,21 +1,35 @@
-"""``assay doctor``: what this machine can do, and what to install."""
+"""``assay doctor``: what this machine can do, or the machines of ``--cluster=ssh``, and what to install."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import Exit, InputError
+from assay.harness.run.settings import DEFAULT_HOSTS, SSH
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("doctor", help="what this machine can do, and what to install")
+    parser.add_argument("--cluster", choices=[SSH], help="look at machines of your own, in place of this one")
+    parser.add_argument("--hosts", metavar="FILE", type=Path, default=Path(DEFAULT_HOSTS),
+                        help=f"which they are, and how they are reached ({DEFAULT_HOSTS})")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as a JSON list")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.cluster.doctor import diagnose
+    if arguments.cluster == SSH:
+        from assay.cluster.hosts import doctor as of_hosts
+        from assay.cluster.hosts.inventory import InventoryError
 
-    findings = diagnose()
+        try:
+            findings = of_hosts.diagnose(arguments.hosts)
+        except InventoryError as error:
+            raise InputError(str(error)) from None
+    else:
+        from assay.cluster.doctor import diagnose
+
+        findings = diagnose()
     if arguments.json:
         import msgspec
 

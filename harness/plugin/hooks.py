@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.harness.plugin import hookspecs, own_modules, remarks, rounds
+from assay.harness.plugin import clusters, hookspecs, own_modules, remarks, rounds
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
 from assay.harness.run.settings import DOCKER, ONCE, SIM, SettingsError, asked_by_name
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 FIXTURE: Final = "assay_trial"
 SKIPPED: Final = "assay_not_applicable"
-ENGINE_SECONDS: Final = 10.0
 OPTIONS: Final = pytest.StashKey[Options]()
 SESSION: Final = pytest.StashKey["Session"]()
 REGISTRY: Final = pytest.StashKey["Registry"]()
@@ -97,8 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
             _check_faults(options, registry_of(config).faults)
         if options.explore is not None:
             _check_search(options)
-        if options.cluster == DOCKER and not config.option.collectonly:
-            _check_engine()
+        if not config.option.collectonly:
+            clusters.check(options.cluster, options.settings.hosts)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
@@ -294,17 +293,6 @@ def _settings(config: pytest.Config, parameter: Parameter, found: Experiment) ->
     )
 
 
-def _check_engine() -> None:
-    """Before anything is built for containers. Raises ``SettingsError``."""
-    from assay.cluster.docker.engine import EngineError, engine
-
-    try:
-        with engine(timeout=ENGINE_SECONDS):
-            pass
-    except EngineError as error:
-        raise SettingsError(f"--cluster=docker: {error}; without Docker: --cluster=sim") from None
-
-
 def _session(options: Options) -> Session:
     # Drawn where nothing is simulated yet; from here on all randomness derives from it.
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -318,17 +306,7 @@ def _session(options: Options) -> Session:
     else:
         cluster = options.cluster
         announcement = f"cluster {cluster}"
-    return Session(seed, cluster, announcement + (_sweep() if cluster == DOCKER else ""))
-
-
-def _sweep() -> str:
-    """Removes what dead sessions have left on the engine; returns what that did, for the announcement."""
-    from assay.cluster.undo import sweep
-
-    report = sweep()
-    lines = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
-    lines += [f"not removed: {line}" for line in report.failed]
-    return "".join(f"; {line}" for line in lines)
+    return Session(seed, cluster, announcement + clusters.sweep(cluster))
 
 
 def _ruled_out(

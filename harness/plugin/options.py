@@ -11,7 +11,19 @@ import pytest
 
 from assay.harness.run import command_line
 from assay.harness.run import settings as parsing
-from assay.harness.run.settings import CLUSTERS, ENGINES, KEEP, ONCE, REPORTS, Budget, Settings, repeated_seed
+from assay.harness.run.settings import (
+    CLUSTERS,
+    DEFAULT_HOSTS,
+    ENGINES,
+    KEEP,
+    ONCE,
+    REPORTS,
+    SSH,
+    Budget,
+    Settings,
+    SettingsError,
+    repeated_seed,
+)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -71,7 +83,10 @@ def add_options(parser: pytest.Parser) -> None:
         help="run each test N times, with seeds derived from the seed (1); or all of them in turn, again and again, "
         "until a time is over (600s, 10min): what has begun then is ended")  # fmt: skip
     add("--cluster", default=None, metavar="|".join(CLUSTERS),
-        help="where to run: containers or the simulation (default: docker if an engine answers, else sim)")  # fmt: skip
+        help="where to run: containers, the simulation, or machines of your own by SSH (default: docker if an engine "
+             "answers, else sim)")  # fmt: skip
+    add("--hosts", default=None, metavar="FILE",
+        help=f"the machines of --cluster=ssh, and how they are reached ({DEFAULT_HOSTS})")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
     add("--reports", default=None, metavar="|".join(REPORTS),
         help="of which runs a page is written (all; of tests that are repeated, those that fail)")  # fmt: skip
@@ -132,6 +147,9 @@ def read_options(config: pytest.Config) -> Options:
 
     usual = command_line.defaults(config.getoption("--nemesis"))
     cluster, seed = optional("--cluster"), optional("--seed")
+    hosts = optional("--hosts")
+    if hosts is not None and cluster != SSH:
+        raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh")
     nodes, role_nodes = parsing.parse_nodes(text("--nodes"))
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
@@ -151,6 +169,7 @@ def read_options(config: pytest.Config) -> Options:
         nodes=nodes,
         role_nodes=role_nodes,
         zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
+        hosts=config.invocation_params.dir / (hosts or DEFAULT_HOSTS) if cluster == SSH else None,
         store=config.rootpath / text("--store"),
         keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
         defect=optional("--defect"),

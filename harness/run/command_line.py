@@ -41,6 +41,7 @@ def repeat_command(test: str, settings: Settings) -> str:
     usual = defaults(settings.nemesis)
     options: list[tuple[str, str | None, str | None]] = [
         ("--cluster", settings.cluster, None),
+        ("--hosts", None if settings.hosts is None else str(settings.hosts), None),
         ("--replay", None if settings.replay is None else str(settings.replay), None),
         ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
         ("--nemesis-interval", f"{settings.nemesis_interval:g}", usual.nemesis_interval),

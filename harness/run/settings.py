@@ -20,7 +20,9 @@ Number = TypeVar("Number", int, float)
 
 SIM: Final = "sim"
 DOCKER: Final = "docker"
-CLUSTERS: Final = (DOCKER, SIM)
+SSH: Final = "ssh"
+CLUSTERS: Final = (DOCKER, SIM, SSH)
+DEFAULT_HOSTS: Final = "hosts.toml"
 KEEP: Final = ("never", "failed", "always")
 REPORTS: Final = ("all", "failed", "never")
 """Of which runs a page is written: the values of ``Reports``."""
@@ -61,6 +63,8 @@ class Settings:
     role_nodes: tuple[str, ...] = ()
     """Of roles that have another number of nodes: each ``role=number``."""
     zookeepers: int = 1
+    hosts: Path | None = None
+    """The machines of a cluster by SSH (``assay.cluster.hosts.inventory``); None for the others."""
     nemesis: tuple[str, ...] = ()
     nemesis_interval: float = 10.0
     nemesis_target: str | None = None

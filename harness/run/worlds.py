@@ -1,4 +1,4 @@
-"""Where a run takes place: containers on an ordinary event loop, or everything in one simulated process.
+"""Where a run takes place: real machines on an ordinary event loop, or everything in one simulated process.
 
 A world gives a run its loop, its cluster and the runtime that clients get. In the simulation the harness, too, runs on
 the simulated loop: its time limits and time-outs are virtual, so that a run is a function of its seed.
@@ -7,6 +7,7 @@ the simulated loop: its time limits and time-outs are virtual, so that a run is 
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,6 +22,7 @@ from assay.nemesis.fault import Fault, needs_disks, needs_memory, needs_slow_dis
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
+    from assay.cluster.hosts.cluster import HostCluster
     from assay.cluster.sim.cluster import SimCluster
     from assay.harness.run.sim_logs import SimLogs
 
@@ -96,7 +98,13 @@ def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs 
     needs = needs or Needs()
     if settings.cluster == SIM:
         return SimWorld(system, settings, needs.spares)
-    return DockerWorld(system, settings, run_id, needs)
+    if settings.hosts is not None:
+        from assay.cluster.hosts.cluster import HostCluster
+
+        return RealWorld(system, settings, partial(HostCluster, hosts=settings.hosts, run_id=run_id))
+    from assay.cluster.docker.cluster import DockerCluster
+
+    return RealWorld(system, settings, partial(DockerCluster, run_id=run_id, **asdict(needs)))
 
 
 class SimWorld:
@@ -162,33 +170,29 @@ class SimWorld:
             self._logs.end()
 
 
-class DockerWorld:
-    """Containers on a private network of this machine."""
+class RealWorld:
+    """Machines on an ordinary event loop; ``make``: the cluster, which has not been started yet."""
 
-    def __init__(self, system: System, settings: Settings, run_id: str, needs: Needs) -> None:
+    def __init__(self, system: System, settings: Settings, make: Callable[..., "DockerCluster | HostCluster"]) -> None:
         self._system = system
         self._settings = settings
-        self._run_id = run_id
-        self._needs = needs
+        self._make = make
         self.loop = asyncio.new_event_loop()
         self.chance = Chance()
-        self._cluster: DockerCluster | None = None
+        self._cluster: DockerCluster | HostCluster | None = None
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
 
     async def open(self, note: Callable[[str], None]) -> Cluster:
-        from assay.cluster.docker.cluster import DockerCluster
         from assay.cluster.journal import state_folder
 
-        self._cluster = DockerCluster(
+        self._cluster = self._make(
             self._system,
             node_counts(self._system, self._settings),
-            run_id=self._run_id,
             seed=derive(self._settings.seed, "cluster"),
             state_dir=state_folder(),
             progress=note,
-            **asdict(self._needs),
         )
         await self._cluster.start()
         return self._cluster

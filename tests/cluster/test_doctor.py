@@ -8,7 +8,7 @@ import pytest
 
 from assay.cluster import doctor
 from assay.cluster.docker import engine, layer
-from assay.cluster.doctor import Finding
+from assay.cluster.finding import Finding
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.cluster.docker.cluster import plan
+from assay.cluster.naming import planned
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from assay.cluster.docker.cluster import plan
 )
 def test_the_main_role_is_n_and_others_have_their_own_names(roles: tuple[str, ...], names: list[str]) -> None:
     counts = {role: 2 if role in ("broker", "server", "store") else 1 for role in roles}
-    assert [item.name for item in plan(roles, counts)] == names
+    assert [item.name for item in planned(roles, counts)] == names
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,6 @@ def test_the_main_role_is_n_and_others_have_their_own_names(roles: tuple[str, ..
 )
 def test_spares_go_on_counting_in_the_main_role_and_come_last(roles: tuple[str, ...], spares: list[str]) -> None:
     counts = dict.fromkeys(roles, 2)
-    without, made = plan(roles, counts), plan(roles, counts, 2)
+    without, made = planned(roles, counts), planned(roles, counts, 2)
     assert made[: len(without)] == without, "all others are called and addressed as before"
     assert [item.name for item in made[len(without) :]] == spares

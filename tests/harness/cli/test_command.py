@@ -224,3 +224,8 @@ def test_images_without_a_docker_command_name_its_package(
     monkeypatch.setenv("PATH", "/nonexistent")
     assert main(["image", action]) == Exit.USAGE
     assert "docker is not installed; on Debian, as root: `apt install docker.io`" in capsys.readouterr().err
+
+
+def test_the_doctor_of_hosts_needs_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--cluster=ssh", f"--hosts={tmp_path}/none.toml"]) == Exit.USAGE
+    assert f"there is no {tmp_path}/none.toml" in capsys.readouterr().err

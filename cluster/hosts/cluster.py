@@ -1,0 +1,224 @@
+"""A cluster of machines that a user names: the same nodes as in containers, on hosts that stay when the run is over.
+
+Nothing is installed there, and nothing that was there is touched: a run that would overwrite a file or a folder of data
+does not begin. What it does to a host stands in the undo journal before it is done; at its end, or by ``assay heal``,
+the process is ended, rules are lifted and all that the run wrote is removed.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from assay.cluster import journal as undo
+from assay.cluster import owner, zookeeper
+from assay.cluster.asking import command, provided
+from assay.cluster.docker import software, source
+from assay.cluster.hosts import inventory, upkeep
+from assay.cluster.hosts.reaching import perform
+from assay.cluster.naming import PlannedNode, main_role, planned
+from assay.cluster.node import Node, NodeError
+from assay.cluster.ssh import logs
+from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.node import Program, SshNode
+from assay.cluster.ssh.reach import Reach
+from assay.cluster.system import ZOOKEEPER_ROLE, Durable, System
+
+T = TypeVar("T")
+
+HOME = f"/{source.ROOT}"
+SSH_WITHIN = 15.0
+"""Seconds for a host to answer."""
+WORKERS = 48
+
+
+class HostCluster:
+    """See :class:`assay.cluster.node.Cluster`. ``start`` prepares the hosts; the nodes start their processes."""
+
+    kind = "ssh"
+    spares: Sequence[SshNode] = ()
+
+    def __init__(
+        self,
+        system: System,
+        counts: Mapping[str, int],
+        *,
+        hosts: Path,
+        run_id: str,
+        seed: int,
+        state_dir: Path,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """``hosts``: the file that names the machines (:mod:`assay.cluster.hosts.inventory`)."""
+        self._system, self._counts, self._hosts = system, counts, hosts
+        self.run_id, self._seed, self._state, self._progress = run_id, seed, state_dir, progress
+        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-hosts")
+        self._journal: undo.Journal | None = None
+        self._reaches: dict[str, Reach] = {}
+        self.nodes: list[SshNode] = []
+        self._closed = False
+        self.description: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`, and then has taken away
+        all that it had made.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Cleans the hosts. What could not be undone stays in the journal and is reported."""
+        if self._closed:
+            return
+        self._closed = True
+        failed: list[str] = []
+        try:
+            await self._disconnect()
+        finally:
+            if self._journal is not None:
+                failed = await self._call(self._undo_all)
+                self._journal.close(finished=not failed)
+            self._executor.shutdown(wait=True)
+        if failed:
+            raise NodeError("not undone: " + "; ".join(failed) + "; `assay heal` tries again")
+
+    async def keep(self) -> None:
+        """Instead of :meth:`close`: leaves processes and files for the user to look at, until ``assay heal``."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._disconnect()
+        if self._journal is not None:
+            self._journal.keep()
+            self._journal.close(finished=False)
+        self._executor.shutdown(wait=True)
+
+    async def collect_logs(self, folder: Path) -> list[str]:
+        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
+        return await logs.collect(self._system, self.nodes, folder)
+
+    async def _start(self) -> None:
+        main = main_role(self._system.roles)
+        chosen = inventory.by_role(inventory.read(self._hosts), main, self._counts, self._hosts)
+        plans = planned(self._system.roles, self._counts)
+        self._reaches = {item.name: chosen[item.role][item.index - 1].reach for item in plans}
+        code = await self._call(source.archive, list(self._system.source))
+        self._journal = journal = undo.Journal(self._state, self.run_id, owner.current())
+        self.nodes = [await self._call(self._node, item, journal) for item in plans]
+        self._progress(f"connecting to {', '.join(str(reach) for reach in self._reaches.values())}")
+        deadline = time.monotonic() + SSH_WITHIN
+        await asyncio.gather(*(node.connect(deadline) for node in self.nodes))
+        await asyncio.gather(*(self._prepare(node, code, journal) for node in self.nodes))
+        offsets = await asyncio.gather(*map(self._clock, self.nodes))
+        self.description = {
+            "hosts": ", ".join(f"{name} {reach}" for name, reach in self._reaches.items()),
+            "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self.nodes, offsets, strict=True)),
+        }
+
+    def _node(self, item: PlannedNode, journal: undo.Journal) -> SshNode:
+        reach = self._reaches[item.name]
+        node = SshNode(
+            name=item.name,
+            role=item.role,
+            index=item.index,
+            address=_ip(item.name, reach.address),
+            connection=SshConnection(item.name, reach.login()),
+            executor=self._executor,
+            program=self._program,
+            event_log=self._system.event_log,
+            undo=_NodeUndo(journal, self._reaches),
+        )
+        node.lacks_disk("its data lie on a disk of the host's own")
+        node.preloads(clock="the host's programs run as they are", slowness="the host's programs run as they are")
+        return node
+
+    def _program(self, node: Node) -> Program:
+        if node.role == ZOOKEEPER_ROLE:
+            return Program(zookeeper.argv(), zookeeper.DATA, {})
+        environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
+        environment |= software.needed(self._system, node.role).environment
+        return Program(command(self._system, node), HOME, environment)
+
+    async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
+        of_ours = node.role == ZOOKEEPER_ROLE
+        files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
+        paths = sorted({*files, HOME, *self._data(node)})
+        if other := await node.run(upkeep.CLAIMED):
+            raise NodeError(f"{node.name} ({self._reaches[node.name]}) is in use by another run, {other.strip()}")
+        if there := (await node.run(upkeep.occupied(paths))).split():
+            raise NodeError(
+                f"{node.name} ({self._reaches[node.name]}) has {', '.join(there)} already, which a run would overwrite "
+                "and remove: move it away, or take another host; what a run that was broken off has left, "
+                "`assay heal` removes"
+            )
+        made = (await node.run(upkeep.roots(paths))).splitlines()
+        clean = upkeep.clean(self.run_id, made)
+        await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean))
+        try:
+            await node.run(upkeep.claim(self.run_id))
+        except NodeError as error:
+            raise NodeError(f"{node.name} ({self._reaches[node.name]}) is in use by another run: {error}") from error
+        await node.prepare()
+        await node.run("tar -xf - -C /", stdin=code)
+        for path, data in sorted(files.items()):
+            await node.write_file(path, data)
+
+    def _data(self, node: Node) -> Sequence[str]:
+        """Folders and files that the system writes."""
+        if node.role == ZOOKEEPER_ROLE:
+            return [zookeeper.DATA]
+        events = self._system.event_log(node)
+        folders = [self._system.data_folder(node)] if isinstance(self._system, Durable) else []
+        return [*folders, *self._system.logs(node), *([] if events is None else [events])]
+
+    async def _clock(self, node: SshNode) -> str:
+        """How far the host's clock is ahead of this machine's, and how sure that is: half of the way there and back."""
+        before = time.time()
+        theirs = float(await node.run(upkeep.CLOCK))
+        after = time.time()
+        return f"{theirs - (before + after) / 2:+.3f} s (within {(after - before) / 2:.3f} s)"
+
+    def _undo_all(self) -> list[str]:
+        if self._journal is None:
+            return []
+        failed = []
+        for _, action in undo.read(self._journal.path).actions:
+            assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
+            try:
+                perform(action)
+            except NodeError as error:
+                failed.append(f"{undo.describe(action)}: {error}")
+        return failed
+
+    async def _disconnect(self) -> None:
+        await asyncio.gather(*(node.close() for node in self.nodes))
+
+    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+
+
+def _ip(node: str, address: str) -> str:
+    """What packets of the host come from: rules for them take no names."""
+    try:
+        return socket.gethostbyname(address)
+    except OSError as error:
+        raise NodeError(f"{node}: {address} is no host that is known here: {error}; give its IP address") from error
+
+
+class _NodeUndo:
+    """The journal as a node writes it."""
+
+    def __init__(self, journal: undo.Journal, reaches: Mapping[str, Reach]) -> None:
+        self._journal, self._reaches = journal, reaches
+
+    def command(self, node: str, argv: Sequence[str]) -> int:
+        return self._journal.append(undo.RunOnHost(self._reaches[node], tuple(argv)))
+
+    def done(self, entry: int) -> None:
+        self._journal.done(entry)

@@ -1,0 +1,44 @@
+"""What each machine of an inventory can do as a node. Nothing is changed there."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from assay.cluster.finding import Finding
+from assay.cluster.hosts import inventory, upkeep
+from assay.cluster.hosts.inventory import Host
+from assay.cluster.hosts.reaching import run
+from assay.cluster.node import NodeError
+
+REMEDIES = {
+    "user": ("0", "log in as root, or set sudo = true for a user that may become root without a password", "all"),
+    "python": ("", "install python3", "the system's code, faults of memory, packets and power"),
+    "iptables": ("yes", "install iptables; the kernel needs nf_tables", "every fault of the network"),
+    "pkill": ("", "install procps", "kill, stop"),
+    "setsid": ("", "install util-linux", "all"),
+}
+"""What :data:`upkeep.LOOK` prints: the good value (empty: any but ``no``), what to do, and what needs it."""
+
+
+def diagnose(hosts: Path) -> list[Finding]:
+    """Raises :class:`inventory.InventoryError`."""
+    found = inventory.read(hosts)
+    with ThreadPoolExecutor(len(found)) as executor:
+        return [finding for findings in executor.map(_of, found) for finding in findings]
+
+
+def _of(host: Host) -> list[Finding]:
+    where = str(host.reach)
+    try:
+        lines = run(host.reach, upkeep.LOOK).splitlines()
+    except NodeError as error:
+        remedy = "is it up, does the key open it, and is the host key the right one?"
+        return [Finding(where, False, str(error), remedy, "--cluster=ssh", required=True)]
+    findings = []
+    for line in lines:
+        what, _, value = line.partition(" ")
+        wanted, remedy, enables = REMEDIES[what]
+        good = value == wanted if wanted else value != "no"
+        findings.append(
+            Finding(f"{where} {what}", good, value, "" if good else remedy, enables, required=what == "user")
+        )
+    return findings

@@ -1,0 +1,128 @@
+"""``hosts.toml``: the machines of a user's own, and how they are reached.
+
+user = "root"                       # for all hosts that say nothing else
+key = "~/.ssh/id_ed25519"
+
+[[host]]
+address = "10.0.0.11"
+role = "server"                     # the system's main role, if there is none
+
+[[host]]
+address = "10.0.0.12"
+user = "admin"
+sudo = true                         # this user may become root without a password
+jump = { address = "bastion.example.org", user = "me" }
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import paramiko
+
+from assay.cluster.ssh.reach import Reach
+from assay.cluster.system import DeploymentError
+
+KNOWN: Final = "~/.ssh/known_hosts"
+
+
+class InventoryError(DeploymentError):
+    """The file cannot be read, or does not say how a host is reached; the message names both, and the remedy."""
+
+
+class _Way(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    address: str = ""
+    user: str = ""
+    key: str = ""
+    host_key: str = ""
+    port: int = 22
+    sudo: bool = False
+    jump: "_Way | None" = None
+
+
+class _Host(_Way, forbid_unknown_fields=True, omit_defaults=True):
+    role: str = ""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    host: list[_Host] = []
+    user: str = "root"
+    key: str = "~/.ssh/id_ed25519"
+    sudo: bool = False
+    known_hosts: str = KNOWN
+
+
+@dataclass(frozen=True)
+class Host:
+    """``role``: empty for the system's main role."""
+
+    role: str
+    reach: Reach
+
+
+def read(path: Path) -> list[Host]:
+    """In the order of the file. Raises :class:`InventoryError`."""
+    try:
+        file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
+    except FileNotFoundError:
+        raise InventoryError(f"there is no {path}: write it (docs/hosts.md), or name another with --hosts") from None
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        raise InventoryError(f"{path}: {error}") from error
+    if not file.host:
+        raise InventoryError(f"{path} names no host: each is a table [[host]] with an address")
+    known = _known_hosts(Path(file.known_hosts).expanduser())
+    found = [
+        Host(one.role, _reach(one, file, known, f"{path}: host {number}")) for number, one in enumerate(file.host, 1)
+    ]
+    twice = sorted(
+        {one.reach.address for one in found if [other.reach.address for other in found].count(one.reach.address) > 1}
+    )
+    if twice:
+        raise InventoryError(f"{path}: {twice[0]} is named twice, and a node is a machine of its own")
+    return found
+
+
+def by_role(hosts: Sequence[Host], main: str | None, counts: Mapping[str, int], path: Path) -> dict[str, list[Host]]:
+    """The first so many hosts of each role. Raises :class:`InventoryError` where there are too few."""
+    chosen: dict[str, list[Host]] = {}
+    for role, count in counts.items():
+        there = [host for host in hosts if (host.role or main) == role]
+        if len(there) < count:
+            raise InventoryError(
+                f"{path} has {len(there)} hosts of the role {role}, and {count} are asked for (--nodes)"
+            )
+        chosen[role] = there[:count]
+    return chosen
+
+
+def _known_hosts(path: Path) -> paramiko.HostKeys:
+    keys = paramiko.HostKeys()
+    if path.is_file():
+        try:
+            keys.load(str(path))
+        except (OSError, paramiko.SSHException) as error:
+            raise InventoryError(f"{path}: {error}") from error
+    return keys
+
+
+def _reach(way: _Way, file: _File, known: paramiko.HostKeys, where: str) -> Reach:
+    if not way.address:
+        raise InventoryError(f"{where} has no address")
+    host_key = way.host_key
+    if not host_key:
+        name = way.address if way.port == 22 else f"[{way.address}]:{way.port}"
+        there: Mapping[str, Any] = known.lookup(name) or {}
+        key = next((there[kind] for kind in sorted(there)), None)
+        if key is None:
+            raise InventoryError(
+                f"{where}: nothing is known of the host key of {name}: look at what `ssh-keyscan -p {way.port} "
+                f"{way.address}` says, and add it to {file.known_hosts}, or here as host_key"
+            )
+        host_key = f"{key.get_name()} {key.get_base64()}"
+    jump = None if way.jump is None else _reach(way.jump, file, known, f"{where}, jump")
+    return Reach(
+        way.address, way.user or file.user, way.key or file.key, host_key, way.port, way.sudo or file.sudo, jump
+    )

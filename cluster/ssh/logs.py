@@ -1,0 +1,39 @@
+"""What the processes of a cluster's nodes have written, brought home after a run."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from assay.cluster.node import NodeError
+from assay.cluster.ssh import process
+from assay.cluster.ssh.node import SshNode
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+
+
+async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> list[str]:
+    """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
+    missing = await asyncio.gather(*(_of(system, node, folder / node.name) for node in nodes))
+    return [line for lines in missing for line in lines]
+
+
+async def _of(system: System, node: SshNode, folder: Path) -> list[str]:
+    paths = [process.LOG]
+    if node.role != ZOOKEEPER_ROLE:
+        events = system.event_log(node)
+        paths += [*system.logs(node), *([] if events is None else [events])]
+    missing = []
+    for path in dict.fromkeys(paths):
+        try:
+            data = await node.read_file(path)
+        except FileNotFoundError:
+            missing.append(f"{node.name}: {path} does not exist")
+        except (NodeError, OSError) as error:
+            missing.append(f"{node.name}: {path}: {error}")
+        else:
+            await asyncio.to_thread(_store, folder / PurePosixPath(path).name, data)
+    return missing
+
+
+def _store(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)

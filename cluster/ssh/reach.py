@@ -1,0 +1,48 @@
+"""How a machine is reached over SSH, as plain data: what a list of hosts says, and what the undo journal keeps."""
+
+from pathlib import Path
+
+import msgspec
+import paramiko
+
+from assay.cluster.node import NodeError
+from assay.cluster.ssh.connection import Login
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """``key``: path of the user's private key. ``host_key``: the machine's, as ``known_hosts`` has it behind the name:
+    ``ssh-ed25519 AAAA...``. ``sudo``: the user becomes root by it, without a password.
+    """
+
+    address: str
+    user: str
+    key: str
+    host_key: str
+    port: int = 22
+    sudo: bool = False
+    jump: "Reach | None" = None
+    """The machine through which this one is reached."""
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.address}:{self.port}"
+
+    def login(self) -> Login:
+        """Raises :class:`NodeError` where a key cannot be read."""
+        try:
+            key = paramiko.PKey.from_path(Path(self.key).expanduser())
+        except (OSError, ValueError, paramiko.SSHException) as error:
+            raise NodeError(f"{self}: the private key {self.key} cannot be read: {error}") from error
+        jump = None if self.jump is None else self.jump.login()
+        return Login(self.address, self.user, key, host_key_of(self.host_key), self.port, self.sudo, jump)
+
+
+def host_key_of(text: str) -> paramiko.PKey:
+    """Raises :class:`NodeError` for what is no public key."""
+    try:
+        entry = paramiko.hostkeys.HostKeyEntry.from_line(f"host {text}")
+    except paramiko.SSHException as error:
+        raise NodeError(f"not a host key: {text!r}: {error}") from error
+    if entry is None or entry.key is None:
+        raise NodeError(f"not a host key, such as `ssh-ed25519 AAAA...`: {text!r}")
+    key: paramiko.PKey = entry.key
+    return key

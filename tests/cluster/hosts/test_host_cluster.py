@@ -1,0 +1,212 @@
+"""A cluster of machines that the harness has not made: it leaves them as they were, whatever ends the run."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from assay.cluster.doctor import engine_available
+from assay.cluster.hosts import doctor
+from assay.cluster.hosts.cluster import HostCluster
+from assay.cluster.node import NodeError, ProcessState
+from assay.cluster.undo import heal, sweep
+
+from helpers.echo_system import Echo, echoes
+from helpers.own_hosts import OwnHosts, own_hosts
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+T = TypeVar("T")
+
+TRACES = """
+ls -d /opt/assay /etc/echo /run/assay /var/log/assay /var/log/echo 2>/dev/null
+iptables -S | grep ASSAY
+pgrep -f [e]cho.py
+true
+"""
+"""What a run leaves on a host."""
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnHosts]:
+    if not engine_available():
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
+    with own_hosts(tmp_path_factory.mktemp("hosts"), ["broker", ""]) as found:
+        yield found
+
+
+def cluster_of(hosts: OwnHosts, folder: Path, run_id: str = "run-1", brokers: int = 2) -> HostCluster:
+    return HostCluster(
+        Echo(folder / "echo"), {"broker": brokers}, hosts=hosts.file, run_id=run_id, seed=1, state_dir=folder / "state"
+    )
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+def traces(hosts: OwnHosts) -> list[str]:
+    return [hosts.run(number, TRACES) for number in range(len(hosts.names))]
+
+
+def test_a_run_uses_the_hosts_and_leaves_nothing_there(hosts: OwnHosts, tmp_path: Path) -> None:
+    async def use() -> None:
+        cluster = cluster_of(hosts, tmp_path)
+        await cluster.start()
+        try:
+            assert [(node.name, node.address) for node in cluster.nodes] == list(
+                zip(("n1", "n2"), hosts.addresses, strict=True)
+            )
+            one, other = cluster.nodes
+            await asyncio.gather(one.start(), other.start())
+            while not (await echoes(one) and await echoes(other)):  # noqa: ASYNC110 - no one says when it does
+                await asyncio.sleep(0.1)
+            await one.drop_from([other])
+            await other.stop()
+            assert not await echoes(other)
+            assert "within" in cluster.description["clocks"]
+            with pytest.raises(NodeError, match="known by SSH alone"):
+                await one.freeze()
+            assert await cluster.collect_logs(tmp_path / "logs") == []
+        finally:
+            assert all(traces(hosts))
+            await cluster.close()
+        assert (tmp_path / "logs/n1/events.jsonl").exists()
+
+    run(use())
+    assert traces(hosts) == ["", ""]
+
+
+def test_what_is_there_already_is_not_touched(hosts: OwnHosts, tmp_path: Path) -> None:
+    hosts.run(1, "mkdir -p /etc/echo; echo mine > /etc/echo/peers")
+    try:
+        with pytest.raises(NodeError, match=r"n2 \(root@.*\) has /etc/echo/peers already"):
+            run(cluster_of(hosts, tmp_path).start())
+        assert hosts.run(1, "cat /etc/echo/peers") == "mine\n"
+    finally:
+        hosts.run(1, "rm -r /etc/echo")
+    assert traces(hosts) == ["", ""]
+
+
+def test_two_runs_do_not_share_a_host(hosts: OwnHosts, tmp_path: Path) -> None:
+    async def both() -> None:
+        first, second = cluster_of(hosts, tmp_path, "run-1"), cluster_of(hosts, tmp_path, "run-2")
+        await first.start()
+        try:
+            with pytest.raises(NodeError, match=r"n[12] \(root@.*\) is in use by another run, run-1"):
+                await second.start()
+            assert (await first.nodes[0].process()).state is ProcessState.DEAD
+            assert all(traces(hosts)), "what ended with an error has cleaned nothing of the other's"
+        finally:
+            await first.close()
+
+    run(both())
+    assert traces(hosts) == ["", ""]
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[3:]
+from assay.cluster.hosts.cluster import HostCluster
+from helpers.echo_system import Echo
+async def main():
+    folder = Path(sys.argv[2])
+    cluster = HostCluster(Echo(folder / "echo"), {"broker": 2}, hosts=Path(sys.argv[1]), run_id="run-killed", seed=1,
+                          state_dir=folder / "state")
+    await cluster.start()
+    await asyncio.gather(*(node.start() for node in cluster.nodes))
+    await cluster.nodes[0].drop_from([cluster.nodes[1]])
+    await cluster.nodes[1].stop()
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+
+
+def test_what_a_killed_session_has_left_the_next_one_takes_away(hosts: OwnHosts, tmp_path: Path) -> None:
+    places = [str(Path(__file__).parents[2]), *sys.path]
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(hosts.file), str(tmp_path), *places], check=False, timeout=60
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert all("echo.py" in hosts.run(number, "ps ax") for number in range(2))
+    report = sweep(tmp_path / "state")
+    assert report.failed == []
+    assert len(report.undone) == 4, "two hosts, a cut and a stopped process"
+    assert traces(hosts) == ["", ""]
+    assert not list((tmp_path / "state").glob("journals/*"))
+
+
+def test_a_host_that_does_not_answer_stays_in_the_journal(hosts: OwnHosts, tmp_path: Path) -> None:
+    closed = "INPUT -p tcp --dport 22 -j REJECT --reject-with tcp-reset"
+
+    async def lose() -> None:
+        cluster = cluster_of(hosts, tmp_path)
+        await cluster.start()
+        hosts.run(1, f"iptables -I {closed}")
+        try:
+            with pytest.raises(NodeError, match=r"not undone: .*`assay heal` tries again"):
+                await cluster.close()
+        finally:
+            hosts.run(1, f"iptables -D {closed}")
+
+    run(lose())
+    assert traces(hosts)[0] == ""
+    assert traces(hosts)[1] != ""
+    assert sweep(tmp_path / "state").undone == [], "this process is alive"
+    assert len(heal(state=tmp_path / "state").undone) == 2, "cleaning a clean host is no error"
+    assert traces(hosts) == ["", ""]
+
+
+def test_the_doctor_says_what_each_host_can_do(hosts: OwnHosts, tmp_path: Path) -> None:
+    findings = doctor.diagnose(hosts.file)
+    assert len(findings) == 10
+    assert all(finding.good for finding in findings)
+    lost = tmp_path / "hosts.toml"
+    lost.write_text(hosts.file.read_text().replace(hosts.addresses[1], "127.0.0.1"))
+    bad = [finding for finding in doctor.diagnose(lost) if not finding.good]
+    assert [finding.required for finding in bad] == [True]
+    assert "root@127.0.0.1:22" in bad[0].name
+
+
+SUDO = r"""
+[ -x /usr/local/bin/sudo ] || { useradd -o -u 0 -g 0 -p '*' ann
+printf '#!/bin/sh\n[ "$1" = -n ] || exit 1\nshift\necho "$1" >> /var/tmp/sudo\nexec "$@"\n' > /usr/local/bin/sudo
+chmod 755 /usr/local/bin/sudo; }
+rm -f /var/tmp/sudo
+"""
+"""A second name of root's, and a sudo that says what it was asked for: the nodes have no real one."""
+
+
+def test_a_user_becomes_root_by_sudo_and_a_host_is_reached_through_another(hosts: OwnHosts, tmp_path: Path) -> None:
+    hosts.run(1, SUDO)
+    text = hosts.file.read_text()
+    key = next(line for line in text.splitlines() if line.startswith("host_key"))
+    jump = f'jump = {{ address = "{hosts.addresses[0]}", user = "root", {key} }}'
+    tables = text.split("[[host]]")
+    file = tmp_path / "hosts.toml"
+    file.write_text(f'{tables[0]}[[host]]{tables[2]}user = "ann"\nsudo = true\n{jump}\n')
+
+    async def use() -> list[bytes]:
+        cluster = cluster_of(OwnHosts(file, hosts.addresses[1:], hosts.names[1:]), tmp_path, brokers=1)
+        await cluster.start()
+        try:
+            (node,) = cluster.nodes
+            await node.start()
+            await node.kill()
+            peers = hosts.run(0, f"cat /proc/net/tcp | wc -l; ss -tn 2>/dev/null | grep {hosts.addresses[1]}:22")
+            return [await node.read_file("/etc/echo/peers"), peers.encode()]
+        finally:
+            await cluster.close()
+
+    content, peers = run(use())
+    assert content.decode() == hosts.addresses[1]
+    assert f"{hosts.addresses[1]}:22" in peers.decode(), "the connection comes from the host between"
+    assert set(hosts.run(1, "cat /var/tmp/sudo").split()) == {"sh", "/usr/lib/openssh/sftp-server"}
+    assert traces(hosts)[1] == ""

@@ -1,0 +1,92 @@
+"""Machines with an sshd that no cluster of the harness has made, and the file that names them.
+
+They are containers, since this machine has no others; the harness knows them by SSH alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.cluster import journal, owner
+from assay.cluster.docker import image, keys, network
+from assay.cluster.docker.engine import engine, perform
+
+LABEL = "assay-test.hosts-of"
+"""Not the harness's own label: what it sweeps are its own machines, and these are not."""
+
+
+@dataclass(frozen=True)
+class OwnHosts:
+    """``file``: the inventory; ``addresses`` in its order; ``names`` of the containers."""
+
+    file: Path
+    addresses: Sequence[str]
+    names: Sequence[str]
+
+    def run(self, number: int, command: str) -> str:
+        """On a host, from 0, past SSH."""
+        with engine() as client:
+            _, output = client.containers.get(self.names[number]).exec_run(["sh", "-c", command])
+        return bytes(output).decode()
+
+
+@contextmanager
+def own_hosts(folder: Path, roles: Sequence[str], more: str = "") -> Iterator[OwnHosts]:
+    """A host for each of ``roles``. ``more``: lines at the top of the inventory."""
+    key, host_key = keys.fresh()
+    secret = folder / "key"
+    key.write_private_key_file(str(secret))  # type: ignore[attr-defined]
+    name = f"hosts-of-the-test-{os.getpid()}"
+    marks = {LABEL: str(owner.current())}
+    reference = image.ensure(lambda _: None)
+    made: list[str] = []
+    with engine() as client:
+        _remove_those_of_the_dead(client)
+        net = network.create(client, name, marks, folder)
+        try:
+            for number in range(len(roles)):
+                made.append(f"{name}-{number}")
+                _start(client, reference, made[-1], net, net.address(number), marks, keys.archive(key, host_key))
+            addresses = [net.address(number) for number in range(len(roles))]
+            public = f"{host_key.get_name()} {host_key.get_base64()}"
+            lines = [f'key = "{secret}"', more]
+            for address, role in zip(addresses, roles, strict=True):
+                lines += ["[[host]]", f'address = "{address}"', f'role = "{role}"', f'host_key = "{public}"']
+            file = folder / "hosts.toml"
+            file.write_text("\n".join(lines) + "\n")
+            yield OwnHosts(file, addresses, made)
+        finally:
+            for container in made:
+                perform(client, journal.RemoveContainer(container))
+            perform(client, journal.RemoveNetwork(net.name))
+
+
+def _start(
+    client: Any, reference: str, name: str, net: network.RunNetwork, address: str, marks: dict[str, str], data: bytes
+) -> None:
+    made = client.api.create_container(
+        reference,
+        name=name,
+        labels=marks,
+        host_config=client.api.create_host_config(cap_add=["NET_ADMIN"], network_mode=net.name),
+        networking_config=client.api.create_networking_config(
+            {net.name: client.api.create_endpoint_config(ipv4_address=address)}
+        ),
+    )
+    client.api.put_archive(made["Id"], "/", data)
+    client.api.start(made["Id"])
+
+
+def _remove_those_of_the_dead(client: Any) -> None:
+    """What a test has left that was killed."""
+    for kind, remove in (("containers", journal.RemoveContainer), ("networks", journal.RemoveNetwork)):
+        listed = getattr(client, kind).list(**({"all": True} if kind == "containers" else {}), filters={"label": LABEL})
+        for one in listed:
+            made_by = one.labels if kind == "containers" else one.attrs["Labels"]
+            if not owner.parse(made_by[LABEL]).alive():
+                perform(client, remove(one.name))
