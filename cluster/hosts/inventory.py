@@ -27,6 +27,7 @@ from assay.cluster.ssh.reach import Reach
 from assay.cluster.system import DeploymentError
 
 KNOWN: Final = "~/.ssh/known_hosts"
+COMPOSE: Final = "compose:"
 
 
 class InventoryError(DeploymentError):
@@ -65,6 +66,18 @@ class Host:
 
 def read(path: Path) -> list[Host]:
     """In the order of the file. Raises :class:`InventoryError`."""
+    file = _parsed(path)
+    known = _known_hosts(Path(file.known_hosts).expanduser())
+    found = [
+        Host(one.role, _reach(one, file, known, f"{path}: host {number}")) for number, one in enumerate(file.host, 1)
+    ]
+    addresses = [one.reach.address for one in found]
+    if twice := sorted({one for one in addresses if addresses.count(one) > 1}):
+        raise InventoryError(f"{path}: {twice[0]} is named twice, and a node is a machine of its own")
+    return found
+
+
+def _parsed(path: Path) -> _File:
     try:
         file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
     except FileNotFoundError:
@@ -73,16 +86,43 @@ def read(path: Path) -> list[Host]:
         raise InventoryError(f"{path}: {error}") from error
     if not file.host:
         raise InventoryError(f"{path} names no host: each is a table [[host]] with an address")
-    known = _known_hosts(Path(file.known_hosts).expanduser())
-    found = [
-        Host(one.role, _reach(one, file, known, f"{path}: host {number}")) for number, one in enumerate(file.host, 1)
-    ]
-    twice = sorted(
-        {one.reach.address for one in found if [other.reach.address for other in found].count(one.reach.address) > 1}
-    )
-    if twice:
-        raise InventoryError(f"{path}: {twice[0]} is named twice, and a node is a machine of its own")
-    return found
+    return file
+
+
+def addresses(hosts: str) -> list[Host]:
+    """As :func:`read`, of hosts that are not logged in to: an address is enough. ``compose:PROJECT``: the containers of
+    that Compose project, whose roles are its services. Raises :class:`InventoryError`.
+    """
+    if hosts.startswith(COMPOSE):
+        return _of_compose(hosts.removeprefix(COMPOSE))
+    path = Path(hosts)
+    file = _parsed(path)
+    for number, one in enumerate(file.host, 1):
+        if not one.address:
+            raise InventoryError(f"{path}: host {number} has no address")
+    return [Host(one.role, Reach(one.address, "", "", "")) for one in file.host]
+
+
+def _of_compose(project: str) -> list[Host]:
+    from assay.cluster.docker.engine import EngineError, engine
+
+    try:
+        with engine() as client:
+            found = client.containers.list(filters={"label": f"com.docker.compose.project={project}"})
+            return [
+                Host(str(one.labels["com.docker.compose.service"]), Reach(_address_of(one), "", "", ""))
+                for one in sorted(found, key=lambda one: str(one.name))
+            ]
+    except EngineError as error:
+        raise InventoryError(f"compose:{project}: {error}") from None
+
+
+def _address_of(container: Any) -> str:
+    networks: Mapping[str, Mapping[str, str]] = container.attrs["NetworkSettings"]["Networks"]
+    found = [net["IPAddress"] for net in networks.values() if net.get("IPAddress")]
+    if not found:
+        raise InventoryError(f"the container {container.name} has no address of its own; is it on the host's network?")
+    return found[0]
 
 
 def by_role(hosts: Sequence[Host], main: str | None, counts: Mapping[str, int], path: Path) -> dict[str, list[Host]]:

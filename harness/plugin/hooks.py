@@ -18,7 +18,7 @@ import pytest
 from assay.harness.plugin import clusters, hookspecs, own_modules, remarks, rounds
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
-from assay.harness.run.settings import DOCKER, ONCE, SIM, SettingsError, asked_by_name
+from assay.harness.run.settings import DOCKER, NONE, ONCE, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
@@ -97,7 +97,9 @@ def pytest_configure(config: pytest.Config) -> None:
         if options.explore is not None:
             _check_search(options)
         if not config.option.collectonly:
-            clusters.check(options.cluster, options.settings.hosts)
+            asked = set(",".join(options.nemesis).split(",")) - {NONE, ""}
+            faults = bool(asked) or options.settings.replay is not None
+            clusters.check(options.cluster, options.settings.hosts, faults=faults)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options

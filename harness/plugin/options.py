@@ -5,6 +5,7 @@ environment that has the plugin, also where no experiment is tested.
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -16,9 +17,9 @@ from assay.harness.run.settings import (
     DEFAULT_HOSTS,
     ENGINES,
     KEEP,
+    ON_HOSTS,
     ONCE,
     REPORTS,
-    SSH,
     Budget,
     Settings,
     SettingsError,
@@ -83,10 +84,10 @@ def add_options(parser: pytest.Parser) -> None:
         help="run each test N times, with seeds derived from the seed (1); or all of them in turn, again and again, "
         "until a time is over (600s, 10min): what has begun then is ended")  # fmt: skip
     add("--cluster", default=None, metavar="|".join(CLUSTERS),
-        help="where to run: containers, the simulation, or machines of your own by SSH (default: docker if an engine "
-             "answers, else sim)")  # fmt: skip
+        help="where to run: containers, the simulation, machines of your own by SSH, or a cluster that runs already, "
+             "without faults (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--hosts", default=None, metavar="FILE",
-        help=f"the machines of --cluster=ssh, and how they are reached ({DEFAULT_HOSTS})")  # fmt: skip
+        help=f"the machines of --cluster=ssh or attach ({DEFAULT_HOSTS}); to attach also compose:PROJECT")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
     add("--reports", default=None, metavar="|".join(REPORTS),
         help="of which runs a page is written (all; of tests that are repeated, those that fail)")  # fmt: skip
@@ -148,8 +149,8 @@ def read_options(config: pytest.Config) -> Options:
     usual = command_line.defaults(config.getoption("--nemesis"))
     cluster, seed = optional("--cluster"), optional("--seed")
     hosts = optional("--hosts")
-    if hosts is not None and cluster != SSH:
-        raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh")
+    if hosts is not None and cluster not in ON_HOSTS:
+        raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh or attach")
     nodes, role_nodes = parsing.parse_nodes(text("--nodes"))
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
@@ -169,7 +170,7 @@ def read_options(config: pytest.Config) -> Options:
         nodes=nodes,
         role_nodes=role_nodes,
         zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
-        hosts=config.invocation_params.dir / (hosts or DEFAULT_HOSTS) if cluster == SSH else None,
+        hosts=_hosts(config, hosts or DEFAULT_HOSTS) if cluster in ON_HOSTS else None,
         store=config.rootpath / text("--store"),
         keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
         defect=optional("--defect"),
@@ -191,6 +192,11 @@ def read_options(config: pytest.Config) -> Options:
         reports=parsing.parse_choice("--reports", reports, REPORTS),
         own_timeout=optional("--operation-timeout") is not None,
     )
+
+
+def _hosts(config: pytest.Config, text: str) -> Path:
+    """A file is looked for where the session was started; a Compose project is no file."""
+    return Path(text) if ":" in text else config.invocation_params.dir / text
 
 
 def settings_for(

@@ -21,7 +21,10 @@ Number = TypeVar("Number", int, float)
 SIM: Final = "sim"
 DOCKER: Final = "docker"
 SSH: Final = "ssh"
-CLUSTERS: Final = (DOCKER, SIM, SSH)
+ATTACH: Final = "attach"
+CLUSTERS: Final = (DOCKER, SIM, SSH, ATTACH)
+ON_HOSTS: Final = (SSH, ATTACH)
+"""Kinds whose machines are named by ``--hosts``."""
 DEFAULT_HOSTS: Final = "hosts.toml"
 KEEP: Final = ("never", "failed", "always")
 REPORTS: Final = ("all", "failed", "never")
@@ -64,7 +67,7 @@ class Settings:
     """Of roles that have another number of nodes: each ``role=number``."""
     zookeepers: int = 1
     hosts: Path | None = None
-    """The machines of a cluster by SSH (``assay.cluster.hosts.inventory``); None for the others."""
+    """The machines of a cluster on hosts (``assay.cluster.hosts.inventory``), a file or ``compose:PROJECT``."""
     nemesis: tuple[str, ...] = ()
     nemesis_interval: float = 10.0
     nemesis_target: str | None = None

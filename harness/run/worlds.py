@@ -17,14 +17,17 @@ from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
 from assay.harness.core.left_behind import awaited, leave_behind
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
-from assay.harness.run.settings import DOCKER, SIM, Settings, derive
+from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, derive
 from assay.nemesis.fault import Fault, needs_disks, needs_memory, needs_slow_disks, spares
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
+    from assay.cluster.hosts.attached import AttachedCluster
     from assay.cluster.hosts.cluster import HostCluster
     from assay.cluster.sim.cluster import SimCluster
     from assay.harness.run.sim_logs import SimLogs
+
+    Real = DockerCluster | HostCluster | AttachedCluster
 
 
 END_SECONDS: Final = 90.0
@@ -98,6 +101,10 @@ def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs 
     needs = needs or Needs()
     if settings.cluster == SIM:
         return SimWorld(system, settings, needs.spares)
+    if settings.cluster == ATTACH:
+        from assay.cluster.hosts.attached import AttachedCluster
+
+        return RealWorld(system, settings, partial(AttachedCluster, hosts=str(settings.hosts)))
     if settings.hosts is not None:
         from assay.cluster.hosts.cluster import HostCluster
 
@@ -173,13 +180,13 @@ class SimWorld:
 class RealWorld:
     """Machines on an ordinary event loop; ``make``: the cluster, which has not been started yet."""
 
-    def __init__(self, system: System, settings: Settings, make: Callable[..., "DockerCluster | HostCluster"]) -> None:
+    def __init__(self, system: System, settings: Settings, make: Callable[..., "Real"]) -> None:
         self._system = system
         self._settings = settings
         self._make = make
         self.loop = asyncio.new_event_loop()
         self.chance = Chance()
-        self._cluster: DockerCluster | HostCluster | None = None
+        self._cluster: Real | None = None
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 
 from assay.cluster import journal
 from assay.cluster.hosts import inventory, upkeep
+from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.inventory import InventoryError
-from assay.cluster.node import NodeError
+from assay.cluster.node import NodeError, ProcessState
 from assay.cluster.ssh.reach import Reach, host_key_of
 
 KEY = paramiko.ECDSAKey.generate()
@@ -145,3 +147,25 @@ def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(
         assert data.exists() is left
         assert (tmp_path / "run").exists() is left
     assert shell(upkeep.claim("run-2")).returncode == 0
+
+
+def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.toml"
+    file.write_text('[[host]]\naddress = "10.0.0.11"\n[[host]]\naddress = "10.0.0.12"\nrole = "store"\n')
+    assert [(host.role, host.reach.address) for host in inventory.addresses(str(file))] == [
+        ("", "10.0.0.11"),
+        ("store", "10.0.0.12"),
+    ]
+    file.write_text('[[host]]\nrole = "store"\n')
+    with pytest.raises(InventoryError, match="host 1 has no address"):
+        inventory.addresses(str(file))
+    node = AttachedNode("n1", "server", 1, "10.0.0.11")
+    assert asyncio.run(node.process()).state is ProcessState.RUNNING
+    with pytest.raises(NodeError, match="n1 is known by its address alone: --cluster=attach has no kill of a node"):
+        node.kill()
+
+
+def test_a_machine_that_cannot_be_asked_for_compose_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///none.sock")
+    with pytest.raises(InventoryError, match="compose:shop: "):
+        inventory.addresses("compose:shop")

@@ -22,11 +22,14 @@ LABEL = "assay-test.hosts-of"
 
 @dataclass(frozen=True)
 class OwnHosts:
-    """``file``: the inventory; ``addresses`` in its order; ``names`` of the containers."""
+    """``file``: the inventory; ``addresses`` in its order; ``names`` of the containers, which Compose takes for its own
+    ``project``.
+    """
 
     file: Path
     addresses: Sequence[str]
     names: Sequence[str]
+    project: str = ""
 
     def run(self, number: int, command: str) -> str:
         """On a host, from 0, past SSH."""
@@ -42,7 +45,7 @@ def own_hosts(folder: Path, roles: Sequence[str], more: str = "") -> Iterator[Ow
     secret = folder / "key"
     key.write_private_key_file(str(secret))  # type: ignore[attr-defined]
     name = f"hosts-of-the-test-{os.getpid()}"
-    marks = {LABEL: str(owner.current())}
+    marks = {LABEL: str(owner.current()), "com.docker.compose.project": name}
     reference = image.ensure(lambda _: None)
     made: list[str] = []
     with engine() as client:
@@ -51,7 +54,10 @@ def own_hosts(folder: Path, roles: Sequence[str], more: str = "") -> Iterator[Ow
         try:
             for number in range(len(roles)):
                 made.append(f"{name}-{number}")
-                _start(client, reference, made[-1], net, net.address(number), marks, keys.archive(key, host_key))
+                service = {"com.docker.compose.service": roles[number]}
+                _start(
+                    client, reference, made[-1], net, net.address(number), marks | service, keys.archive(key, host_key)
+                )
             addresses = [net.address(number) for number in range(len(roles))]
             public = f"{host_key.get_name()} {host_key.get_base64()}"
             lines = [f'key = "{secret}"', more]
@@ -59,7 +65,7 @@ def own_hosts(folder: Path, roles: Sequence[str], more: str = "") -> Iterator[Ow
                 lines += ["[[host]]", f'address = "{address}"', f'role = "{role}"', f'host_key = "{public}"']
             file = folder / "hosts.toml"
             file.write_text("\n".join(lines) + "\n")
-            yield OwnHosts(file, addresses, made)
+            yield OwnHosts(file, addresses, made, name)
         finally:
             for container in made:
                 perform(client, journal.RemoveContainer(container))

@@ -1,7 +1,10 @@
-"""A whole session on machines that the harness has not made: its verdict, and what is left when it is killed."""
+"""Whole sessions on machines that the harness has not made: verdicts, what is left when one is killed, and a cluster
+that runs already.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,7 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from assay.cluster import undo
+from assay.cluster.deploy import start_system
 from assay.cluster.doctor import engine_available
+from assay.cluster.hosts.cluster import HostCluster
+from assay.workloads.test_zookeeper import Ensemble
 
 from helpers.layout import ROOT
 from helpers.own_hosts import OwnHosts, own_hosts
@@ -36,10 +43,12 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnHosts]:
         yield found
 
 
-def session(hosts: OwnHosts, folder: Path, *options: str) -> subprocess.Popen[str]:
-    arguments = ["workloads/test_zookeeper.py", "--cluster=ssh", f"--hosts={hosts.file}", f"--store={folder / 'store'}"]
+def session(hosts: OwnHosts, folder: Path, *options: str, cluster: str = "ssh") -> subprocess.Popen[str]:
+    where = hosts.file if cluster == "ssh" else f"compose:{hosts.project}"
+    arguments = [f"--cluster={cluster}", f"--hosts={where}", f"--store={folder / 'store'}", "--rate=50", "--seed=5"]
+    test = "workloads/test_zookeeper.py"
     return subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, "--rate=50", "--seed=5", *options],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test, *arguments, *options],
         cwd=ROOT,
         env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
         stdout=subprocess.PIPE,
@@ -52,7 +61,7 @@ def traces(hosts: OwnHosts) -> list[str]:
 
 
 def test_a_run_passes_and_says_where_it_was(hosts: OwnHosts, tmp_path: Path) -> None:
-    running = session(hosts, tmp_path, "--nemesis=kill,partition", "--nemesis-interval=6", "--time-limit=8")
+    running = session(hosts, tmp_path, "--nemesis=kill", "--nemesis-interval=6", "--time-limit=8")
     said, _ = running.communicate(timeout=120)
     assert running.returncode == 0, said
     (found,) = (tmp_path / "store").glob("*/2*/settings.json")
@@ -71,13 +80,37 @@ def test_what_a_killed_session_leaves_heal_takes_away(hosts: OwnHosts, tmp_path:
     running.send_signal(signal.SIGKILL)
     running.communicate(timeout=30)
     assert all(traces(hosts))
+    heal(tmp_path)
+    assert traces(hosts) == ["", "", ""]
+
+
+def test_a_cluster_that_runs_already_is_used_and_left_running(hosts: OwnHosts, tmp_path: Path) -> None:
+    async def start() -> None:
+        """With nothing in it: what an earlier run has left would be held against it."""
+        cluster = HostCluster(
+            Ensemble(), {"server": 3}, hosts=hosts.file, run_id="kept", seed=1, state_dir=tmp_path / "state/assay"
+        )
+        await cluster.start()
+        await start_system(Ensemble(), cluster, 60, lambda _: None)
+        await cluster.keep()
+
+    asyncio.run(start())
+    attached = session(hosts, tmp_path, "--time-limit=3", cluster="attach")
+    said, _ = attached.communicate(timeout=120)
+    assert attached.returncode == 0, said
+    assert "what it holds already counts" in said
+    assert all("QuorumPeerMain" in hosts.run(number, "ps ax") for number in range(3))
+    assert undo.heal(state=tmp_path / "state/assay").failed == []
+    assert traces(hosts) == ["", "", ""]
+
+
+def heal(folder: Path) -> None:
     healed = subprocess.run(
         [sys.executable, "-m", "assay.harness.cli.main", "heal"],
-        env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")},
+        env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert healed.returncode == 0, healed.stderr
-    assert traces(hosts) == ["", "", ""]

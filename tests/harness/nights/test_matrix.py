@@ -102,7 +102,7 @@ def test_stored_schedules_are_played(place: Path) -> None:
         (RUN.replace("[[run]]", "[run]"), "`$.run`"),
         (RUN + "nemeses = 1", "`$.run[0].nemeses`"),
         (RUN + "repeat = 0", "`$.run[0].repeat`"),
-        (RUN + 'clusters = ["docer"]', "clusters='docer' is not one of docker, sim, ssh"),
+        (RUN + 'clusters = ["docer"]', "clusters='docer' is not one of docker, sim, ssh, attach"),
         (RUN + 'timeout = "10"', "timeout='10' has no unit: write 10s"),
         (RUN + 'timeout = "soon"', "timeout='soon' is not a time: write 30s, 5min or 8h"),
         (RUN + 'options = ["--seed=1"]', "options: --seed=1 is not for here"),

@@ -1,0 +1,81 @@
+"""A cluster that runs already: clients use it, and nothing is done to it.
+
+Of its nodes nothing is known but where they serve, so there are no faults, no logs and no event logs; whether the
+processes behind the addresses live is not looked at.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from assay.cluster.hosts import inventory
+from assay.cluster.naming import main_role, planned
+from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
+from assay.cluster.system import System
+
+
+class AttachedNode:
+    """The part of :class:`assay.cluster.node.Node` that needs no machine; all else raises :class:`NodeError`."""
+
+    def __init__(self, name: str, role: str, index: int, address: str) -> None:
+        self.name, self.role, self.index, self.address = name, role, index, address
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.role} {self.address}>"
+
+    async def start(self) -> None:
+        """It runs."""
+
+    async def process(self) -> ProcessStatus:
+        return ProcessStatus(ProcessState.RUNNING, "attached")
+
+    async def events(self) -> AsyncIterator[str]:
+        return
+        yield ""
+
+    def __getattr__(self, what: str) -> Any:
+        if what.startswith("_"):
+            raise AttributeError(what)
+        raise NodeError(f"{self.name} is known by its address alone: --cluster=attach has no {what} of a node")
+
+
+class AttachedCluster:
+    """See :class:`assay.cluster.node.Cluster`."""
+
+    kind = "attach"
+    spares: Sequence[Node] = ()
+
+    def __init__(
+        self,
+        system: System,
+        counts: Mapping[str, int],
+        *,
+        hosts: str,
+        progress: Callable[[str], None] = lambda line: None,
+        **_: Any,
+    ) -> None:
+        """``hosts``: the file that names the machines, or ``compose:PROJECT`` (:func:`inventory.addresses`)."""
+        self._system, self._counts, self._hosts, self._progress = system, counts, hosts, progress
+        self.nodes: list[Node] = []
+        self.description: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Raises :class:`~assay.cluster.hosts.inventory.InventoryError`."""
+        found = inventory.addresses(self._hosts)
+        chosen = inventory.by_role(found, main_role(self._system.roles), self._counts, Path(self._hosts))
+        self.nodes = [
+            cast(Node, AttachedNode(item.name, item.role, item.index, chosen[item.role][item.index - 1].reach.address))
+            for item in planned(self._system.roles, self._counts)
+        ]
+        self.description = {"hosts": ", ".join(f"{node.name} {node.address}" for node in self.nodes)}
+        self._progress(f"attached to {self.description['hosts']}")
+
+    async def collect_logs(self, folder: Path) -> list[str]:
+        """None are looked for."""
+        return []
+
+    async def close(self) -> None:
+        """Nothing was made."""
+
+    async def keep(self) -> None:
+        """Nothing was made."""
