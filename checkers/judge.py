@@ -153,7 +153,7 @@ class _Judging:
         (row,) = self.engine.rows(family.applies)
         if next(iter(row.values())) == 0:
             for check in family.checks:
-                if check.lacks and self.contract.forbids(check.anomaly):
+                if check.lacks and check.anomaly in (self.contract.forbidden or ()):
                     self._add(check, 0, 0.0, lacking=True)
             return
         self.applied += family.anomalies
