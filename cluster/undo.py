@@ -17,6 +17,7 @@ from docker.errors import APIError
 from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
+from assay.cluster.docker.network import locked
 from assay.cluster.hosts.reaching import perform as perform_on_host
 from assay.cluster.journal import (
     Action,
@@ -60,7 +61,9 @@ def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, ke
     journals = [journal for journal in found if journal.run_id not in spared and chosen(journal.owner, False)]
     for journal in [one for one in journals if _of_hosts(one)]:
         journals.remove(journal)
-        _replay(_on_host, journal, report)
+        with locked((state or state_folder()) / "hosts.lock"):
+            if journal.path.exists():  # or another session has done it meanwhile
+                _replay(_on_host, journal, report)
     if not docker_engine.answers():
         for journal in journals:
             _without_engine(journal, report)

@@ -11,7 +11,7 @@ paramiko) run in an executor of this cluster's own, which ends with it.
 import asyncio
 import platform
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from assay.cluster.ssh import logs, slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, Program, SshNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
+from assay.cluster.together import all_of
 
 T = TypeVar("T")
 
@@ -152,12 +153,12 @@ class DockerCluster:
             archives += preloads if self._is_server(item) else []
             self._make_container(item, images[item.role], net, hosts, archives, disks, journal)
 
-        await _all(self._call(make, item) for item in self._plans)
+        await all_of(self._call(make, item) for item in self._plans)
         self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
-        await _all(self._reach(node, deadline) for node in self._made)
-        await _all(self._give_disk(node, disks) for node in self._made)
-        await _all(self._write_files(node) for node in self._made)
+        await all_of(self._reach(node, deadline) for node in self._made)
+        await all_of(self._give_disk(node, disks) for node in self._made)
+        await all_of(self._write_files(node) for node in self._made)
         self.description = await self._call(self._describe, ", ".join(sorted({*images.values()})), net)
 
     @staticmethod
@@ -333,14 +334,6 @@ class _NodeUndo:
 
     def done(self, entry: int) -> None:
         self.journal.done(entry)
-
-
-async def _all(calls: Any) -> None:
-    """All of them to their ends, then the first error: nothing of a failed start may still be under way at close."""
-    tasks: list[Coroutine[Any, Any, None]] = list(calls)
-    for result in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
 
 
 def _perform(action: undo.Action) -> str | None:

@@ -14,6 +14,10 @@ from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.system import System
 
 
+class UnreachableError(NodeError, AttributeError):
+    """Nothing can be done to the node; also where it is only asked whether something can."""
+
+
 class AttachedNode:
     """The part of :class:`assay.cluster.node.Node` that needs no machine; all else raises :class:`NodeError`."""
 
@@ -36,7 +40,7 @@ class AttachedNode:
     def __getattr__(self, what: str) -> Any:
         if what.startswith("_"):
             raise AttributeError(what)
-        raise NodeError(f"{self.name} is known by its address alone: --cluster=attach has no {what} of a node")
+        raise UnreachableError(f"{self.name} is known by its address alone: --cluster=attach has no {what} of a node")
 
 
 class AttachedCluster:

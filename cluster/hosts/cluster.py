@@ -25,7 +25,8 @@ from assay.cluster.ssh import logs
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node import Program, SshNode
 from assay.cluster.ssh.reach import Reach
-from assay.cluster.system import ZOOKEEPER_ROLE, Durable, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, Durable, Holdable, System
+from assay.cluster.together import all_of
 
 T = TypeVar("T")
 
@@ -81,10 +82,10 @@ class HostCluster:
         try:
             await self._disconnect()
         finally:
+            await asyncio.to_thread(self._executor.shutdown)  # what is under way there must not outlive what undoes it
             if self._journal is not None:
-                failed = await self._call(self._undo_all)
+                failed = await asyncio.to_thread(self._undo_all)
                 self._journal.close(finished=not failed)
-            self._executor.shutdown(wait=True)
         if failed:
             raise NodeError("not undone: " + "; ".join(failed) + "; `assay heal` tries again")
 
@@ -113,9 +114,9 @@ class HostCluster:
         self.nodes = [await self._call(self._node, item, journal) for item in plans]
         self._progress(f"connecting to {', '.join(str(reach) for reach in self._reaches.values())}")
         deadline = time.monotonic() + SSH_WITHIN
-        await asyncio.gather(*(node.connect(deadline) for node in self.nodes))
-        await asyncio.gather(*(self._prepare(node, code, journal) for node in self.nodes))
-        offsets = await asyncio.gather(*map(self._clock, self.nodes))
+        await all_of(node.connect(deadline) for node in self.nodes)
+        await all_of(self._prepare(node, code, journal) for node in self.nodes)
+        offsets = await all_of(map(self._clock, self.nodes))
         self.description = {
             "hosts": ", ".join(f"{name} {reach}" for name, reach in self._reaches.items()),
             "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self.nodes, offsets, strict=True)),
@@ -132,57 +133,88 @@ class HostCluster:
             executor=self._executor,
             program=self._program,
             event_log=self._system.event_log,
-            undo=_NodeUndo(journal, self._reaches),
+            undo=_NodeUndo(journal, self.run_id, self._reaches),
         )
+        node.spared_ports = sorted({port for one in self._reaches.values() for port in one.ports()})
         node.lacks_disk("its data lie on a disk of the host's own")
         node.preloads(clock="the host's programs run as they are", slowness="the host's programs run as they are")
         return node
 
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
-            return Program(zookeeper.argv(), zookeeper.DATA, {})
+            return Program(zookeeper.argv(), zookeeper.DATA, {upkeep.MARK: self.run_id})
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
+        environment |= {upkeep.MARK: self.run_id}
         environment |= software.needed(self._system, node.role).environment
         return Program(command(self._system, node), HOME, environment)
 
     async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
+        where = f"{node.name} ({self._reaches[node.name]})"
         of_ours = node.role == ZOOKEEPER_ROLE
         files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
-        paths = sorted({*files, HOME, *self._data(node)})
-        if other := await node.run(upkeep.CLAIMED):
-            raise NodeError(f"{node.name} ({self._reaches[node.name]}) is in use by another run, {other.strip()}")
-        if there := (await node.run(upkeep.occupied(paths))).split():
-            raise NodeError(
-                f"{node.name} ({self._reaches[node.name]}) has {', '.join(there)} already, which a run would overwrite "
-                "and remove: move it away, or take another host; what a run that was broken off has left, "
-                "`assay heal` removes"
-            )
-        made = (await node.run(upkeep.roots(paths))).splitlines()
+        made = await self._what_is_made(node, where, files)
         clean = upkeep.clean(self.run_id, made)
         await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean))
-        try:
-            await node.run(upkeep.claim(self.run_id))
-        except NodeError as error:
-            raise NodeError(f"{node.name} ({self._reaches[node.name]}) is in use by another run: {error}") from error
+        await node.run(upkeep.claim(self.run_id))
         await node.prepare()
         await node.run("tar -xf - -C /", stdin=code)
         for path, data in sorted(files.items()):
             await node.write_file(path, data)
 
-    def _data(self, node: Node) -> Sequence[str]:
-        """Folders and files that the system writes."""
+    async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:
+        """Raises :class:`NodeError` where the host cannot be used as it is."""
+        user, other = upkeep.who(await node.run(upkeep.WHO))
+        if user != "0":
+            raise NodeError(f"{where}: commands run as user {user}, not as root: log in as root, or set sudo = true")
+        if other:
+            raise NodeError(
+                f"{where} is in use by the run {other}; if that is over, `assay heal` frees the host, where it was "
+                f"started from; if that machine is gone, remove {upkeep.CLAIM} there and what it has left"
+            )
+        port = ZOOKEEPER_PORT if node.role == ZOOKEEPER_ROLE else self._system.port(node.role)
+        if await _answers(node.address, port):
+            raise NodeError(f"{where}: what answers at port {port} would be taken for the system: end it first")
+        try:
+            paths = [upkeep.checked(path) for path in sorted({*files, HOME, *upkeep.OWN, *self._data(node, files)})]
+        except upkeep.PathError as error:
+            raise NodeError(f"{where}: {error}") from None
+        around = upkeep.around(paths)
+        found = upkeep.seen(await node.run(upkeep.look(paths)), paths)
+        folders = upkeep.seen(await node.run(upkeep.look(around)), around)
+        if there := [path for path in paths if found.get(path, upkeep.FULL) == upkeep.FULL]:
+            raise NodeError(
+                f"{where} has {', '.join(there)} already, which a run would overwrite and remove: move it away, or "
+                "take another host"
+            )
+        return upkeep.Made(
+            removed=[path for path in paths if found[path] == upkeep.NONE],
+            emptied=[path for path in paths if found[path] == upkeep.EMPTY],
+            folders=[folder for folder in around if folders.get(folder) == upkeep.NONE],
+        )
+
+    def _data(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:
+        """Folders and files that the system writes. Its own files below ``/var`` lie where its data do."""
+        beside = [path.rpartition("/")[0] for path in files if path.startswith("/var/") and path.count("/") > 3]
         if node.role == ZOOKEEPER_ROLE:
-            return [zookeeper.DATA]
+            return [*beside, zookeeper.DATA]
         events = self._system.event_log(node)
-        folders = [self._system.data_folder(node)] if isinstance(self._system, Durable) else []
-        return [*folders, *self._system.logs(node), *([] if events is None else [events])]
+        more = [] if events is None else [events]
+        if isinstance(self._system, Durable) and node.role != CLIENT_ROLE:
+            more.append(self._system.data_folder(node))
+        if isinstance(self._system, Holdable):
+            more.append(self._system.hold_file(node))
+        return [*beside, *self._system.logs(node), *more]
 
     async def _clock(self, node: SshNode) -> str:
-        """How far the host's clock is ahead of this machine's, and how sure that is: half of the way there and back."""
-        before = time.time()
-        theirs = float(await node.run(upkeep.CLOCK))
-        after = time.time()
-        return f"{theirs - (before + after) / 2:+.3f} s (within {(after - before) / 2:.3f} s)"
+        """How far the host's clock is ahead of this machine's, and how sure that is: half of the way there and back.
+
+        The node learns how far the other clock is ahead, by which its events are timed.
+        """
+        before, monotonic = time.time(), time.monotonic()
+        said = (await node.run(upkeep.CLOCKS)).split()
+        half = (time.time() - before) / 2
+        node.monotonic_ahead = float(said[-1]) - (monotonic + half)
+        return f"{float(said[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
     def _undo_all(self) -> list[str]:
         if self._journal is None:
@@ -192,7 +224,7 @@ class HostCluster:
             assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
             try:
                 perform(action)
-            except NodeError as error:
+            except (NodeError, OSError) as error:
                 failed.append(f"{undo.describe(action)}: {error}")
         return failed
 
@@ -206,19 +238,35 @@ class HostCluster:
 def _ip(node: str, address: str) -> str:
     """What packets of the host come from: rules for them take no names."""
     try:
-        return socket.gethostbyname(address)
-    except OSError as error:
-        raise NodeError(f"{node}: {address} is no host that is known here: {error}; give its IP address") from error
+        found = socket.gethostbyname(address)
+    except (OSError, ValueError) as error:
+        raise NodeError(f"{node}: {address} is no host that is known here: {error}; give its IPv4 address") from error
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((found, 0))
+        except OSError:
+            return found
+    raise NodeError(f"{node}: {address} is this machine, from which the others are reached: faults would cut that off")
+
+
+async def _answers(address: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(1):
+            _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 class _NodeUndo:
-    """The journal as a node writes it."""
+    """The journal as a node writes it. Nothing is undone on a host that another run has by then."""
 
-    def __init__(self, journal: undo.Journal, reaches: Mapping[str, Reach]) -> None:
-        self._journal, self._reaches = journal, reaches
+    def __init__(self, journal: undo.Journal, run_id: str, reaches: Mapping[str, Reach]) -> None:
+        self._journal, self._run_id, self._reaches = journal, run_id, reaches
 
     def command(self, node: str, argv: Sequence[str]) -> int:
-        return self._journal.append(undo.RunOnHost(self._reaches[node], tuple(argv)))
+        return self._journal.append(undo.RunOnHost(self._reaches[node], upkeep.guarded(self._run_id, argv)))
 
     def done(self, entry: int) -> None:
         self._journal.done(entry)

@@ -11,7 +11,7 @@ from assay.cluster.node import NodeError
 
 REMEDIES = {
     "user": ("0", "log in as root, or set sudo = true for a user that may become root without a password", "all"),
-    "python": ("", "install python3", "the system's code, faults of memory, packets and power"),
+    "python": ("yes", "install python3, 3.10 or newer", "the system's code, faults of memory, packets and power"),
     "iptables": ("yes", "install iptables; the kernel needs nf_tables", "every fault of the network"),
     "pkill": ("", "install procps", "kill, stop"),
     "setsid": ("", "install util-linux", "all"),
@@ -36,6 +36,8 @@ def _of(host: Host) -> list[Finding]:
     findings = []
     for line in lines:
         what, _, value = line.partition(" ")
+        if what not in REMEDIES:
+            continue  # a shell's greeting
         wanted, remedy, enables = REMEDIES[what]
         good = value == wanted if wanted else value != "no"
         findings.append(

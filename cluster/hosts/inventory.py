@@ -24,10 +24,11 @@ import msgspec
 import paramiko
 
 from assay.cluster.ssh.reach import Reach
-from assay.cluster.system import DeploymentError
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError
 
 KNOWN: Final = "~/.ssh/known_hosts"
 COMPOSE: Final = "compose:"
+OPTIONS: Final = {ZOOKEEPER_ROLE: "--zookeepers", CLIENT_ROLE: "--workers"}
 
 
 class InventoryError(DeploymentError):
@@ -40,7 +41,7 @@ class _Way(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     key: str = ""
     host_key: str = ""
     port: int = 22
-    sudo: bool = False
+    sudo: bool | None = None
     jump: "_Way | None" = None
 
 
@@ -131,8 +132,9 @@ def by_role(hosts: Sequence[Host], main: str | None, counts: Mapping[str, int], 
     for role, count in counts.items():
         there = [host for host in hosts if (host.role or main) == role]
         if len(there) < count:
+            option = OPTIONS.get(role, "--nodes")
             raise InventoryError(
-                f"{path} has {len(there)} hosts of the role {role}, and {count} are asked for (--nodes)"
+                f"{path} has {len(there)} hosts of the role {role}, and {count} are asked for ({option})"
             )
         chosen[role] = there[:count]
     return chosen
@@ -143,7 +145,7 @@ def _known_hosts(path: Path) -> paramiko.HostKeys:
     if path.is_file():
         try:
             keys.load(str(path))
-        except (OSError, paramiko.SSHException) as error:
+        except (OSError, ValueError, paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
             raise InventoryError(f"{path}: {error}") from error
     return keys
 
@@ -155,7 +157,7 @@ def _reach(way: _Way, file: _File, known: paramiko.HostKeys, where: str) -> Reac
     if not host_key:
         name = way.address if way.port == 22 else f"[{way.address}]:{way.port}"
         there: Mapping[str, Any] = known.lookup(name) or {}
-        key = next((there[kind] for kind in sorted(there)), None)
+        key = next((there[kind] for kind in sorted(there, key=lambda kind: (kind != "ssh-ed25519", kind))), None)
         if key is None:
             raise InventoryError(
                 f"{where}: nothing is known of the host key of {name}: look at what `ssh-keyscan -p {way.port} "
@@ -163,6 +165,6 @@ def _reach(way: _Way, file: _File, known: paramiko.HostKeys, where: str) -> Reac
             )
         host_key = f"{key.get_name()} {key.get_base64()}"
     jump = None if way.jump is None else _reach(way.jump, file, known, f"{where}, jump")
-    return Reach(
-        way.address, way.user or file.user, way.key or file.key, host_key, way.port, way.sudo or file.sudo, jump
-    )
+    key = str(Path(way.key or file.key).expanduser().absolute())  # the undo journal is read from other folders
+    sudo = file.sudo if way.sudo is None else way.sudo
+    return Reach(way.address, way.user or file.user, key, host_key, way.port, sudo, jump)

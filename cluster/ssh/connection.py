@@ -25,6 +25,8 @@ COMMAND_TIMEOUT = 30.0
 KEEPALIVE = 5
 """Seconds between keep-alive packets; a dead peer is noticed instead of waited for."""
 TAIL_LINES = 5
+RSA = ("rsa-sha2-512", "rsa-sha2-256")
+"""How a machine signs with a key of the type ssh-rsa."""
 SUDO_SFTP = (
     "for one in /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/libexec/sftp-server "
     "/usr/lib/ssh/sftp-server; do [ -x $one ] && exec sudo -n $one; done; exit 127"
@@ -45,6 +47,12 @@ class Login:
     """The user is not root, and may become it without a password."""
     jump: "Login | None" = None
     """The machine through which this one is reached."""
+    plain_shell: bool = True
+    """The user's login shell understands what ``sh`` does."""
+
+
+class RefusedError(NodeError):
+    """The machine does not let this user in, or is another one: to try again is of no use, and may get one banned."""
 
 
 class SshConnection:
@@ -68,6 +76,8 @@ class SshConnection:
             try:
                 self._connected()
                 return
+            except RefusedError:
+                raise
             except NodeError:
                 if self._closed or time.monotonic() >= deadline:
                     raise
@@ -154,7 +164,9 @@ class SshConnection:
             self._drop()
 
     def _as_root(self, command: str) -> str:
-        return f"sudo -n sh -c {shlex.quote(command)}" if self._login.sudo else command
+        if self._login.sudo:
+            return f"sudo -n sh -c {shlex.quote(command)}"
+        return command if self._login.plain_shell else f"sh -c {shlex.quote(command)}"
 
     def _connected(self) -> paramiko.Transport:
         with self._lock:
@@ -176,14 +188,22 @@ class SshConnection:
                 raw.close()
                 raise
             transport.banner_timeout = CONNECT_TIMEOUT
+            name = login.host_key.get_name()  # of the keys that it has it is to show this one
+            transport.get_security_options().key_types = RSA if name == "ssh-rsa" else (name,)
             transport.start_client(timeout=CONNECT_TIMEOUT)
             if transport.get_remote_server_key() != login.host_key:
-                raise NodeError(
+                raise RefusedError(
                     f"{self._name}: {login.address} shows another host key than the one this run gave it; "
                     "another machine has taken the address"
                 )
             transport.auth_publickey(login.user, login.key)
             transport.set_keepalive(KEEPALIVE)
+        except paramiko.AuthenticationException as error:
+            assert transport is not None, "it was asked"
+            transport.close()
+            raise RefusedError(
+                f"{self._name}: {login.user}@{login.address}:{login.port} does not let this key in: {error}"
+            ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             if transport is not None:
                 transport.close()
@@ -220,23 +240,30 @@ class SshConnection:
         """The one SFTP session, for one thread at a time; what breaks it makes the next caller open another."""
         with self._sftp_lock:
             transport = self._connected()
-            if self._sftp is None or self._sftp.get_channel() is None or self._sftp.sock.closed:
-                self._sftp = self._file_server(transport)
-            if self._sftp is None:
-                raise NodeError(f"{self._name}: no SFTP session; does its sshd offer the sftp subsystem?")
+            sftp = self._sftp
+            if sftp is None or sftp.get_channel() is None or sftp.sock.closed:
+                try:
+                    self._sftp = sftp = self._file_server(transport)
+                except (paramiko.SSHException, OSError, EOFError) as error:
+                    raise NodeError(
+                        f"{self._name}: no SFTP session: {error!r}; does its sshd offer the sftp subsystem, and may "
+                        "the user start it as root?"
+                    ) from error
             try:
-                yield self._sftp
-            except (EOFError, paramiko.SSHException) as error:
-                self._sftp.close()
+                yield sftp
+            except (EOFError, TimeoutError, paramiko.SSHException) as error:
+                sftp.close()
                 self._sftp = None
                 raise NodeError(f"{self._name}: the SFTP session broke: {error!r}") from error
 
-    def _file_server(self, transport: paramiko.Transport) -> paramiko.SFTPClient | None:
+    def _file_server(self, transport: paramiko.Transport) -> paramiko.SFTPClient:
         """The subsystem of sshd is the user's; root's has to be started by ``sudo``."""
-        if not self._login.sudo:
-            return paramiko.SFTPClient.from_transport(transport)
         channel = transport.open_session(timeout=CONNECT_TIMEOUT)
-        channel.exec_command(SUDO_SFTP)
+        channel.settimeout(COMMAND_TIMEOUT)
+        if self._login.sudo:
+            channel.exec_command(f"sh -c {shlex.quote(SUDO_SFTP)}")
+        else:
+            channel.invoke_subsystem("sftp")
         return paramiko.SFTPClient(channel)
 
     def _drop(self) -> None:

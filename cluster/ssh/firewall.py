@@ -21,6 +21,8 @@ SET_UP = (
 )
 """Idempotent."""
 FLUSH = ("iptables", "-w", "-F", CHAIN)
+UNDO = ("sh", "-c", f"iptables -w -nL {CHAIN} >/dev/null 2>&1 || exit 0; exec {' '.join(FLUSH)}")
+"""The same where the chain may be gone, as after a reboot."""
 COUNT = f"iptables -w -nvxL {CHAIN}"
 
 DROP = "iptables-restore -w --noflush"
@@ -45,12 +47,18 @@ UNSILENCE = (
 DROPPED, REJECTED = "-j DROP", "-p tcp ! --tcp-flags RST RST -j REJECT --reject-with tcp-reset"
 
 
-def rules(addresses: Sequence[str], *, reject: bool = False, flow: Flow | None = None) -> bytes:
-    """One rule per address of a peer, in the form iptables-restore takes."""
+def rules(
+    addresses: Sequence[str], *, reject: bool = False, flow: Flow | None = None, spared: Sequence[int] = ()
+) -> bytes:
+    """One rule per address of a peer, in the form iptables-restore takes.
+
+    ``spared``: TCP ports that no rule is for, on either side: SSH's, where a peer may be the way to this machine.
+    """
     action = REJECTED if reject else DROPPED
     if flow is not None:
         action = f"-p tcp {_matching(flow)} {action.removeprefix('-p tcp ')}"
-    lines = [f"-A {CHAIN} -s {address} {action}" for address in addresses]
+    lines = [f"-A {CHAIN} -p tcp --{side} {port} -j RETURN" for port in spared for side in ("dport", "sport")]
+    lines += [f"-A {CHAIN} -s {address} {action}" for address in addresses]
     return "\n".join(["*filter", *lines, "COMMIT", ""]).encode()
 
 

@@ -93,6 +93,10 @@ class SshNode(Preloaded):
         self._frozen = False
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
+        self.spared_ports: Sequence[int] = ()
+        """TCP ports that no cut is for."""
+        self.monotonic_ahead = 0.0
+        """Seconds by which the clock of its events is ahead of this machine's."""
         self._streams: set[Stream] = set()
 
     def __repr__(self) -> str:
@@ -303,9 +307,12 @@ class SshNode(Preloaded):
         if not peers:
             return
         self._reach()
-        await self._note("cut", firewall.FLUSH)
+        await self._note("cut", firewall.UNDO)
         self._peers.update({peer.address: peer.name for peer in peers})
-        await self.run(firewall.DROP, stdin=firewall.rules([peer.address for peer in peers], reject=reject, flow=flow))
+        addresses = [peer.address for peer in peers]
+        await self.run(
+            firewall.DROP, stdin=firewall.rules(addresses, reject=reject, flow=flow, spared=self.spared_ports)
+        )
 
     async def accept_all(self) -> None:
         await self.run(" ".join(firewall.FLUSH))

@@ -26,21 +26,26 @@ class Reach(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.user}@{self.address}:{self.port}"
 
+    def ports(self) -> set[int]:
+        """SSH's, here and on the way."""
+        return {self.port} | (set() if self.jump is None else self.jump.ports())
+
     def login(self) -> Login:
         """Raises :class:`NodeError` where a key cannot be read."""
         try:
             key = paramiko.PKey.from_path(Path(self.key).expanduser())
-        except (OSError, ValueError, paramiko.SSHException) as error:
+        except Exception as error:
             raise NodeError(f"{self}: the private key {self.key} cannot be read: {error}") from error
         jump = None if self.jump is None else self.jump.login()
-        return Login(self.address, self.user, key, host_key_of(self.host_key), self.port, self.sudo, jump)
+        host_key = host_key_of(self.host_key)
+        return Login(self.address, self.user, key, host_key, self.port, self.sudo, jump, plain_shell=False)
 
 
 def host_key_of(text: str) -> paramiko.PKey:
     """Raises :class:`NodeError` for what is no public key."""
     try:
         entry = paramiko.hostkeys.HostKeyEntry.from_line(f"host {text}")
-    except paramiko.SSHException as error:
+    except (paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:
         raise NodeError(f"not a host key: {text!r}: {error}") from error
     if entry is None or entry.key is None:
         raise NodeError(f"not a host key, such as `ssh-ed25519 AAAA...`: {text!r}")

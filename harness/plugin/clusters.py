@@ -3,22 +3,20 @@
 from pathlib import Path
 from typing import Final
 
-from assay.harness.run.settings import ATTACH, DOCKER, SIM, SettingsError
+from assay.harness.plugin.options import Options
+from assay.harness.run.settings import ATTACH, DOCKER, NONE, ONCE, SIM, SettingsError
 
 ENGINE_SECONDS: Final = 10.0
 
 
-def check(cluster: str | None, hosts: Path | None, *, faults: bool) -> None:
-    """Before anything is built. ``faults``: some are asked for. Raises ``SettingsError``."""
-    if cluster == DOCKER:
+def check(options: Options) -> None:
+    """Before anything is built. Raises ``SettingsError``."""
+    if options.cluster == DOCKER:
         _check_engine()
-    if cluster == ATTACH and faults:
-        raise SettingsError(
-            "--cluster=attach has no faults: nothing can be done to nodes of which only the address is known; "
-            "leave out --nemesis, or give the machines to --cluster=ssh"
-        )
-    if hosts is not None:
-        _check_hosts(str(cluster), hosts)
+    if options.cluster == ATTACH:
+        _check_attached(options)
+    if options.settings.hosts is not None:
+        _check_hosts(str(options.cluster), options.settings.hosts)
 
 
 def sweep(cluster: str) -> str:
@@ -33,6 +31,22 @@ def sweep(cluster: str) -> str:
     lines = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
     lines += [f"not removed: {line}" for line in report.failed]
     return "".join(f"; {line}" for line in lines)
+
+
+def _check_attached(options: Options) -> None:
+    """What would change the nodes is not done there, and a run must not be judged as if it had been."""
+    if set(",".join(options.nemesis).split(",")) - {NONE, ""} or options.settings.replay is not None:
+        raise SettingsError(
+            "--cluster=attach has no faults: nothing can be done to nodes of which only the address is known; "
+            "leave out --nemesis, or give the machines to --cluster=ssh"
+        )
+    if options.settings.configuration or options.settings.defect or options.workload_mix:
+        raise SettingsError(
+            "--cluster=attach takes the cluster as it is: leave out --set, --defect and --workload-mix, whose settings "
+            "its nodes would not have"
+        )
+    if options.repeat != ONCE:
+        raise SettingsError("--cluster=attach does a run once: what it has written would be held against the next one")
 
 
 def _check_engine() -> None:

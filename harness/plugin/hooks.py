@@ -18,7 +18,7 @@ import pytest
 from assay.harness.plugin import clusters, hookspecs, own_modules, remarks, rounds
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
-from assay.harness.run.settings import DOCKER, NONE, ONCE, SIM, SettingsError, asked_by_name
+from assay.harness.run.settings import ONCE, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
@@ -97,9 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if options.explore is not None:
             _check_search(options)
         if not config.option.collectonly:
-            asked = set(",".join(options.nemesis).split(",")) - {NONE, ""}
-            faults = bool(asked) or options.settings.replay is not None
-            clusters.check(options.cluster, options.settings.hosts, faults=faults)
+            clusters.check(options)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
@@ -355,7 +353,7 @@ def _check_faults(options: Options, faults: Catalogue) -> None:
 def _check_search(options: Options) -> None:
     if options.settings.replay is not None or options.settings.nemesis_target or options.repeat != ONCE:
         raise SettingsError("--explore draws its own schedules; leave out --replay, --nemesis-target and --repeat")
-    if options.cluster == DOCKER:
+    if options.cluster not in (None, SIM):
         raise SettingsError(
             "--explore searches in the simulation; what it finds is confirmed by --cluster=docker --replay"
         )

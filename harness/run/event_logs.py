@@ -113,8 +113,11 @@ class Collector:
             self._record(node, line)
 
     def _record(self, node: Node, line: msgspec.Struct) -> None:
-        """A node's clock is taken to be the harness's: true in containers and in the simulation, for display only."""
+        """A node's clock is the harness's in containers and in the simulation, and else as far ahead as its cluster has
+        found. For display only.
+        """
         fields = msgspec.structs.asdict(line)
         fields["key"] = self._lives.key(fields["key"], fields.pop("topic_zxid"))
-        time = int((fields.pop("time") - self.stamps.loop_time(0)) * NANOSECONDS)
+        ahead = getattr(node, "monotonic_ahead", 0.0)
+        time = int((fields.pop("time") - ahead - self.stamps.loop_time(0)) * NANOSECONDS)
         self.history.event(time=time, node=node.name, **fields)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -58,6 +60,15 @@ def test_host_keys_are_those_that_ssh_knows(tmp_path: Path, port: int, name: str
     known.write_text(f"{name} {HOST_KEY}\n")
     (host,) = read(tmp_path, f'known_hosts = "{known}"\n[[host]]\naddress = "10.0.0.11"\nport = {port}')
     assert host.reach.host_key == HOST_KEY
+
+
+def test_of_several_host_keys_one_is_taken_whatever_their_order(tmp_path: Path) -> None:
+    other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMu1cUlUVfBLRr5zXl7gs1HGTJ2nBqYrRzAcLLCpEEtD"
+    for lines in ([HOST_KEY, other], [other, HOST_KEY]):
+        known = tmp_path / "known"
+        known.write_text("".join(f"10.0.0.11 {line}\n" for line in lines))
+        (host,) = read(tmp_path, f'known_hosts = "{known}"\n[[host]]\naddress = "10.0.0.11"')
+        assert host.reach.host_key == other
 
 
 @pytest.mark.parametrize(
@@ -120,33 +131,109 @@ def shell(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, timeout=30)
 
 
-def test_what_is_there_already_is_said(tmp_path: Path) -> None:
+def test_what_is_there_is_told_apart_and_a_greeting_is_none_of_it(tmp_path: Path) -> None:
     (tmp_path / "a file").write_text("")
-    found = shell(upkeep.occupied([f"{tmp_path}/a file", f"{tmp_path}/none"]))
-    assert (found.returncode, found.stdout) == (0, f"{tmp_path}/a file\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / ".hidden").write_text("")
+    (tmp_path / "dangling").symlink_to("/nowhere/at/all")
+    (tmp_path / "to empty").symlink_to(tmp_path / "empty")
+    names = {
+        "a file": "full", "empty": "empty", "full": "full", "dangling": "full", "to empty": "full", "none": "none",
+        "a file/below": "none",
+    }  # fmt: skip
+    paths = [f"{tmp_path}/{name}" for name in names]
+    found = shell("echo welcome; echo none /etc/passwd; " + upkeep.look(paths))
+    assert found.returncode == 0
+    assert upkeep.seen(found.stdout, paths) == dict(zip(paths, names.values(), strict=True))
 
 
-def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the folders of a run below ``tmp_path``, and no rules to lift."""
-    monkeypatch.setattr(upkeep, "CLAIM", f"{tmp_path}/run/run")
-    monkeypatch.setattr(upkeep.process, "FOLDER", f"{tmp_path}/run")
-    monkeypatch.setattr(upkeep.process, "LOG", f"{tmp_path}/log/process.log")
+@pytest.mark.parametrize(
+    "path",
+    ["", "/", "/srv", "srv/x", "/srv/../etc/x", "/srv//x", "/srv/x/", "/srv/x\n/etc", "/srv/x\u2028/etc", "/srv/."],
+)
+def test_a_path_that_a_run_must_not_remove_is_refused(path: str) -> None:
+    with pytest.raises(upkeep.PathError):
+        upkeep.checked(path)
+    assert upkeep.checked("/srv/my data") == "/srv/my data"
+
+
+def test_the_folders_around_are_all_but_the_top_deepest_first() -> None:
+    assert upkeep.around(["/a/b/c", "/a/d"]) == ["/a/b", "/a"]
+
+
+def test_who_is_read_behind_a_greeting() -> None:
+    assert upkeep.who("user 0\nclaim \n") == ("0", "")
+    assert upkeep.who("hello\nuser 1000\nclaim run-1\n") == ("1000", "run-1")
+    assert upkeep.who("") == ("", "")
+    assert upkeep.who(shell(upkeep.WHO).stdout)[0] == str(os.getuid())
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host's files below a folder, and no rules to lift."""
+    monkeypatch.setattr(upkeep, "CLAIM", f"{tmp_path}/claim")
     monkeypatch.setattr(upkeep.process, "KILL", "exit 20")
-    monkeypatch.setattr(upkeep.firewall, "CHAIN", "NO-SUCH-CHAIN")
-    monkeypatch.setattr(upkeep.firewall, "FROZEN", "NO-SUCH-CHAIN")
+    for module, name in ((upkeep.firewall, "CHAIN"), (upkeep.firewall, "FROZEN")):
+        monkeypatch.setattr(module, name, "NO-SUCH-CHAIN")
+    monkeypatch.setattr(upkeep.packets, "UNSHAPE", ("true",))
+    return tmp_path
+
+
+def done(argv: tuple[str, ...]) -> int:
+    return subprocess.run(argv, check=False, timeout=30, capture_output=True).returncode
+
+
+def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(place: Path) -> None:
     assert shell(upkeep.claim("run-1")).returncode == 0
     second = shell(upkeep.claim("run-2"))
     assert (second.returncode, second.stderr) == (22, "run-1\n")
-    data = tmp_path / "data"
-    data.mkdir()
-    for run, left in (("run-2", True), ("run-1", False), ("run-1", False)):
-        clean = upkeep.clean(run, [str(data)])
-        assert subprocess.run(clean, check=False, timeout=30).returncode == 0
-        assert data.exists() is left
-        assert (tmp_path / "run").exists() is left
+    (place / "new/folder/data").mkdir(parents=True)
+    (place / "new/folder/of another").write_text("came meanwhile")
+    (place / "was empty/x").mkdir(parents=True)
+    made = upkeep.Made([f"{place}/new/folder/data"], [f"{place}/was empty"], [f"{place}/new/folder", f"{place}/new"])
+    assert done(upkeep.guarded("run-2", ("touch", f"{place}/undone"))) == 0
+    assert done(upkeep.clean("run-2", made)) == 0
+    assert not (place / "undone").exists()
+    assert (place / "was empty/x").exists()
+    for _ in range(2):
+        assert done(upkeep.clean("run-1", made)) == 0
+        assert [path.name for path in (place / "new/folder").iterdir()] == ["of another"]
+        assert list((place / "was empty").iterdir()) == []
+        assert not (place / "claim").exists()
     assert shell(upkeep.claim("run-2")).returncode == 0
+
+
+def test_folders_that_were_made_for_it_go_with_it(place: Path) -> None:
+    shell(upkeep.claim("run-1"))
+    (place / "new/folder").mkdir(parents=True)
+    (place / "new/folder/file").write_text("")
+    made = upkeep.Made([f"{place}/new/folder/file"], [], upkeep.around([f"{place}/new/folder/file"])[:2])
+    assert done(upkeep.clean("run-1", made)) == 0
+    assert not (place / "new").exists()
+
+
+def test_what_cannot_be_removed_keeps_the_claim_for_another_try(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell(upkeep.claim("run-1"))
+    made = upkeep.Made([], [f"{place}/gone"], [])  # find fails: someone has removed the folder
+    assert done(upkeep.clean("run-1", made)) != 0
+    assert (place / "claim").exists()
+
+
+def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
+    shell(upkeep.claim("run-1"))
+    started = {
+        run: subprocess.Popen(["sleep", "60"], env={upkeep.MARK: run}, start_new_session=True)
+        for run in ("run-1", "run-10", "my-run-1")
+    }
+    try:
+        assert done(upkeep.clean("run-1", upkeep.Made([], [], []))) == 0
+        assert started["run-1"].wait(timeout=10) == -signal.SIGKILL
+        assert [one.poll() for run, one in started.items() if run != "run-1"] == [None, None]
+    finally:
+        for one in started.values():
+            one.kill()
+            one.wait()
 
 
 def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path) -> None:

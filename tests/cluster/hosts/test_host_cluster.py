@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 T = TypeVar("T")
 
 TRACES = """
-ls -d /opt/assay /etc/echo /run/assay /var/log/assay /var/log/echo 2>/dev/null
+ls -d /opt/assay /etc/echo /var/lib/assay-claim /var/lib/echo /run/assay/* /var/log/assay/* 2>/dev/null
 iptables -S | grep ASSAY
-pgrep -f [e]cho.py
+pgrep -fa '[e]cho.py|[t]ail -n|[s]leep 1000'
 true
 """
 """What a run leaves on a host."""
@@ -99,7 +99,7 @@ def test_two_runs_do_not_share_a_host(hosts: OwnHosts, tmp_path: Path) -> None:
         first, second = cluster_of(hosts, tmp_path, "run-1"), cluster_of(hosts, tmp_path, "run-2")
         await first.start()
         try:
-            with pytest.raises(NodeError, match=r"n[12] \(root@.*\) is in use by another run, run-1"):
+            with pytest.raises(NodeError, match=r"n[12] \(root@.*\) is in use by the run run-1; if that is over"):
                 await second.start()
             assert (await first.nodes[0].process()).state is ProcessState.DEAD
             assert all(traces(hosts)), "what ended with an error has cleaned nothing of the other's"
@@ -149,6 +149,7 @@ def test_a_host_that_does_not_answer_stays_in_the_journal(hosts: OwnHosts, tmp_p
     async def lose() -> None:
         cluster = cluster_of(hosts, tmp_path)
         await cluster.start()
+        await cluster.nodes[1].drop_from([cluster.nodes[0]])
         hosts.run(1, f"iptables -I {closed}")
         try:
             with pytest.raises(NodeError, match=r"not undone: .*`assay heal` tries again"):
@@ -160,7 +161,10 @@ def test_a_host_that_does_not_answer_stays_in_the_journal(hosts: OwnHosts, tmp_p
     assert traces(hosts)[0] == ""
     assert traces(hosts)[1] != ""
     assert sweep(tmp_path / "state").undone == [], "this process is alive"
-    assert len(heal(state=tmp_path / "state").undone) == 2, "cleaning a clean host is no error"
+    hosts.run(1, "iptables -F ASSAY; iptables -D INPUT -j ASSAY; iptables -X ASSAY; rm -rf /run/assay")  # a reboot
+    report = heal(state=tmp_path / "state")
+    assert report.failed == []
+    assert len(report.undone) == 3, "cleaning a clean host is no error"
     assert traces(hosts) == ["", ""]
 
 

@@ -28,7 +28,7 @@ from helpers.own_hosts import OwnHosts, own_hosts
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 TRACES = """
-ls -d /opt/assay /run/assay /var/log/assay /var/lib/zookeeper-assay /etc/zookeeper-assay 2>/dev/null
+ls -d /opt/assay /var/lib/assay-claim /run/assay/* /var/log/assay/* /var/lib/zookeeper/* 2>/dev/null
 iptables -S | grep ASSAY
 pgrep -f [Q]uorumPeerMain
 true
