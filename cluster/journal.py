@@ -41,10 +41,11 @@ class Unpause(msgspec.Struct, frozen=True, tag="unpause"):
 
 
 class RunOnHost(msgspec.Struct, frozen=True, tag="run-on-host"):
-    """Undoes something on a machine of the user's own."""
+    """Undoes something on a machine of the user's own. ``what``: in words, if it is more than its command."""
 
     host: Reach
     argv: tuple[str, ...]
+    what: str = ""
 
 
 class RemoveFile(msgspec.Struct, frozen=True, tag="remove-file"):
@@ -202,8 +203,8 @@ def describe(action: Action) -> str:
             return f"network {name} removed"
         case RunInContainer(container, argv):
             return f"{container}: {' '.join(' '.join(argv).split())[:60]}"
-        case RunOnHost(host, argv):
-            return f"{host}: {' '.join(' '.join(argv).split())[:60]}"
+        case RunOnHost(host, argv, what):
+            return f"{host}: {what or ' '.join(' '.join(argv).split())[:60]}"
         case Unpause(container):
             return f"{container} unpaused"
         case RemoveFile(path):

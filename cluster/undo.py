@@ -63,7 +63,7 @@ def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, ke
         journals.remove(journal)
         with locked((state or state_folder()) / "hosts.lock"):
             if journal.path.exists():  # or another session has done it meanwhile
-                _replay(_on_host, journal, report)
+                _replay(_OnHosts().perform, journal, report)
     if not docker_engine.answers():
         for journal in journals:
             _without_engine(journal, report)
@@ -90,10 +90,23 @@ def _of_hosts(journal: Pending) -> bool:
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 
-def _on_host(action: Action) -> bool:
-    assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
-    perform_on_host(action)
-    return True
+class _OnHosts:
+    """Asks a host that did not answer no second time: each question takes its time limit."""
+
+    def __init__(self) -> None:
+        self._away: dict[str, str] = {}
+
+    def perform(self, action: Action) -> bool:
+        assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
+        if (reason := self._away.get(str(action.host))) is not None:
+            raise NodeError(reason)
+        try:
+            perform_on_host(action)
+        except NodeError as error:
+            if "no SSH connection" in str(error):
+                self._away[str(action.host)] = str(error)
+            raise
+        return True
 
 
 def _replay(perform: Callable[[Action], bool], journal: Pending, report: Report) -> None:

@@ -161,7 +161,7 @@ def perform(client: docker.DockerClient, action: journal.Action) -> bool:
             return remove_network(client, name)
         case journal.RunInContainer(container, argv):
             return execute(client, container, list(argv))
-        case journal.RunOnHost(host, _):
+        case journal.RunOnHost(host):
             raise EngineError(f"{host} is no container")
         case journal.Unpause(container):
             return unpause(client, container)

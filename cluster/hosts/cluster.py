@@ -154,7 +154,7 @@ class HostCluster:
         files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
         made = await self._what_is_made(node, where, files)
         clean = upkeep.clean(self.run_id, made)
-        await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean))
+        await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean, "cleaned"))
         await node.run(upkeep.claim(self.run_id))
         await node.prepare()
         await node.run("tar -xf - -C /", stdin=code)
@@ -259,6 +259,10 @@ async def _answers(address: str, port: int) -> bool:
     return True
 
 
+def _short(argv: Sequence[str]) -> str:
+    return " ".join(" ".join(argv).split())[:60]
+
+
 class _NodeUndo:
     """The journal as a node writes it. Nothing is undone on a host that another run has by then."""
 
@@ -266,7 +270,9 @@ class _NodeUndo:
         self._journal, self._run_id, self._reaches = journal, run_id, reaches
 
     def command(self, node: str, argv: Sequence[str]) -> int:
-        return self._journal.append(undo.RunOnHost(self._reaches[node], upkeep.guarded(self._run_id, argv)))
+        return self._journal.append(
+            undo.RunOnHost(self._reaches[node], upkeep.guarded(self._run_id, argv), _short(argv))
+        )
 
     def done(self, entry: int) -> None:
         self._journal.done(entry)

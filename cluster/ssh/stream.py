@@ -1,6 +1,7 @@
 """The lines of a node's event log, as they are written, from a thread to the event loop."""
 
 import asyncio
+import shlex
 import threading
 
 import paramiko
@@ -55,8 +56,8 @@ class Stream:
         self._hand_over(None)
 
     def _command(self) -> str:
-        folder = self._path.rpartition("/")[0]
-        return f"mkdir -p {folder}; exec tail -n +{self._delivered + 1} -F {self._path} 2>/dev/null"
+        folder, path = shlex.quote(self._path.rpartition("/")[0]), shlex.quote(self._path)
+        return f"mkdir -p {folder}; exec tail -n +{self._delivered + 1} -F {path} 2>/dev/null"
 
     def _hand_over(self, line: str | None) -> None:
         if not self._loop.is_closed():

@@ -15,6 +15,8 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
 
     A spare that had joined has left, so that it has no process is right; that it had one that crashed is not.
     """
+    if cluster.kind == "attach":
+        return  # nothing is known of their processes
     names = {node.name for node in (*servers, *cluster.spares)}
     for crash in getattr(cluster, "crashes", ()):
         moment = stamps.at(crash.time)

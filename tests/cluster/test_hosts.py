@@ -124,6 +124,7 @@ def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
     book.close(finished=False)
     assert [one for _, one in journal.read(book.path).actions] == [action]
     assert journal.describe(action) == "ann@h:2222: sh -c true"
+    assert journal.describe(journal.RunOnHost(reach, ("sh", "-c", "..."), "cleaned")) == "ann@h:2222: cleaned"
     assert msgspec.json.decode(msgspec.json.encode(reach), type=Reach) == reach
 
 
