@@ -31,6 +31,7 @@ from assay.cluster.journal import (
     state_folder,
 )
 from assay.cluster.node import NodeError
+from assay.cluster.ssh.connection import AwayError
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]
 
@@ -102,9 +103,8 @@ class _OnHosts:
             raise NodeError(reason)
         try:
             perform_on_host(action)
-        except NodeError as error:
-            if "no SSH connection" in str(error):
-                self._away[str(action.host)] = str(error)
+        except AwayError as error:
+            self._away[str(action.host)] = str(error)
             raise
         return True
 

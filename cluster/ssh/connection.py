@@ -51,6 +51,10 @@ class Login:
     """The user's login shell understands what ``sh`` does."""
 
 
+class AwayError(NodeError):
+    """The machine does not answer."""
+
+
 class RefusedError(NodeError):
     """The machine does not let this user in, or is another one: to try again is of no use, and may get one banned."""
 
@@ -88,7 +92,7 @@ class SshConnection:
         channel = self._channel()
         try:
             channel.settimeout(timeout)
-            channel.exec_command(self._as_root(command))
+            channel.exec_command(self._worded(command))
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()
@@ -107,7 +111,7 @@ class SshConnection:
         channel = self._channel()
         try:
             opened(channel)
-            channel.exec_command(self._as_root(command))
+            channel.exec_command(self._worded(command))
             rest = b""
             while data := channel.recv(65536):
                 *whole, rest = (rest + data).split(b"\n")
@@ -163,7 +167,8 @@ class SshConnection:
             self._closed = True
             self._drop()
 
-    def _as_root(self, command: str) -> str:
+    def _worded(self, command: str) -> str:
+        """As the login's shell is to be given it."""
         if self._login.sudo:
             return f"sudo -n sh -c {shlex.quote(command)}"
         return command if self._login.plain_shell else f"sh -c {shlex.quote(command)}"
@@ -207,7 +212,7 @@ class SshConnection:
         except (paramiko.SSHException, OSError, EOFError) as error:
             if transport is not None:
                 transport.close()
-            raise NodeError(
+            raise AwayError(
                 f"{self._name}: no SSH connection to {login.user}@{login.address}:{login.port}: {error!r}; "
                 "is the machine up and sshd running?"
             ) from error

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +56,17 @@ def session(hosts: OwnHosts, folder: Path, *options: str, cluster: str = "ssh") 
     )
 
 
+STATES = "ps ax -o stat=,args= | grep '[Q]uorumPeerMain' | cut -c1"
+"""Of the servers' processes: ``T`` is one that was stopped."""
+
+
+def until(holds: Callable[[], bool]) -> None:
+    begun = time.monotonic()
+    while not holds():
+        assert time.monotonic() < begun + 90
+        time.sleep(0.2)
+
+
 def traces(hosts: OwnHosts) -> list[str]:
     return [hosts.run(number, TRACES) for number in range(len(hosts.names))]
 
@@ -72,11 +83,7 @@ def test_a_run_passes_and_says_where_it_was(hosts: OwnHosts, tmp_path: Path) -> 
 
 def test_what_a_killed_session_leaves_heal_takes_away(hosts: OwnHosts, tmp_path: Path) -> None:
     running = session(hosts, tmp_path, "--nemesis=stop", "--time-limit=60")
-    begun = time.monotonic()
-    while not all("QuorumPeerMain" in hosts.run(number, "ps ax") for number in range(3)):
-        assert time.monotonic() < begun + 60
-        time.sleep(0.5)
-    time.sleep(4)  # the first fault comes after two seconds
+    until(lambda: any("T" in hosts.run(number, STATES) for number in range(3)))
     running.send_signal(signal.SIGKILL)
     running.communicate(timeout=30)
     assert all(traces(hosts))
