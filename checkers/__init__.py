@@ -7,8 +7,9 @@ check is declared with ``check`` and ``sql``: SQL views over the history's table
 ``lost_changes`` is its mirror image.
 
 Around them: ``engine`` (DuckDB and Spark), ``source`` (a history's files as views), ``damage`` and ``validate`` (whole
-files, and rows that could have happened), ``coverage`` (did enough happen, and did the system recover), ``context``
-(faults and leader at the time of a finding), ``causes`` (which findings are one), ``times`` (how a reader takes them).
+files, and rows that could have happened), ``coverage`` (did enough happen, and did the system recover), ``early`` (what
+can be said of a run that is not over), ``context`` (faults and leader at the time of a finding), ``causes`` (which
+findings are one), ``times`` (how a reader takes them).
 What no workload has to record itself: ``disturbance`` (faults, and what clients got done in each), ``progress`` (of
 clients that live on), ``inspection`` (servers at the instant of an acknowledgement), ``processes`` (those that ended by
 themselves), ``rest`` (looks at a system at rest).

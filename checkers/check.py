@@ -143,6 +143,18 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """As a family's ``prepare``: makes tables. ``doubts``: why the verdict cannot be pass, once they are there."""
+
+    tables: tuple[View, ...]
+    doubts: Callable[[Engine], list[str]] | None = None
+
+    def __call__(self, engine: Engine) -> list[str]:
+        build(engine, self.tables)
+        return [] if self.doubts is None else self.doubts(engine)
+
+
+@dataclass(frozen=True)
 class Family:
     """Checks that share views.
 
@@ -156,6 +168,8 @@ class Family:
     prepare: Callable[[Engine], list[str]] | None = None
     """Runs once it is known that the family applies. For fixpoints, which no view expresses, and for tables that are
     not needed otherwise. Returns reasons why the verdict cannot be pass."""
+    prepares_early: bool = False
+    """What ``prepare`` reads is there while the run goes on (``early``). Of a :class:`Prepared` that is plain."""
     beside: bool = False
     """It is about servers, and nothing that clients did: a run that no other family can judge is unknown."""
 

@@ -21,6 +21,7 @@ from assay.checkers.context import with_context
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
 from assay.checkers.disturbance import faults
+from assay.checkers.early import COME_LATE, LATE, come_late, early, judged_late
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.objects import kinds as objects
@@ -44,18 +45,22 @@ def judge(
     families: Sequence[Family] = FAMILIES,
     interrupted: bool = False,
     complete: bool = True,
+    going_on: bool = False,
     notes: Sequence[str] = (),
     watch: Watch | None = None,
 ) -> Judgement:
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
 
-    ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed. ``notes``: reasons
+    ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed, or holds what is
+    under way. ``going_on``: the run is not over (``early`` says what of it is judged). ``notes``: reasons
     not to pass that only the caller knows, such as unexpected client exceptions. ``families``: at least those of the
     log and of registers, on which coverage rests. With a ``watch``, ``KeyboardInterrupt`` ends the checks, and the
     judgement is of what was found until then. Raises ``HistoryError`` when the history cannot be read or contradicts
     itself, naming file, row and reason.
     """
-    judging = _Judging(history, contract, engine, tuple(families), interrupted, complete, tuple(notes), watch)
+    judging = _Judging(
+        history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes), watch
+    )
     try:
         return judging.judgement()
     except EngineError:
@@ -87,9 +92,11 @@ class _Judging:
     families: tuple[Family, ...]
     interrupted: bool
     complete: bool
+    going_on: bool
     notes: tuple[str, ...]
     watch: Watch | None
 
+    late: frozenset[str] = COME_LATE
     kinds: set[str] = field(default_factory=set)
     """Of the history's effects."""
     anomalies: dict[str, int] = field(default_factory=dict)
@@ -108,8 +115,11 @@ class _Judging:
     def judgement(self) -> Judgement:
         begun = time.perf_counter()
         self._load()
-        injected = {fault.name for fault in faults(self.engine) if fault.injected is not None}
+        # Of one that is being injected no one has said yet that it is.
+        injected = {fault.name for fault in faults(self.engine) if fault.injected is not None or self.going_on}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
+        if self.going_on:
+            self.late = come_late(self.engine, self.contract)
         self.unknown += self._circumstances()
         self.unknown += objects.doubts(self.engine, self.history, self.contract.family)
         stopped = False
@@ -140,7 +150,9 @@ class _Judging:
 
     def _circumstances(self) -> list[str]:
         reasons = list(self.notes)
-        if self.interrupted:
+        if self.going_on:
+            reasons.append("the run had not come to its end when this was judged")
+        elif self.interrupted:
             reasons.append("the run was interrupted")
         if not self.complete:
             reasons.append("the history was not closed, so operations may be missing from it")
@@ -149,6 +161,11 @@ class _Judging:
         return reasons
 
     def _try(self, family: Family) -> None:
+        if self.going_on:
+            for check in family.checks:
+                if judged_late(family, check, self.late):
+                    self._skip(check, LATE)
+            family = early(family, self.late)  # without checks, too, it makes what others read
         build(self.engine, family.views)
         (row,) = self.engine.rows(family.applies)
         if next(iter(row.values())) == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +22,15 @@ OPTIONAL: Final = ("faults", "events", "replicas", "looks")
 """Data sets that a history from elsewhere may lack; they are empty then."""
 
 
-def open_history(folder: Path) -> HistoryReader:
+def open_history(folder: Path, paths: Mapping[str, Sequence[Path]] | None = None) -> HistoryReader:
     """A history to be judged, and reported on: opened once, and handed to all that read it.
 
+    ``paths``: the files of each data set, of a history that is still being written.
     Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
     from assay.harness.core.history import HistoryReader
 
-    return HistoryReader(folder, optional=OPTIONAL)
+    return HistoryReader(folder, optional=OPTIONAL, paths=paths)
 
 
 def register_history(engine: Engine, folder: Path, family: str | None = None) -> HistoryReader:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineUnavailable
-from assay.checkers.engine.duck import SMALL_ROWS, DuckDB
+from assay.checkers.engine.duck import DEFAULT_MEMORY, SMALL_ROWS, DuckDB
 
 if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
@@ -38,10 +38,18 @@ ONE_GROUP: Final = 122_880
 class Engines:
     """Opens an engine for each history. Starts Spark with the first history that needs it and keeps it until closed.
 
-    ``threads``: of DuckDB, None: one per core. Raises ``ValueError`` for a name that is none, or a master for DuckDB.
+    ``threads``, ``memory``: of DuckDB; no threads: one per core. Raises ``ValueError`` for a name that is none, or a
+    master for DuckDB.
     """
 
-    def __init__(self, engine: str = AUTO, *, spark_master: str | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        engine: str = AUTO,
+        *,
+        spark_master: str | None = None,
+        threads: int | None = None,
+        memory: str = DEFAULT_MEMORY,
+    ) -> None:
         if engine not in ENGINES:
             raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
         if engine == DUCKDB and spark_master is not None:
@@ -49,6 +57,7 @@ class Engines:
         self._engine = engine
         self._master = spark_master
         self._threads = threads
+        self._memory = memory
         self._application: SparkApplication | None = None
 
     def __enter__(self) -> Self:
@@ -86,7 +95,7 @@ class Engines:
         else:
             rows = reader.rows("effects")
             threads = 1 if rows <= ONE_GROUP and self._threads is None else self._threads
-            with DuckDB(threads=threads, small=rows <= SMALL_ROWS) as duck:
+            with DuckDB(memory=self._memory, threads=threads, small=rows <= SMALL_ROWS) as duck:
                 yield duck
 
     def close(self) -> None:

@@ -23,8 +23,7 @@ Each check is a family of its own, so that a history owes no data for what it ha
 
 from typing import Final
 
-from assay.checkers.check import build, family_of
-from assay.checkers.engine import Engine
+from assay.checkers.check import Prepared, family_of
 from assay.checkers.groups.commits import BEYOND, COMMITS, MISMATCHES
 from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
@@ -37,12 +36,6 @@ from assay.checkers.groups.starts import STARTS
 from assay.checkers.groups.views import SPLITS
 from assay.checkers.refusals import REFUSALS
 
-
-def _make_holds(engine: Engine) -> list[str]:
-    build(engine, HOLD_VIEWS)
-    return []
-
-
 GENERATIONS: Final = (
     family_of(
         ZOMBIE_COMMIT,
@@ -52,7 +45,7 @@ GENERATIONS: Final = (
         DOUBLE_OWNERSHIP,
         applies="effects e where e.kind = 'acquire' and e.owner is not null and (e.generation is not null "
         "or e.token is not null or e.assignment is not null)",
-        prepare=_make_holds,
+        prepare=Prepared(HOLD_VIEWS),
     ),
     family_of(GENERATION_REUSE, applies="events where event = 'group-generation'"),
 )

@@ -36,11 +36,9 @@ unknown offsets, unfinished drains and gaps in raw offsets. Known misses: the or
 not end ok, and between the polls before and after such a poll if it showed any record.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from assay.checkers.check import Family, View, build
-from assay.checkers.engine import Engine
+from assay.checkers.check import Family, Prepared
 from assay.checkers.log.altered import ALTERED_RECORD, RESURRECTED
 from assay.checkers.log.bounds import ANSWER_BEYOND_LOG, LOOK_UP_ORDER
 from assay.checkers.log.ends import END_TOO_LOW, ENDS, HIGH_WATERMARK_REGRESSION
@@ -61,20 +59,11 @@ LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS) if vi
 STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, LIMITS, FAULTS)
 
 
-def _prepare(tables: tuple[View, ...]) -> Callable[[Engine], list[str]]:
-    """A history without a log is judged without its tables: each costs Spark a tenth of a second, however empty."""
-
-    def prepare(engine: Engine) -> list[str]:
-        build(engine, tables)
-        return []
-
-    return prepare
-
-
+# A history without a log is judged without its tables: each costs Spark a tenth of a second, however empty.
 LOG: Final = Family(
     name="log",
     views=(SENDS, SETTLED),  # others read them, of any history
-    prepare=_prepare(LOG_TABLES),
+    prepare=Prepared(LOG_TABLES),
     checks=(
         INCONSISTENT_OFFSET,
         DUPLICATE,
@@ -97,7 +86,7 @@ LOG: Final = Family(
 
 STATEMENTS: Final = Family(
     name="statements",
-    prepare=_prepare(STATEMENT_TABLES),
+    prepare=Prepared(STATEMENT_TABLES),
     checks=(
         MISPLACED_ACK,
         OFFSET_HOLE,

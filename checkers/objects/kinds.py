@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import Check, Family, Table, View, build
+from assay.checkers.check import Check, Family, Prepared, Table, View
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import empty
 from assay.harness.core.history.data_sets import EFFECTS
@@ -49,15 +49,14 @@ def applies(family: str) -> str:
 
 
 def family(
-    name: str, checks: tuple[Check, ...], views: tuple[View, ...], doubts: Callable[[Engine], list[str]] = lambda _: []
+    name: str,
+    checks: tuple[Check, ...],
+    views: tuple[View, ...],
+    doubts: Callable[[Engine], list[str]] | None = None,
 ) -> Family:
     """A family of objects; its views are made when a history is known to have some. ``doubts``: once they are there."""
 
-    def prepare(engine: Engine) -> list[str]:
-        build(engine, views)
-        return doubts(engine)
-
-    return Family(name=name, checks=checks, applies=applies(name), prepare=prepare)
+    return Family(name=name, checks=checks, applies=applies(name), prepare=Prepared(views, doubts))
 
 
 def log_effects(engine: Engine) -> None:

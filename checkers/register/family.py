@@ -25,6 +25,7 @@ REGISTER: Final = Family(
     checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
     applies=f"{_APPLIES} ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')",
     prepare=prepare,
+    prepares_early=True,
 )
 
 REGISTER_CAS: Final = Family(

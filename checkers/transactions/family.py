@@ -30,6 +30,7 @@ TRANSACTIONS: Final = Family(
     checks=_CHECKS,
     applies=f"{_APPLIES} where e.kind in ('txn-append', 'txn-write', 'txn-read')",
     prepare=prepare,
+    prepares_early=True,
 )
 
 TRANSACTION_LISTS: Final = Family(

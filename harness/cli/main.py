@@ -30,12 +30,13 @@ from assay.harness.cli import (
     shrink,
     summary,
     up,
+    watch,
 )
 from assay.harness.cli.command import Exit, InputError, Parser
 
 VERBS: Final = (
-    check, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index, serve,
-    carry, image,
+    check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
+    serve, carry, image,
 )  # fmt: skip
 """In the order in which ``assay --help`` lists them."""
 
@@ -45,6 +46,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
   pytest workloads/ --nemesis=partition      run a test under a fault (pytest --help, group assay)
   assay check store/latest                   judge the last run again
   assay check history.edn --model=register   judge a history from elsewhere (Jepsen's; assay check --help)
+  assay watch                                judge the newest run while it goes on
   assay report store/latest                  write its HTML report again and say where it is
   assay replay store/latest                  do the last run again and compare
   assay shrink store/latest                  make its schedule small, if it failed

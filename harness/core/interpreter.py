@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +24,7 @@ from assay.harness.core.generator.base import Generator, Source, as_generator
 from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, bits
 from assay.harness.core.generator.roster import Roster
 from assay.harness.core.left_behind import leave_behind
-from assay.harness.core.operation import Completed, Completion, Outcome
+from assay.harness.core.operation import Completed, Completion, Effect, Outcome
 from assay.harness.core.recording import Recorder, Recording
 from assay.harness.core.report import RunReport
 from assay.harness.core.stamps import NANOSECONDS, Stamps
@@ -153,6 +153,13 @@ class Interpreter:
     def connected(self) -> bool:
         """Whether any worker has a client that is open."""
         return bool(self._roster.free | self._roster.busy)
+
+    def under_way(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
+        """The operations that have not ended, each as if it had just been given up, with its effects."""
+        for number in bits(self._roster.busy):
+            worker = self._workers[number]
+            completed = self._completed(worker, INTERRUPTED)
+            yield completed, self._recording.effects(completed, worker.effects)
 
     def reseed(self, seed: int) -> None:
         """From now on the generators' chance is drawn from ``seed``."""
@@ -285,22 +292,24 @@ class Interpreter:
             if not worker.abandoned:
                 self._roster.opened(worker.number)
 
-    def _take(self, worker: Worker, completion: Completion) -> None:
-        """Records how an operation ended; the worker is free again unless the outcome is ``info``."""
-        number = worker.number
-        process = self._roster.processes[number]
-        info = completion.outcome is Outcome.INFO
-        completed = Completed(
+    def _completed(self, worker: Worker, completion: Completion) -> Completed:
+        return Completed(
             worker.index,
-            process,
+            self._roster.processes[worker.number],
             worker.name,
             worker.operation,
             completion,
             worker.call,
-            None if info else worker.ret,
+            None if completion.outcome is Outcome.INFO else worker.ret,
             worker.scheduled,
         )
-        if info:
+
+    def _take(self, worker: Worker, completion: Completion) -> None:
+        """Records how an operation ended; the worker is free again unless the outcome is ``info``."""
+        number = worker.number
+        process = self._roster.processes[number]
+        completed = self._completed(worker, completion)
+        if completion.outcome is Outcome.INFO:
             self._roster.retire(number)
         else:
             self._roster.release(number)

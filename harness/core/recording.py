@@ -30,6 +30,13 @@ class Recording:
         self._report = report
         self._seen: set[object] = set()
 
+    def effects(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
+        """Of an operation that has not ended; none where they cannot be had, which is reported once it ends."""
+        try:
+            return self._checked(derive(completed))
+        except Exception:  # noqa: BLE001 - user code
+            return ()
+
     def record(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> None:
         """``derive``: the client's ``effects``. Raises ``HistoryError`` for an argument that has no JSON form."""
         try:

@@ -306,6 +306,11 @@ def _session(options: Options) -> Session:
     else:
         cluster = options.cluster
         announcement = f"cluster {cluster}"
+    if cluster == SIM and options.settings.watch:
+        raise pytest.UsageError(
+            "--watch and --fail-fast are for clusters that take their time: a simulated run is judged when it is over, "
+            "in seconds; leave them out, or take --cluster=docker"
+        )
     return Session(seed, cluster, announcement + clusters.sweep(cluster))
 
 

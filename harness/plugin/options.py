@@ -92,6 +92,10 @@ def add_options(parser: pytest.Parser) -> None:
     add("--reports", default=None, metavar="|".join(REPORTS),
         help="of which runs a page is written (all; of tests that are repeated, those that fail)")  # fmt: skip
     add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")
+    add("--watch", action="store_true",
+        help="judge the history while the run goes on (real clusters; a simulated run is over in seconds), and say at "
+        "once what is found; assay watch does the same from outside")  # fmt: skip
+    add("--fail-fast", action="store_true", help="watch, and end the run at the first forbidden anomaly")
     add("--engine", default=ENGINES[0], metavar="|".join(ENGINES),
         help="what judges the history (default: duckdb up to what this machine holds, else spark)")  # fmt: skip
     add(
@@ -177,6 +181,8 @@ def read_options(config: pytest.Config) -> Options:
         replay=None if replay is None else config.invocation_params.dir / replay,
         nemesis_trigger=text("--nemesis-trigger"),
         configuration=tuple(parsing.parse_setting("--set", word) for word in config.getoption("--set")),
+        watch=config.getoption("--watch") or config.getoption("--fail-fast"),
+        fail_fast=config.getoption("--fail-fast"),
         client_nodes=None if workers is None else parsing.parse_count("--workers", workers),
     )
     return Options(

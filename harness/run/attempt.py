@@ -32,7 +32,7 @@ from assay.harness.run import store
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full, naming_a_full_disk
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.judging import judge_run
+from assay.harness.run.judging import doubted, judge_run
 from assay.harness.run.last_lines import last_lines
 from assay.harness.run.made import make_trial
 from assay.harness.run.progress import Progress, Silent
@@ -40,6 +40,7 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import Trial, TrialEnd, Unavailable
+from assay.harness.run.watched import NO_MORE, Watched
 from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import World, cancel, close_loop
 from assay.reports.evidence import look_up
@@ -95,7 +96,8 @@ class Attempt:
 
     @property
     def interrupted(self) -> bool:
-        return self.interrupt.requested
+        """By a user, so that the session is to end."""
+        return self.interrupt.by_user
 
     @property
     def digest(self) -> str | None:
@@ -144,6 +146,8 @@ class Attempt:
             interrupt=self.interrupt,
             progress=self.progress,
         )
+        if settings.watch:
+            trial.watched = Watched(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
         world, self.experiment = trial.world, trial.experiment
         self._world = world
         try:
@@ -231,7 +235,7 @@ class Attempt:
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
 
     def _judge(self, history: HistoryReader, ended: TrialEnd) -> Judgement:
-        return judge_run(
+        judgement = judge_run(
             history,
             self.experiment.contract,
             self.engines,
@@ -239,6 +243,10 @@ class Attempt:
             interrupted=ended.interrupted,
             notes=ended.notes,
         )
+        watched = self._trial.watched if self._trial is not None else None
+        if watched is None or not watched.found or judgement.verdict is Verdict.FAIL:
+            return judgement
+        return doubted(judgement, [f"{', '.join(sorted(watched.found))}: {NO_MORE}"])
 
     def _report(self, history: HistoryReader) -> str:
         """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""

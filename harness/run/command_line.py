@@ -60,4 +60,5 @@ def repeat_command(test: str, settings: Settings) -> str:
     ]
     options += [("--set", setting, None) for setting in settings.configuration]
     given = [f"{name}={value}" for name, value, default in options if value is not None and value != default]
-    return shlex.join(["pytest", test, *given])
+    flags = ["--fail-fast"] if settings.fail_fast else ["--watch"] if settings.watch else []
+    return shlex.join(["pytest", test, *given, *flags])

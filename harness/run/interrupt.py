@@ -16,14 +16,27 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
+        self.reason: str | None = None
+        """Why the run is to end before its time, where no one asked for that by Ctrl-C."""
+        self._by_user = False
 
     def request(self) -> None:
+        """As Ctrl-C does."""
+        self.requested = self._by_user = True
+
+    def end(self, reason: str) -> None:
+        """Ends this run as a first Ctrl-C does, and no other one of the session."""
         self.requested = True
+        self.reason = reason
+
+    @property
+    def by_user(self) -> bool:
+        return self._by_user
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        if self._by_user:
             raise KeyboardInterrupt("interrupted twice: aborted")
-        self.requested = True
+        self.request()
 
     @contextmanager
     def listening(self) -> Iterator[None]:

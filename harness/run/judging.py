@@ -29,6 +29,9 @@ LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
 """Operations of the models that come along that can contradict others. A history without any proves nothing."""
 
 
+NOT_CLOSED: Final = "operations may be missing from a history that was not closed"
+
+
 class Opens(Protocol):
     """Opens an engine for a history: ``Engines``."""
 
@@ -43,12 +46,14 @@ def judge_run(
     *,
     interrupted: bool = False,
     complete: bool = True,
+    going_on: bool = False,
     notes: Sequence[str] = (),
     watch: Watch | None = None,
 ) -> Judgement:
     """As :func:`assay.checkers.judge.judge`, by the families of the registry; and by the contract's model.
 
-    A model that is nowhere to be found makes the verdict unknown.
+    A model that is nowhere to be found makes the verdict unknown. So does a history that may lack operations: what
+    contradicts all others may have been put right by one of those.
     """
     model = None
     try:
@@ -64,11 +69,14 @@ def judge_run(
             families=registry.families,
             interrupted=interrupted,
             complete=complete,
+            going_on=going_on,
             notes=notes,
             watch=watch,
         )
         if model is None or judgement.interrupted:
             return judgement
+        if not complete:
+            return merged(judgement, f"no order of it was looked for by the model {model.name}: {NOT_CLOSED}")
         return merged(judgement, _by_model(history, model, engine, watch))
 
 

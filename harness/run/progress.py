@@ -30,6 +30,8 @@ class Tally:
     info: int = 0
     fail: int = 0
     in_force: dict[int, str] = field(default_factory=dict)
+    watched: float | None = None
+    """Seconds of the run that have been judged while it goes on; None: none."""
 
     def completed(self, completed: Completed) -> None:
         match completed.completion.outcome:
@@ -47,9 +49,10 @@ class Tally:
     def line(self) -> str:
         rate = self.operations / self.elapsed if self.elapsed > 0 else 0.0
         faults = ", ".join(self.in_force[number] for number in sorted(self.in_force)) or "none"
+        judged = "" if self.watched is None else f"  judged to {self.watched:.1f} s"
         return (
             f"{self.stage} {self.elapsed:6.1f} s  ok {self.ok} info {self.info} fail {self.fail}"
-            f"  {rate:,.0f} ops/s  faults: {faults}"
+            f"  {rate:,.0f} ops/s{judged}  faults: {faults}"
         )
 
 
@@ -59,6 +62,9 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """A step worth a line of its own: ``building the node image``."""
 
+    def alarm(self, text: str) -> None:
+        """What no reader may miss: it stays where it was printed."""
+
     def update(self, tally: Tally) -> None: ...
 
     def close(self) -> None: ...
@@ -66,6 +72,8 @@ class Progress(Protocol):
 
 class Silent:
     def note(self, text: str) -> None: ...
+
+    def alarm(self, text: str) -> None: ...
 
     def update(self, tally: Tally) -> None: ...
 
@@ -81,6 +89,9 @@ class Plain:
         self._next = clock() + PLAIN_INTERVAL
 
     def note(self, text: str) -> None:
+        self._write(text)
+
+    def alarm(self, text: str) -> None:
         self._write(text)
 
     def update(self, tally: Tally) -> None:
@@ -115,6 +126,11 @@ class OnTerminal:
 
     def note(self, text: str) -> None:
         self._show(text)
+
+    def alarm(self, text: str) -> None:
+        """Above the line."""
+        with self._released():
+            self._live.console.print(Text(text, style="bold red"))
 
     def update(self, tally: Tally) -> None:
         if self._clock() >= self._next:

@@ -87,6 +87,10 @@ class Settings:
     client_nodes: int | None = None
     """Nodes that clients live on, for an experiment whose clients do; None: as many as ``nodes``, at most three."""
 
+    watch: bool = False
+    """Whether the history is judged while the run goes on, and what is found is said at once."""
+    fail_fast: bool = False
+    """Whether the first forbidden anomaly ends the run; it takes a watch."""
     workload_mix: tuple[str, ...] = ()
     """What the workload takes on in addition: names of mixes, sorted, or ``random`` alone."""
 

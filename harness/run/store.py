@@ -224,11 +224,12 @@ def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: dat
         run
         for folder in by_test.values()
         for run in folder[: max(0, len(folder) - keep)]
-        if run.resolve() not in latest and not _going_on(run) and _old(run, older_than, now)
+        if run.resolve() not in latest and not goes_on(run) and _old(run, older_than, now)
     ]
 
 
-def _going_on(run: Path) -> bool:
+def goes_on(run: Path) -> bool:
+    """Whether the process that makes this run is still at it."""
     info = read_run(run)
     return info is not None and info.status == RUNNING and owner.parse(info.owner).alive()
 

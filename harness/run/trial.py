@@ -49,6 +49,7 @@ from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.sightings import Sightings
+from assay.harness.run.watched import Watched
 from assay.harness.run.worlds import World
 from assay.nemesis.catalogue import MIX, Catalogue
 from assay.nemesis.conductor import Conductor
@@ -100,6 +101,8 @@ class Trial:
     """When the history began; None before."""
     meant: Schedule | None = None
     """The faults to be played; None: those that the settings mean."""
+    watched: Watched | None = None
+    """Judges the history while it grows, if that is wanted."""
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
@@ -159,7 +162,8 @@ class Trial:
                 history.flush()
             history.abandon()
             raise
-        unknown, remarks = tuple(report.unknown), (*report.remarks, *failed_finds(self.conductor.finds))
+        ends = () if self.interrupt.reason is None else (self.interrupt.reason,)
+        unknown, remarks = (*ends, *report.unknown), (*report.remarks, *failed_finds(self.conductor.finds))
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks)
 
     async def keep_logs(self) -> None:
@@ -217,6 +221,8 @@ class Trial:
         sightings = Sightings(self.system, self.cluster, history, stamps)
         collector.start()
         sightings.start()
+        if self.watched is not None:
+            await self.watched.start()
         try:
             async with Interpreter(
                 endpoints=self._endpoints(),
@@ -231,6 +237,7 @@ class Trial:
                 rests=settings.rate is None,
             ) as interpreter:
                 chance.listen("workload", interpreter.reseed)
+                history.grows_with(interpreter.under_way)
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
                 if later and not self.interrupt.requested:
                     self.tally.stage = "drain"
@@ -244,6 +251,9 @@ class Trial:
                     await self._read_replicas(history)
                 return interpreter.report
         finally:
+            if self.watched is not None:
+                await self.watched.stop()
+                self._problems.extend(self.watched.problems)
             self._problems.extend(await conductor.close())
             self.folder.write("schedule.json", encode(conductor.outcome))
             await sightings.stop()

@@ -17,8 +17,10 @@ from assay.checkers.contract import Contract
 from assay.checkers.damage import untouched
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
+from assay.harness.core.history.growing import Sealed, sealed
 from assay.harness.run import store
 from assay.harness.run.judging import judge_run
 from assay.harness.run.registry import Registry
@@ -38,6 +40,12 @@ class Stored:
     contract: Contract
     closed: bool
     extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    seal: Sealed | None = None
+    """Of a run that goes on, or that was killed: how far its history is whole, with what was under way then."""
+
+    def opened(self) -> HistoryReader:
+        """The history, as far as it is whole. Raises ``HistoryError``."""
+        return open_history(self.history, None if self.seal is None else self.seal.paths(self.history))
 
     @property
     def report(self) -> Path | None:
@@ -79,6 +87,7 @@ def open_stored(path: Path) -> Stored:
         info=info,
         contract=contract,
         closed=(history / CLOSED).exists() or run is None,
+        seal=sealed(history),
         extensions=_as(settings.get("extensions", {}), dict[str, list[str]], run),
     )
 
@@ -88,7 +97,7 @@ def judge_again(
 ) -> Judgement:
     """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
 
-    ``history``: that of ``stored``, open. Checks and a model that the run was judged by, and the registry lacks, make
+    ``history``: that of ``stored``, opened. Checks and a model that the run was judged by, and the registry lacks, make
     the verdict unknown.
 
     Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
@@ -101,7 +110,8 @@ def judge_again(
         engines,
         registry,
         interrupted=stored.interrupted,
-        complete=stored.closed,
+        complete=stored.closed or stored.seal is not None,
+        going_on=stored.seal is not None,
         notes=(*notes, *registry.lacks(stored.extensions)),
         watch=watch,
     )

@@ -16,7 +16,6 @@ import pyarrow as pa
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
 from assay.checkers.linearizability.limits import DEFAULT, Limits
-from assay.checkers.source import open_history
 from assay.checkers.verdict import Examined, Judgement
 from assay.harness.core.history import HistoryError
 from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
@@ -69,7 +68,7 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
     if request.seconds is not None or request.bytes is not None:
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     stored = open_stored(request.path).of_family(request.family)
-    opened = open_history(stored.history)
+    opened = stored.opened()
     judgement = judge_again(stored, opened, engines, registry, _checking(watch))
     ending = Ending(
         seed=stored.info.seed if stored.info else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,10 +46,13 @@ it would have seen is not known.
 """
 
 
-def cut_short(history: HistoryReader, at: int, folder: Path) -> Path:
+def cut_short(
+    history: HistoryReader, at: int, folder: Path, there: Callable[[str, Row], bool] = lambda name, row: True
+) -> Path:
     """Only what was called, done and seen until ``at`` (nanoseconds); what was under way then has no known outcome.
 
-    What comes after a run's end, its disks, is left out, as in every interrupted run.
+    What comes after a run's end, its disks, is left out, as in every interrupted run. ``there``: of the other rows,
+    by their data set, which are to be had by then.
     """
     for name, schema in SCHEMAS.items():
         rows: list[Row] = [] if name == "replicas" else history.table(name).to_pylist()
@@ -57,6 +60,7 @@ def cut_short(history: HistoryReader, at: int, folder: Path) -> Path:
             rows = [kept for row in rows if row["call"] <= at and (kept := seen_until(row, at)) is not None]
         else:
             rows = [row for row in rows if row["time"] <= at or row.get("phase") == "intended"]
+            rows = [row for row in rows if there(name, row)]
         (folder / name).mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / name / "part-000000.parquet")
     return folder

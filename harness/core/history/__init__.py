@@ -5,6 +5,7 @@
 - ``rows``: what a run hands over, as plain rows; ``in_memory`` keeps them, and ``handed_over`` reads
   what was kept
 - ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
+- ``growing``: what there is of a history that is still being written.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
 - ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
   kinds of effects did not name their object, ``format_3``, in which columns had several meanings, and ``format_4``,

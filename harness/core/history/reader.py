@@ -7,7 +7,7 @@ as today's format has them, also those of an older history; ``paths`` and ``dige
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -48,14 +48,24 @@ class Closed(msgspec.Struct, frozen=True):
 class HistoryReader:
     """A history on disk. ``optional`` names data sets that read as empty when their folder is missing.
 
+    ``paths``: the files of each data set, of a history that is still being written (``growing``); None: all there are.
     Raises ``HistoryError`` when a data set is missing or a part cannot be read or has other columns.
     """
 
-    def __init__(self, folder: Path | str, *, optional: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        optional: Collection[str] = (),
+        paths: Mapping[str, Sequence[Path]] | None = None,
+    ) -> None:
         self._folder = Path(folder)
         if not self._folder.is_dir():
             raise HistoryError(f"{self._folder} is not a folder: a history is a folder with {', '.join(SCHEMAS)}")
-        self._paths = {name: self._find(name, name in optional or name in LATER) for name in SCHEMAS}
+        self._paths = {
+            name: self._find(name, name in optional or name in LATER) if paths is None else list(paths[name])
+            for name in SCHEMAS
+        }
         parts = {name: [_check(path, name) for path in self._paths[name]] for name in SCHEMAS}
         self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
         self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}

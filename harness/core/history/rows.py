@@ -8,7 +8,7 @@ where it came from.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -141,6 +141,13 @@ class History(ABC):
     @abstractmethod
     def _row(self, name: str, row: tuple[Any, ...]) -> None:
         """One row of the data set ``name``, in the order of its columns."""
+
+    def grows_with(  # noqa: B027 - a history that no one reads while it grows has nothing to do
+        self, under_way: Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
+    ) -> None:
+        """Who reads the history while it is written finds ``under_way`` there, too: the operations that have not ended,
+        as if they had just been given up, with their effects.
+        """
 
     @abstractmethod
     def digest(self) -> str:

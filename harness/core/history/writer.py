@@ -3,7 +3,8 @@
 Rows are buffered, converted some thousand at a time into a row group of a part file outside the data set's folder,
 and the part is renamed in when it is sealed: after ``seal_seconds``, at ``part_rows``, and at close. So a reader never
 sees half a file, a harness that is killed loses what came since the last seal and no more, and no single conversion
-holds the event loop up for long. Effects are sealed before the operations that they belong to.
+holds the event loop up for long. Effects are sealed before the operations that they belong to. What may be read while
+the run goes on is noted with each seal (``growing``).
 
 Durability is against the death of the process, not of the machine: nothing is fsynced.
 """
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.columns import to_batch
 from assay.harness.core.history.digest import HistoryDigest
+from assay.harness.core.history.growing import UNFINISHED, Growing, UnderWay, part_of
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, op_row
 from assay.harness.core.history.schema import CLOSED, SCHEMAS, HistoryError
 from assay.harness.core.operation import Completed, Effect
@@ -38,16 +40,16 @@ class PartWriter:
     """One data set: a folder of part files, the first of them empty."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder / name
-        self._unfinished = folder / ".unfinished" / f"{name}.parquet"
+        self._history = folder
+        self._unfinished = folder / UNFINISHED / f"{name}.parquet"
         self._name = name
         self._file: pq.ParquetWriter | None = None
         self._sink: pa.OSFile | None = None
-        self._sealed = 0
+        self.sealed = 0
         self.pending: list[Any] = []
         self.unsealed_rows = 0
         self.total_rows = 0
-        self._folder.mkdir(parents=True)
+        (folder / name).mkdir(parents=True)
         self._open()
         self.seal()
 
@@ -74,8 +76,8 @@ class PartWriter:
         self._file = None
         assert self._sink is not None
         self._sink.close()
-        os.replace(self._unfinished, self._folder / f"part-{self._sealed:06d}.parquet")
-        self._sealed += 1
+        os.replace(self._unfinished, part_of(self._history, self._name, self.sealed))
+        self.sealed += 1
         self.unsealed_rows = 0
 
     def abandon(self) -> None:
@@ -126,7 +128,9 @@ class HistoryWriter(History):
         self._digest = HistoryDigest()
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
-        (self._folder / ".unfinished").mkdir(parents=True)
+        (self._folder / UNFINISHED).mkdir(parents=True)
+        self._growing = Growing(self._folder)
+        self._under_way: UnderWay | None = None
         self._parts = {name: PartWriter(self._folder, name) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
@@ -167,6 +171,9 @@ class HistoryWriter(History):
         if part.unsealed_rows >= self._part_rows:
             self._seal()
 
+    def grows_with(self, under_way: UnderWay) -> None:
+        self._under_way = under_way
+
     def flush(self) -> None:
         """Seals all rows so far: from now on any reader sees them."""
         self._raise_if_unusable()
@@ -190,10 +197,10 @@ class HistoryWriter(History):
         self.flush()
         rows = {name: part.total_rows for name, part in self._parts.items()}
         closed = {"digest": self._digest.hexdigest(), "rows": {name: rows[name] for name in SCHEMAS}}
-        unfinished = self._folder / ".unfinished" / CLOSED
+        unfinished = self._folder / UNFINISHED / CLOSED
         unfinished.write_bytes(msgspec.json.encode(closed))
         os.replace(unfinished, self._folder / CLOSED)
-        shutil.rmtree(self._folder / ".unfinished")
+        shutil.rmtree(self._folder / UNFINISHED)
         self._closed = True
 
     def abandon(self) -> None:
@@ -241,6 +248,13 @@ class HistoryWriter(History):
             except (OSError, pa.ArrowException) as error:
                 self._error = error
                 raise
+        if self._under_way is not None:
+            self._note(self._under_way)
+
+    def _note(self, under_way: UnderWay) -> None:
+        """For who reads while the history grows. Should that fail, the history itself is none the worse for it."""
+        with contextlib.suppress(HistoryError, OSError, pa.ArrowException):
+            self._growing.note({name: part.sealed for name, part in self._parts.items()}, under_way())
 
     def _convert(self, part: PartWriter) -> None:
         try:

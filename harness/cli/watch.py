@@ -1,0 +1,98 @@
+"""``assay watch PATH``: judges a run while it goes on, and says at once what it finds."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.harness.cli.command import Exit, note, reading
+
+if TYPE_CHECKING:
+    from assay.checkers.verdict import Judgement
+    from assay.harness.stored.watching import Look
+
+EXITS: Final = {"pass": Exit.PASS, "fail": Exit.FAIL, "unknown": Exit.UNKNOWN}
+
+DESCRIPTION: Final = """\
+Judges a run while it goes on. Each time that a part of its history has been written (every 5 s), all there is of it is
+judged by the run's own contract, and a forbidden anomaly is printed as soon as it is found. Checks that read what
+servers report, and those of deadlines, wait for the end of the run: then all of it is judged, as `assay check` does.
+"""
+
+EPILOG: Final = """\
+examples:
+  assay watch                       the newest run in store/ that goes on
+  assay watch store/TEST/TIME       this one; of a run that is over only the last judgement is made
+  assay watch --fail-fast && ...    ends with the first forbidden anomaly
+  pytest ... --watch, --fail-fast   the same from within; with the second the run ends at the first one as well
+exit codes: as of assay check; with --fail-fast 1 at the first forbidden anomaly; 130 Ctrl-C
+"""
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "watch", help="judge a run while it goes on", description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument(
+        "path", type=Path, nargs="?", default=Path("store"), metavar="PATH", help="a run, or a store (store)"
+    )
+    parser.add_argument("--fail-fast", action="store_true", help="end with the first forbidden anomaly")
+    parser.add_argument(
+        "--plugin", action="append", default=[], metavar="MODULE",
+        help="has hooks that add checks and models, as a conftest.py does; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print each judgement as one JSON object in a line")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from assay.checkers.engine import Engines
+    from assay.harness.cli.no_pandas import spare_pandas
+    from assay.harness.run.registry import Registry
+    from assay.harness.run.watched import Seen, encode
+    from assay.harness.stored.watching import MEMORY, going_on, watch
+
+    if not arguments.plugin:
+        spare_pandas()
+    registry = reading(lambda: Registry.with_modules(arguments.plugin))
+    path = reading(lambda: going_on(arguments.path))
+    if not arguments.json:
+        note(f"watching {path}")
+    known: set[str] = set()
+    first = True
+    with Engines("duckdb", threads=1, memory=MEMORY) as engines:
+        looks = watch(path, engines, registry)
+        while True:
+            look = reading(lambda: next(looks))
+            found = forbidden(look.judgement)
+            if arguments.json:
+                seen = Seen(look.until, look.taken, look.judgement.operations, found, look.text, look.ended)
+                print(encode(seen), flush=True)
+            else:
+                _say(look, first=first, new=not found.keys() <= known)
+            first = False
+            known |= found.keys()
+            if look.ended:
+                return EXITS[look.judgement.verdict.value]
+            if known and arguments.fail_fast:
+                return Exit.FAIL
+
+
+def _say(look: "Look", *, first: bool, new: bool) -> None:
+    from assay.checkers.early import LATE
+
+    judgement = look.judgement
+    late = [one.check for one in judgement.examined if one.note == LATE]
+    if first and late and not look.ended:
+        note(f"only once the run is over can be judged: {', '.join(late)}")
+    found = ", ".join(f"{name} {many}" for name, many in sorted(forbidden(judgement).items()))
+    note(
+        f"{look.until:.1f} s: {judgement.operations} operations judged in {look.taken:.1f} s: "
+        f"{found or 'nothing forbidden'}"
+    )
+    if new or look.ended:
+        print(look.text, flush=True)
+
+
+def forbidden(judgement: "Judgement") -> dict[str, int]:
+    """The anomalies found that the contract forbids, with their numbers of instances."""
+    return {name: many for name, many in judgement.anomalies.items() if name in judgement.forbidden}

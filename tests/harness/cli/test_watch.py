@@ -1,0 +1,55 @@
+"""``assay watch``: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.run.watched import Seen
+
+from helpers.growing_run import GrowingRun
+
+
+def test_of_a_run_that_is_over_there_is_the_last_judgement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = GrowingRun(tmp_path)
+    run.add(1)
+    run.read()
+    run.end()
+    assert main(["watch", str(run.path)]) == Exit.FAIL
+    printed = capsys.readouterr()
+    assert printed.out.startswith("FAIL set-lost: ")
+    assert "assay: 0.0 s: 2 operations judged in " in printed.err
+    assert printed.err.rstrip().endswith("set-lost 1")
+
+
+def test_as_json_each_judgement_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = GrowingRun(tmp_path)
+    run.add(1)
+    run.read(1)
+    run.end()
+    assert main(["watch", str(run.path), "--json"]) == Exit.UNKNOWN
+    printed = capsys.readouterr()
+    (seen,) = [msgspec.json.decode(line, type=Seen) for line in printed.out.splitlines()]
+    assert (seen.operations, seen.found, seen.ended) == (2, {}, True)
+    assert printed.err == ""
+
+
+def test_a_store_in_which_no_run_goes_on_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(tmp_path)]) == Exit.USAGE
+    assert "no run goes on in" in capsys.readouterr().err
+
+
+def test_with_fail_fast_the_first_one_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The run goes on: without it the watch would wait for its end."""
+    run = GrowingRun(tmp_path)
+    run.add(1)
+    run.read()
+    run.history.flush()
+    assert main(["watch", str(tmp_path), "--fail-fast"]) == Exit.FAIL
+    printed = capsys.readouterr()
+    assert printed.out.startswith("FAIL set-lost: ")
+    assert f"assay: watching {run.path}" in printed.err

@@ -1,0 +1,112 @@
+"""The process that judges a run while it goes on: what comes back from it, and that it ends with the run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.progress import Silent, Tally
+from assay.harness.run.watched import FAILED_FAST, Watched
+
+from helpers.growing_run import GrowingRun
+
+LONGEST = 60.0
+
+
+@dataclass
+class Heard(Silent):
+    """What was said that no one may miss."""
+
+    alarms: list[str] = field(default_factory=list)
+
+    def alarm(self, text: str) -> None:
+        self.alarms.append(text)
+
+
+async def until(it_is: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LONGEST):
+        while not it_is():  # noqa: ASYNC110 - another process brings it about
+            await asyncio.sleep(0.05)
+
+
+def watched(run: GrowingRun, *, fail_fast: bool = False) -> tuple[Watched, Heard, Interrupt, Tally]:
+    heard, interrupt, tally = Heard(), Interrupt(), Tally()
+    return Watched(run.path, heard, tally, interrupt, fail_fast), heard, interrupt, tally
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path: Path) -> None:
+    async def play() -> None:
+        run = GrowingRun(tmp_path)
+        watch, heard, interrupt, tally = watched(run, fail_fast=fail_fast)
+        await watch.start()
+        try:
+            run.add(1)
+            run.read(1)
+            run.history.flush()
+            await until(lambda: tally.watched is not None)
+            assert heard.alarms == []
+            assert not interrupt.requested
+            run.read()
+            run.history.flush()
+            await until(lambda: bool(heard.alarms))
+            run.read()
+            run.history.flush()
+            known = tally.watched
+            await until(lambda: tally.watched != known)
+        finally:
+            pid = watch.pid
+            await watch.stop()
+        assert pid is not None
+        assert gone(pid)
+        assert len(heard.alarms) == 1
+        assert heard.alarms[0].startswith("FAIL set-vanished: ")
+        assert watch.found == {"set-vanished"}
+        assert watch.problems == []
+        assert interrupt.requested is fail_fast
+        assert not interrupt.by_user
+        assert interrupt.reason == (FAILED_FAST if fail_fast else None)
+
+    asyncio.run(play())
+
+
+def test_that_it_ended_early_is_a_problem_of_the_run(tmp_path: Path) -> None:
+    async def play() -> None:
+        run = GrowingRun(tmp_path)
+        (run.path / "run.json").write_text("{")
+        watch, heard, _, _ = watched(run)
+        await watch.start()
+        process = watch.process
+        assert process is not None
+        await process.wait()
+        await watch.stop()
+        (problem,) = watch.problems
+        assert problem.startswith("--watch ended early: assay watch exited with 64: ")
+        assert "run" in problem
+        assert heard.alarms == []
+
+    asyncio.run(play())
+
+
+def test_its_end_leaves_a_run_that_is_not_watched_alone(tmp_path: Path) -> None:
+    async def play() -> None:
+        watch, _, interrupt, _ = watched(GrowingRun(tmp_path))
+        await watch.stop()
+        assert watch.problems == []
+        assert not interrupt.requested
+
+    asyncio.run(play())
