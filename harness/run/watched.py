@@ -122,6 +122,7 @@ class Watched:
         if seen.found.keys() <= self.found:
             return
         self.found |= seen.found.keys()
-        self.progress.alarm(seen.text.partition("\n")[0])
+        first = seen.text.partition("\n")[0]
+        self.progress.alarm(f"at {self.tally.elapsed:.1f} s, while the run goes on: {first}")
         if self.fail_fast:
             self.interrupt.end(FAILED_FAST)

@@ -74,7 +74,7 @@ def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path
         assert pid is not None
         assert gone(pid)
         assert len(heard.alarms) == 1
-        assert heard.alarms[0].startswith("FAIL set-vanished: ")
+        assert heard.alarms[0].startswith("at 0.0 s, while the run goes on: FAIL set-vanished: ")
         assert watch.found == {"set-vanished"}
         assert watch.problems == []
         assert interrupt.requested is fail_fast
