@@ -26,6 +26,7 @@ from assay.harness.cli import (
     nights,
     replay,
     report,
+    search,
     serve,
     shrink,
     summary,
@@ -36,7 +37,7 @@ from assay.harness.cli.command import Exit, InputError, Parser
 
 VERBS: Final = (
     check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
-    serve, carry, image,
+    serve, carry, image, search,
 )  # fmt: skip
 """In the order in which ``assay --help`` lists them."""
 

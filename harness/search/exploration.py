@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -22,9 +23,10 @@ from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import Player
 from assay.harness.search.quick import QuickPlayer
+from assay.harness.search.reached import Reached, keep
 from assay.harness.search.story import write_story
 from assay.harness.search.strategies import TIME_LIMITS, Terrain
-from assay.harness.search.workers import search
+from assay.harness.search.workers import Result, search
 from assay.nemesis.catalogue import MIX, Catalogue, unsuited
 from assay.nemesis.fault import Census, Fault
 from assay.nemesis.mix import mixable
@@ -54,7 +56,7 @@ class Exploration:
 
     def run(self) -> str | None:
         """None when nothing was found and something was looked at, else the failure text."""
-        scratch = Path(tempfile.mkdtemp(prefix="assay-explore-"))
+        scratch, started = Path(tempfile.mkdtemp(prefix="assay-explore-")), datetime.now(UTC)
         try:
             result = search(
                 lambda number, note: self._explorer(number, note, scratch), self.workers, self.progress.note
@@ -63,6 +65,7 @@ class Exploration:
             shutil.rmtree(scratch, ignore_errors=True)
         self.interrupted = result.interrupted
         self.progress.note(f"explored {result.tally}")
+        self._keep(result, started)
         if result.found is not None:
             return self._cut_short(result.found) if self.interrupted else self._described(result.found)
         if self.interrupted:
@@ -70,6 +73,26 @@ class Exploration:
         if not result.tally.verdicts.get(str(Verdict.PASS)):
             return f"UNKNOWN: no run of the search could be called good: {result.tally}"
         return None
+
+    def _keep(self, result: Result, started: datetime) -> None:
+        """What was reached, for ``assay search show``. Nothing hangs on it: a full disk is not worth a search."""
+        system, tally = self.experiment.deployed(), result.tally
+        reached = Reached(
+            test=self.test,
+            started=started.isoformat(),
+            seconds=tally.seconds,
+            examples=tally.examples,
+            verdicts=tally.verdicts,
+            states=dict(result.reached),
+            events=tuple(system.turning_points) if isinstance(system, Eventful) else (),
+            faults=terrain(system, self.settings, self.registry.faults).faults,
+        )
+        try:
+            path = keep(self.settings.store, reached)
+        except OSError as error:
+            self.progress.note(f"what was reached is not kept: {error}")
+        else:
+            self.progress.note(f"what was reached: assay search show {path}")
 
     def tear_down(self) -> None:
         """Nothing outlives the search."""

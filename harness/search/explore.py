@@ -10,6 +10,7 @@ the clock ends it, or other modules are loaded: Hypothesis also draws from the c
 import itertools
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -129,7 +130,8 @@ class Explorer:
         """Called with the first failure as it was drawn, then with each one that is smaller."""
         self.on_progress: Callable[[Tally], None] = lambda tally: None
         self._corpus: list[Example] = []
-        self._states: set[str] = set()
+        self.reached: Counter[str] = Counter()
+        """Every state that an example came to, with how many did."""
         self._events: set[str] = set()
         self._seen: dict[bytes, PlayOutcome] = {}
         self._searched = 0
@@ -258,10 +260,10 @@ class Explorer:
         self.tally.examples += 1
         self.tally.verdicts[outcome.verdict] = self.tally.verdicts.get(outcome.verdict, 0) + 1
         self._events |= outcome.events
-        if outcome.states - self._states:
-            self._states |= outcome.states
+        if outcome.states - self.reached.keys():
             self._corpus.append(example.only(outcome.injected))
-        self.tally.states, self.tally.corpus = len(self._states), len(self._corpus)
+        self.reached.update(outcome.states)
+        self.tally.states, self.tally.corpus = len(self.reached), len(self._corpus)
         self.tally.seconds = self._clock() - self._began
         self.on_progress(self.tally)
 

@@ -53,7 +53,10 @@ class Steering:
 def reached(events: Rows, faults: Rows) -> frozenset[str]:
     """The states of a run, by rows of the history."""
     events = sorted(events, key=_order)
-    return frozenset([*_counts(events), *_sequences(events), *_amid(events, faults), *_moments(events, faults)])
+    struck = [f"{row['fault']} injected" for row in faults if row["phase"] == "injected"]
+    return frozenset(
+        [*_counts(events), *_sequences(events), *struck, *_amid(events, faults), *_moments(events, faults)]
+    )
 
 
 _READ = {

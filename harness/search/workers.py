@@ -10,8 +10,9 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
@@ -34,6 +35,8 @@ class Result:
     found: Found | None
     tally: Tally
     interrupted: bool = False
+    reached: Mapping[str, int] = field(default_factory=dict)
+    """Every state that an example came to, with how many did; of an interrupted search as it was some seconds ago."""
 
 
 class WorkerError(Exception):
@@ -83,17 +86,34 @@ def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
     try:
         explorer = make(number, lambda line: parent.send(("note", line)))
         explorer.on_found = lambda found: parent.send(("found", found))
-        explorer.on_progress = lambda tally: parent.send(("tally", tally))
+        explorer.on_progress = _Progress(explorer, parent)
         found = explorer.run()
         parent.send(("tally", explorer.tally))
+        parent.send(("reached", explorer.reached))
         parent.send(("done", found))
     except BaseException:  # noqa: BLE001 - the parent reports it
         parent.send(("broken", traceback.format_exc()))
 
 
+class _Progress:
+    """Says how far an explorer is, and now and then what it has reached."""
+
+    def __init__(self, explorer: Explorer, parent: Connection) -> None:
+        self._explorer = explorer
+        self._parent = parent
+        self._next = time.monotonic() + NOTE_EVERY
+
+    def __call__(self, tally: Tally) -> None:
+        self._parent.send(("tally", tally))
+        if time.monotonic() >= self._next:
+            self._parent.send(("reached", self._explorer.reached))
+            self._next = time.monotonic() + NOTE_EVERY
+
+
 def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> Result:
     began = noted = time.monotonic()
     tallies: dict[int, Tally] = {}
+    reached: dict[int, Counter[str]] = {}
     found: Found | None = None
     interrupted = False
     try:
@@ -107,6 +127,8 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                     note(f"explorer {worker.number}: {content}")
                 elif kind == "tally":
                     tallies[worker.number] = content
+                elif kind == "reached":
+                    reached[worker.number] = content
                 elif kind == "found":
                     found = content
                     for other in [one for one in running if one is not ready]:
@@ -121,7 +143,8 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                 note(f"explored {_together(tallies, noted - began)}")
     except KeyboardInterrupt:
         interrupted = True
-    return Result(found, _together(tallies, time.monotonic() - began), interrupted)
+    everything = sum(reached.values(), Counter())
+    return Result(found, _together(tallies, time.monotonic() - began), interrupted, everything)
 
 
 def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:

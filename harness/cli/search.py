@@ -1,0 +1,90 @@
+"""``assay search show``: what searches came through, and what they never did."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.harness.cli.command import Exit, InputError
+
+if TYPE_CHECKING:
+    from assay.harness.search.reached import Reached
+
+RAREST: Final = 8
+DESCRIPTION: Final = """\
+Sums up what the searches of a store (pytest --explore) came through: which events of the system, which faults, which
+events during which faults, which sequences of events, each in how many examples; and what no example came to.
+
+  assay search show store                      as a table, test by test
+  assay search show store --html=reached.html  as a page, with every fault against every event
+  assay search show store --json               for a program
+"""
+
+
+def add(commands: Any) -> None:
+    about = commands.add_parser("search", help="what searches have reached", description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    actions = about.add_subparsers(required=True, metavar="ACTION")
+    parser = actions.add_parser("show", help="what was reached, and what never", description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("path", type=Path, nargs="?", default=Path("store"), metavar="PATH",
+        help="a store, or one search's file in its searches/ (store)")  # fmt: skip
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page")
+    parser.add_argument("--json", action="store_true", help="print all of it as one JSON array")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    import msgspec
+
+    from assay.harness.search.reached import load
+
+    try:
+        everything = load(arguments.path)
+    except (FileNotFoundError, ValueError) as error:
+        raise InputError(str(error)) from error
+    if arguments.html is not None:
+        from assay.harness.core.files import write_atomically
+        from assay.harness.search.reached_page import page
+
+        write_atomically(arguments.html, page(everything).encode())
+        print(arguments.html)
+    elif arguments.json:
+        print(msgspec.json.encode(everything).decode())
+    else:
+        print("\n\n".join("\n".join(lines(one)) for one in everything))
+    return Exit.PASS
+
+
+def lines(one: "Reached") -> list[str]:
+    """The table of one test."""
+    from assay.harness.search.reached import NOTHING, rarest
+
+    seen, during, struck = one.seen, one.during, one.struck
+    verdicts = ", ".join(f"{many} {verdict}" for verdict, many in sorted(one.verdicts.items()))
+    searches = f" of {one.searches} searches" if one.searches > 1 else ""
+    pairs = {state: many for state, many in one.sequences.items() if state.count(" > ") == 1}
+    found = [
+        f"{one.test}",
+        f"  {one.examples} examples{searches} in {one.seconds:.0f} s ({verdicts or 'none ended'}), "
+        f"since {one.started[:16]}",
+        f"  {len(one.states)} states: {len(seen)} events, {len(pairs)} pairs of events, "
+        f"{len(one.sequences) - len(pairs)} in threes",
+        f"  turning points that no example came to: {', '.join(one.never_seen) or 'none'}",
+        f"  faults that were never injected: {', '.join(one.never_struck) or 'none'}",
+        f"  rarest events: {_counted(rarest(seen, RAREST))}",
+        f"  rarest pairs: {_counted(rarest(pairs, RAREST))}",
+        f"  {'fault':<28} {'examples':>8} {'events':>7}  turning points that never came while it was in force",
+    ]
+    for fault in sorted(struck.keys() | during.keys() - {NOTHING}):
+        came = during.get(fault, {})
+        missing = [event for event in one.events if event not in came]
+        found.append(f"  {fault:<28} {struck.get(fault, 0):>8} {len(came):>7}  {_named(missing)}")
+    return found
+
+
+def _counted(pairs: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{name} ({many})" for name, many in pairs) or "none"
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:RAREST]) + (f" and {len(names) - RAREST} more" if len(names) > RAREST else "") or "none"
