@@ -88,7 +88,8 @@ def test_what_is_found_on_the_way_is_found_in_the_end(run: Path, cuts: int, tmp_
 
 
 EARLY: Final = (
-    "format_1/log-vanished", "format_1/log-inconsistent-offset", "format_1/offsets-stale-read", "format_2/synthetic-set-set-lost",
+    "format_1/log-vanished", "format_1/log-inconsistent-offset", "format_1/offsets-stale-read",
+    "format_2/synthetic-set-set-lost",
 )  # fmt: skip
 
 
