@@ -20,8 +20,6 @@ from assay.workloads.log_operations import EARLIEST, END, SEND
 SECONDS: Final = 3.0
 """For one request, and for a send until its outcome counts as unknown."""
 POLL_SECONDS: Final = 0.3
-FIRST: Final = "first"
-"""An option of clients: all go to one and the same node, where nodes are no cluster."""
 MOST: Final = 500
 """Records of one poll."""
 
@@ -37,6 +35,8 @@ class KafkaLog:
     """One producer and one consumer without a group; positions are its own."""
 
     blocking = True
+    first_alone = False
+    """Whether all go to one and the same node: where nodes are no cluster."""
 
     def __init__(self) -> None:
         self._assignments = itertools.count(1)
@@ -46,7 +46,7 @@ class KafkaLog:
         """What librdkafka reads, and the offset that it gives next."""
 
     def open(self, endpoint: Endpoint, runtime: object) -> None:
-        brokers = sorted(endpoint.all)[:1] if FIRST in endpoint.options else endpoint.all
+        brokers = sorted(endpoint.all)[:1] if self.first_alone else endpoint.all
         common = {"bootstrap.servers": ",".join(brokers), "socket.timeout.ms": int(SECONDS * 1000)}
         common |= {"topic.metadata.refresh.interval.ms": 1000, "log_level": 0}
         self._producer = Producer(

@@ -28,7 +28,7 @@ from assay import (
 )  # fmt: skip
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker_contract import promised
-from assay.workloads.kafka_log import FIRST, KafkaLog, traffic
+from assay.workloads.kafka_log import KafkaLog, traffic
 
 PORT, TOPIC, PARTITIONS = 9092, "orders", 2
 BROKER = Broker(partitions=4, replication=3, min_insync=2)
@@ -79,7 +79,11 @@ def _topic(node: Node) -> bool:
     return False
 
 
-@experiment(system=Tansu(), client=KafkaLog, contract=forbid(*LOG_ANOMALIES), client_options={FIRST: True})
+class OnFirst(KafkaLog):
+    first_alone = True
+
+
+@experiment(system=Tansu(), client=OnFirst, contract=forbid(*LOG_ANOMALIES))
 def test_tansu(settings: Settings) -> Generator:
     """What its memory holds; of several nodes the others are not asked."""
     return traffic(Tansu().keys(), seconds=30)
