@@ -19,7 +19,8 @@ from assay.workloads.log_operations import EARLIEST, END, SEND
 
 SECONDS: Final = 3.0
 """For one request, and for a send until its outcome counts as unknown."""
-POLL_SECONDS: Final = 0.3
+POLL_SECONDS: Final = 0.1
+AT_ONCE: Final = 0.01
 MOST: Final = 500
 """Records of one poll."""
 
@@ -107,7 +108,9 @@ class KafkaLog:
             self._consumer.assign([_place(key, begin)])
         self._assigned = None  # until it is known how far it is
         records: list[list[int]] = []
-        for message in self._consumer.consume(MOST, POLL_SECONDS):
+        first = self._consumer.poll(POLL_SECONDS)  # the next ones are there already, or it is the last
+        more = [] if first is None else self._consumer.consume(MOST, AT_ONCE)
+        for message in [] if first is None else [first, *more]:
             if message.error() is not None:
                 del self._positions[key]
                 raise KafkaException(message.error())

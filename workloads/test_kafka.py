@@ -37,7 +37,11 @@ BINARY = (
 )
 
 
-@experiment(system=BROKER, client=KafkaLog, contract=promised(*LOG_ANOMALIES))
+UNSAID = ("send-skip", "high-watermark-regression")
+"""Takes sends of several records, and epochs of leaders, of which librdkafka says nothing."""
+
+
+@experiment(system=BROKER, client=KafkaLog, contract=promised(*(name for name in LOG_ANOMALIES if name not in UNSAID)))
 def test_own_broker(settings: Settings) -> Generator:
     """What librdkafka sees of the broker."""
     return traffic(BROKER.keys(), seconds=30)
