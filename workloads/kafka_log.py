@@ -1,7 +1,8 @@
 """The log workload through librdkafka, for any broker that speaks Kafka's protocol.
 
-Sends are of one record each and are tried once: librdkafka does not say of a send that failed whether it may have
-been appended, so that its fate is unknown; and one that it tried again by itself might stand in the log twice.
+Sends are of one record each. librdkafka does not say of a send that failed whether it may have been appended, so its
+fate is unknown. And it sends again by itself when the leader changes, however few retries it is given
+(https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md), so a record may stand in the log twice.
 """
 
 import itertools
