@@ -115,7 +115,7 @@ class KafkaLog:
             if message.error() is not None:
                 del self._positions[key]
                 raise KafkaException(message.error())
-            records.append([message.offset(), int(message.value()), message.timestamp()[1]])
+            records.append([message.offset() or 0, int(message.value() or b""), message.timestamp()[1]])
         end = records[-1][0] + 1 if records else begin
         self._positions[key] = end, assignment
         self._assigned = key, end

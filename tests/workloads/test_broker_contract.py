@@ -62,8 +62,11 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
             yield name, mix.name, mixed(experiment, Settings(seed=1, workload_mix=(mix.name,))).contract
 
 
-OTHERS = {"test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq"}
-OF_OTHERS = {"bank", "etcd_gateway", "etcd_lock_client", "list_append", "queues", "sets", "sql"}
+OTHERS = {
+    "test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq",
+    "test_kafka",
+}  # fmt: skip
+OF_OTHERS = {"bank", "etcd_gateway", "etcd_lock_client", "kafka_log", "list_append", "queues", "sets", "sql"}
 """Modules that are about systems of others, and of no promise of the broker's."""
 ALL = [pytest.param(*one, id="+".join(filter(None, one[:2]))) for one in contracts()]
 
