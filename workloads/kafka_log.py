@@ -6,7 +6,6 @@ fate is unknown. And it sends again by itself when the leader changes, however f
 """
 
 import itertools
-import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,6 +21,8 @@ SECONDS: Final = 3.0
 """For one request, and for a send until its outcome counts as unknown."""
 POLL_SECONDS: Final = 0.1
 AT_ONCE: Final = 0.01
+AT_MOST: Final = 0.1
+"""Seconds of one wait for the report of a send."""
 MOST: Final = 500
 """Records of one poll."""
 
@@ -80,9 +81,9 @@ class KafkaLog:
         self._producer.produce(
             place.topic, str(values[0]).encode(), partition=place.partition, on_delivery=lambda *said: done.append(said)
         )
-        until = time.monotonic() + 2 * SECONDS
-        while not done and time.monotonic() < until:
-            self._producer.poll(0.1)
+        for _ in range(int(2 * SECONDS / AT_MOST)):
+            if not done:
+                self._producer.poll(AT_MOST)
         if not done:
             return Completion(Outcome.INFO, error="no delivery report")
         ((error, message),) = done

@@ -29,6 +29,7 @@ EXCEPTIONS = {
         "test_unflushed",
         "unflushed-loss",
     ): "what it is about: the last few of a partition may go with all servers' power",
+    ("test_own_broker", "duplicate"): "its client sends again by itself, however few retries it is given",
     ("test_zookeeper_group+classic", "split-brain"): "what it is about: members of the old design agree on nothing",
 }
 """What a workload, or one with a mix, tolerates in every run; of some faults the reasons are in the contract."""
@@ -64,7 +65,6 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
 
 OTHERS = {
     "test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq",
-    "test_kafka",
 }  # fmt: skip
 OF_OTHERS = {"bank", "etcd_gateway", "etcd_lock_client", "kafka_log", "list_append", "queues", "sets", "sql"}
 """Modules that are about systems of others, and of no promise of the broker's."""
