@@ -11,7 +11,7 @@ files, and rows that could have happened), ``coverage`` (did enough happen, and 
 (faults and leader at the time of a finding), ``causes`` (which findings are one), ``times`` (how a reader takes them).
 What no workload has to record itself: ``disturbance`` (faults, and what clients got done in each), ``progress`` (of
 clients that live on), ``inspection`` (servers at the instant of an acknowledgement), ``processes`` (those that ended by
-themselves), ``rest`` (looks at a system at rest).
+themselves), ``rest`` (looks at a system at rest), ``invariants`` (of the system's own, asserted while a run goes on).
 ``linearizability`` searches for a legal order where no SQL rule exists.
 
 Imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.

@@ -17,6 +17,7 @@ from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
 from assay.checkers.inspection import INSPECTION
+from assay.checkers.invariants import INVARIANTS
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
@@ -60,6 +61,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     PROCESSES,
     PROGRESS,
     INSPECTION,
+    INVARIANTS,
     *TRANSACTION_FAMILIES,
 )
 

@@ -42,10 +42,19 @@ class EventLog:
         self._lines: list[str] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
+        self._on_line: Callable[[str], None] | None = None
 
     def append(self, line: str) -> None:
         self._lines.append(line)
         self._wake()
+        if self._on_line is not None:
+            self._on_line(line)
+
+    def watch(self, on_line: Callable[[str], None]) -> None:
+        """Calls with each line that is there, and then with each that comes, before the process does anything more."""
+        for line in self._lines:
+            on_line(line)
+        self._on_line = on_line
 
     def close(self) -> None:
         """Observers come to an end once they have seen all."""

@@ -35,6 +35,7 @@ from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, placed
 from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
+from assay.harness.run.asserting import Assertions
 from assay.harness.run.client_nodes import housed
 from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
@@ -103,6 +104,7 @@ class Trial:
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
+    _assertions: Assertions = field(default_factory=Assertions)
     _logs_kept: bool = False
     _unready: Exception | None = None
     """What a node's ``ready`` raised last."""
@@ -119,6 +121,10 @@ class Trial:
         """Of the run that is going on."""
         assert self._conductor is not None, "run comes first"
         return self._conductor
+
+    @property
+    def _cut_short(self) -> bool:
+        return self.interrupt.requested or self._assertions.broken
 
     def prepare(self) -> None:
         """Has the test make its generator, before there is a cluster. Raises what the test raises."""
@@ -217,6 +223,8 @@ class Trial:
         sightings = Sightings(self.system, self.cluster, history, stamps)
         collector.start()
         sightings.start()
+        if settings.asserts:
+            self._assertions.begin(self.system, self.cluster, history, stamps, stop.set)
         try:
             async with Interpreter(
                 endpoints=self._endpoints(),
@@ -232,12 +240,12 @@ class Trial:
             ) as interpreter:
                 chance.listen("workload", interpreter.reseed)
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
-                if later and not self.interrupt.requested:
+                if later and not self._cut_short:
                     self.tally.stage = "drain"
                     await self._later_phases(interpreter, phases(*later), stop)
-                if not self.interrupt.requested:
+                if not self._cut_short:
                     await self._come_to_rest(history, stamps)
-                if not self.interrupt.requested:
+                if not self._cut_short:
                     await record_processes(self.cluster, self._servers(), history, stamps)
                     if isinstance(recorder, Inspecting):
                         recorder.close()
@@ -246,6 +254,7 @@ class Trial:
         finally:
             self._problems.extend(await conductor.close())
             self.folder.write("schedule.json", encode(conductor.outcome))
+            self._assertions.end()
             await sightings.stop()
             await collector.stop()
             self._problems.extend((*sightings.problems, *collector.problems))
@@ -265,7 +274,7 @@ class Trial:
             self.tally.stage = "healing"
             self._problems.extend(await conductor.heal_all())
             await nemesis
-        if not self.interrupt.requested:
+        if not self._cut_short:
             await self._recovered(conductor)
 
     async def _later_phases(self, interpreter: Interpreter, later: Generator, stop: asyncio.Event) -> None:
@@ -295,7 +304,7 @@ class Trial:
             async with asyncio.timeout(deadline):
                 await conductor.settle()
                 waiting = [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
-                while waiting and not self.interrupt.requested:
+                while waiting and not self._cut_short:
                     if await self._ready(waiting[0]):
                         waiting.pop(0)
                     else:
@@ -309,7 +318,7 @@ class Trial:
         if isinstance(self.system, Observable):
             self.tally.stage = "coming to rest"
             watch = Watch(self.system, self.cluster, self.world.runtime(), history, stamps)
-            trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self.interrupt.requested)
+            trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self._cut_short)
             if trouble is not None:
                 self._problems.append(trouble)
 
