@@ -290,6 +290,9 @@ class Invariants(Protocol):
         ``invariant``, a sentence (``claim``) and what it is about. It may neither change nor await anything.
         """
 
+    def acknowledged(self, key: str, position: int) -> Sequence[SeenAtRest]:
+        """The same, now that a client has learned that its send to a partition was acknowledged, up to this offset."""
+
     def asserted(self) -> Mapping[str, int]:
         """How often each was looked at, by name."""
 

@@ -281,7 +281,8 @@ class Broker:
         return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
 
     def invariants(self, cluster: Any) -> Asserted | None:
-        return None if cluster.kind != "sim" else Asserted()
+        inspection = self.inspector(cluster)
+        return None if inspection is None else Asserted(inspection)
 
     def unsettled(self, seen: Sequence[Mapping[str, Any]], wall_ms: int) -> int:
         return at_rest.unsettled([at_rest.Seen(**one) for one in seen], wall_ms)

@@ -1,14 +1,15 @@
-"""Asserts a system's invariants while a simulation runs: at each event of a node's log, before its process goes on.
+"""Asserts a system's invariants while a simulation runs: at each event of a node's log, before its process goes on, and
+at each acknowledgement.
 
 The first that is broken ends the run. It goes into the history as a row ``broken`` of ``looks``, with look 0; how often
 each was looked at, as rows ``asserted``. What they mean is said in ``assay.checkers.invariants``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from assay.cluster.node import Cluster
-from assay.cluster.system import Asserting, Invariants, System
+from assay.cluster.system import Asserting, Invariants, SeenAtRest, System
 from assay.harness.core.history import History
 from assay.harness.core.stamps import Stamps
 
@@ -19,6 +20,7 @@ class Assertions:
     def __init__(self) -> None:
         self.broken = False
         self._invariants: Invariants | None = None
+        self._error: Exception | None = None
 
     def begin(
         self, system: System, cluster: Cluster, history: History, stamps: Stamps, on_broken: Callable[[], None]
@@ -32,18 +34,33 @@ class Assertions:
         simulated.watch(self._line)
 
     def end(self) -> None:
-        """Records how much was looked at; what comes later is not looked at. Idempotent."""
+        """Records how much was looked at; what comes later is not looked at. Idempotent. Raises what an invariant has
+        raised: it is no finding about the system.
+        """
         invariants, self._invariants = self._invariants, None
         if invariants is not None:
             for name, count in sorted(invariants.asserted().items()):
                 self._look(what="asserted", invariant=name, assertions=count)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def acknowledged(self, key: str, position: int) -> None:
+        """A client has learned that its send to a partition was acknowledged, up to this offset."""
+        if not self.broken and self._invariants is not None:
+            self._take(self._invariants.acknowledged, key, position)
 
     def _line(self, node: str, line: str) -> None:
-        if self.broken or self._invariants is None:
-            return
-        for row in self._invariants.event(node, line):
-            self._look(what="broken", **row)
-            self.broken = True
+        if not self.broken and self._invariants is not None:
+            self._take(self._invariants.event, node, line)
+
+    def _take(self, ask: Callable[..., Sequence[SeenAtRest]], *given: Any) -> None:
+        try:
+            for row in ask(*given):
+                self._look(what="broken", **row)
+                self.broken = True
+        except Exception as error:  # noqa: BLE001 - it must not end the process that has written the line
+            self.broken, self._error = True, error
         if self.broken:
             self._on_broken()
 

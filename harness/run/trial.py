@@ -217,7 +217,7 @@ class Trial:
                 conductor.acknowledged()
 
         inspector = self.system.inspector(self.cluster) if isinstance(self.system, Inspectable) else None
-        recorder = history if inspector is None else Inspecting(history, inspector, stamps)
+        recorder = Inspecting(history, inspector, stamps, self._assertions.acknowledged)
         stop = asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         sightings = Sightings(self.system, self.cluster, history, stamps)
@@ -247,20 +247,19 @@ class Trial:
                     await self._come_to_rest(history, stamps)
                 if not self._cut_short:
                     await record_processes(self.cluster, self._servers(), history, stamps)
-                    if isinstance(recorder, Inspecting):
-                        recorder.close()
+                    recorder.close()
                     await self._read_replicas(history)
                 return interpreter.report
         finally:
             self._problems.extend(await conductor.close())
             self.folder.write("schedule.json", encode(conductor.outcome))
-            self._assertions.end()
             await sightings.stop()
             await collector.stop()
             self._problems.extend((*sightings.problems, *collector.problems))
             self._problems.extend(crashes(self.cluster))
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
+            self._assertions.end()
 
     async def _main_phase(
         self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event

@@ -5,22 +5,50 @@ from typing import Any
 
 import msgspec
 
+from assay.system_under_test.inspection import Inspection
+from assay.system_under_test.invariants.agreement import Agreement
 from assay.system_under_test.invariants.controllers import OneController
+from assay.system_under_test.invariants.coordinators import Coordinators
 from assay.system_under_test.invariants.invariant import Invariant, Line
 from assay.system_under_test.invariants.leaders import OneLeader
+from assay.system_under_test.invariants.roles import Roles
+from assay.system_under_test.invariants.watermarks import Acknowledged, Members, RaisedMarks
 
 
 class Asserted:
-    """Of one run."""
+    """Of one run. ``inspection``: of its brokers, for these invariants alone."""
 
-    def __init__(self) -> None:
-        self._invariants: Sequence[Invariant] = (OneController(), OneLeader())
+    def __init__(self, inspection: Inspection) -> None:
+        nodes = inspection.brokers
+        self._roles = Roles()
+        members = Members(self._roles, inspection, nodes)
+        acknowledged = Acknowledged(inspection, nodes.values())
+        by_name = {node.name: node for node in nodes.values()}
+        agreement = Agreement(self._roles, by_name, inspection.data)
+        self._acknowledged = (acknowledged, agreement)
+        self._invariants: Sequence[Invariant] = (
+            OneController(),
+            OneLeader(),
+            RaisedMarks(self._roles, members),
+            Coordinators(self._roles, members, inspection, by_name),
+            acknowledged,
+            agreement,
+        )
         self._decoder = msgspec.json.Decoder(Line)
 
     def event(self, node: str, line: str) -> Sequence[Mapping[str, Any]]:
         """What is broken, now that a node has written this line: ``invariant``, ``claim`` and what that is about."""
         read = self._decoder.decode(line)
+        self._roles.note(node, read)
         return [vars(broken) for one in self._invariants for broken in one.event(node, read)]
+
+    def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
+        """The same, now that a client has learned that a partition has all up to this offset. ``key`` is the
+        history's.
+        """
+        topic, _, index = key.rpartition("-")
+        named = f"{topic.partition('#')[0]}-{index}"
+        return [vars(broken) for one in self._acknowledged for broken in one.acknowledged(named, position)]
 
     def asserted(self) -> Mapping[str, int]:
         """How often each was looked at, by name."""

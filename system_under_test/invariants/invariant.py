@@ -1,8 +1,8 @@
 """What an invariant is: something that looks at each event, and knows at once when something is as it must never be."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,8 @@ class Line(msgspec.Struct, frozen=True):
     position: int | None = None
     high_watermark: int | None = None
     isr: Sequence[int] | None = None
+    unclean: bool | None = None
+    detail: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ class Counted:
         row = {"invariant": "starts-once", "claim": f"{node} started again.", "node": node, "key": "orders-0"}
         return [row] if self.starts.count(node) > 1 else []
 
+    def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
+        return []
+
     def asserted(self) -> Mapping[str, int]:
         return {"starts-once": len(self.starts)}
 
@@ -113,3 +116,14 @@ def test_what_a_client_saw_is_reported_beside_it(toy: ModuleType, tmp_path: Path
     attempt, _ = run(toy, tmp_path, contract, **KILL, defect="forgetful", invariants="on")
     assert attempt.judgement is not None
     assert {one.anomaly for one in attempt.judgement.findings} >= {"broken-invariant", "inconsistent-offset"}
+
+
+def test_an_invariant_that_raises_is_an_error_of_the_run_and_none_of_the_system(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(self: Counted, node: str, line: str) -> Sequence[Mapping[str, Any]]:
+        raise ZeroDivisionError("a bug of the invariant")
+
+    monkeypatch.setattr(Counted, "event", wrong)
+    with pytest.raises(ZeroDivisionError, match="a bug of the invariant"):
+        run(toy, tmp_path)
