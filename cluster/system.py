@@ -290,8 +290,10 @@ class Invariants(Protocol):
         ``invariant``, a sentence (``claim``) and what it is about. It may neither change nor await anything.
         """
 
-    def acknowledged(self, key: str, position: int) -> Sequence[SeenAtRest]:
-        """The same, now that a client has learned that its send to a partition was acknowledged, up to this offset."""
+    def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> Sequence[SeenAtRest]:
+        """The same, now that a client has learned that its send to a partition was acknowledged, up to this offset;
+        ``found``: by the system's :class:`Inspector`.
+        """
 
     def asserted(self) -> Mapping[str, int]:
         """How often each was looked at, by name."""

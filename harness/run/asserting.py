@@ -45,10 +45,12 @@ class Assertions:
         if error is not None:
             raise error
 
-    def acknowledged(self, key: str, position: int) -> None:
-        """A client has learned that its send to a partition was acknowledged, up to this offset."""
+    def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> None:
+        """A client has learned that its send to a partition was acknowledged, up to this offset; ``found``: what the
+        system's inspector says to that.
+        """
         if not self.broken and self._invariants is not None:
-            self._take(self._invariants.acknowledged, key, position)
+            self._take(self._invariants.acknowledged, key, position, found)
 
     def _line(self, node: str, line: str) -> None:
         if not self.broken and self._invariants is not None:

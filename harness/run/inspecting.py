@@ -23,8 +23,8 @@ class Inspecting:
     history: History
     inspector: Inspector | None
     stamps: Stamps
-    on_acknowledged: Callable[[str, int], None]
-    """Called with a partition and the last offset of it that was acknowledged just now."""
+    on_acknowledged: Callable[[str, int, Sequence[SeenAtRest]], None]
+    """Called with a partition, the last offset of it that was acknowledged just now, and what the inspector found."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
         self.history.completed(completed, effects)
@@ -34,9 +34,9 @@ class Inspecting:
             if effect.kind == APPEND and outcome is Outcome.OK and effect.position is not None:
                 last[effect.key] = max(effect.position, last.get(effect.key, -1))
         for key, position in last.items():
-            if self.inspector is not None:
-                self._record(self.inspector.acknowledged(key, position))
-            self.on_acknowledged(key, position)
+            found = () if self.inspector is None else self.inspector.acknowledged(key, position)
+            self._record(found)
+            self.on_acknowledged(key, position, found)
 
     def close(self) -> None:
         """Records how much was looked at."""

@@ -53,26 +53,40 @@ class Agreement:
         self._ledgers: dict[Ledger, dict[int, _Entry]] = {}
         self._entered: dict[tuple[Ledger, str], tuple[int, int]] = {}
         """Of a ledger and a node: how often the log had changed, and up to where it was compared."""
+        self._pending: dict[str, tuple[str, Role]] = {}
+        """Of a partition: the leader of whose log clients have learned something that is not entered yet."""
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
         if line.event in WHEN and line.key is not None:
+            yield from self._learned(line.key)
             for name, role in self._roles.all_of(line.key):
                 yield from self._look(line.key, name, role)
 
-    def acknowledged(self, key: str, position: int) -> Iterator[Broken]:
-        """A client has learned that this offset of the partition is committed: its leader knew."""
+    def acknowledged(self, key: str, position: int) -> None:
+        """A client has learned that this offset of the partition is committed: its leader knew. The leader's log is
+        looked at with the next event of the partition, before anyone else can lead.
+        """
         leaders = [(role.epoch, name, role) for name, role in self._roles.all_of(key) if role.leads]
         if leaders:
             _, name, role = max(leaders, key=lambda one: one[:2])
             role.mark = max(role.mark, position + 1)
-            yield from self._look(key, name, role)
+            self._pending[key] = name, role
+
+    def _learned(self, key: str) -> Iterator[Broken]:
+        """Enters what clients know to be committed, also of a leader that is gone by now."""
+        name, role = self._pending.pop(key, (None, None))
+        if name is not None and role is not None and not self._lost(key) and not role.damaged:
+            yield from self._compare((key, role.topic_zxid, None), name, role)
+
+    def _lost(self, key: str) -> bool:
+        """May something that is committed be lost rightly?"""
+        return key in self._roles.unclean or any(one.losses or one.damaged for one in self._nodes.values())
 
     def _look(self, key: str, name: str, role: Role) -> Iterator[Broken]:
         node = self._nodes.get(name)
         if node is None or not node.running or node.damaged or role.damaged:
             return
-        lost = key in self._roles.unclean or any(one.losses or one.damaged for one in self._nodes.values())
-        if not lost:
+        if not self._lost(key):
             yield from self._compare((key, role.topic_zxid, None), name, role)
         elif role.agreed:
             yield from self._compare((key, role.topic_zxid, role.epoch), name, role)

@@ -22,17 +22,16 @@ class Asserted:
         nodes = inspection.brokers
         self._roles = Roles()
         members = Members(self._roles, inspection, nodes)
-        acknowledged = Acknowledged(inspection, nodes.values())
         by_name = {node.name: node for node in nodes.values()}
-        agreement = Agreement(self._roles, by_name, inspection.data)
-        self._acknowledged = (acknowledged, agreement)
+        self._acknowledged = Acknowledged(nodes.values())
+        self._agreement = Agreement(self._roles, by_name, inspection.data)
         self._invariants: Sequence[Invariant] = (
             OneController(),
             OneLeader(),
             RaisedMarks(self._roles, members),
             Coordinators(self._roles, members, inspection, by_name),
-            acknowledged,
-            agreement,
+            self._acknowledged,
+            self._agreement,
         )
         self._decoder = msgspec.json.Decoder(Line)
 
@@ -42,13 +41,13 @@ class Asserted:
         self._roles.note(node, read)
         return [vars(broken) for one in self._invariants for broken in one.event(node, read)]
 
-    def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
-        """The same, now that a client has learned that a partition has all up to this offset. ``key`` is the
-        history's.
+    def acknowledged(self, key: str, position: int, found: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """The same, now that a client has learned that a partition has all up to this offset; ``found``: by the
+        inspection. ``key`` is the history's.
         """
         topic, _, index = key.rpartition("-")
-        named = f"{topic.partition('#')[0]}-{index}"
-        return [vars(broken) for one in self._acknowledged for broken in one.acknowledged(named, position)]
+        self._agreement.acknowledged(f"{topic.partition('#')[0]}-{index}", position)
+        return [vars(broken) for broken in self._acknowledged.found(key, position, found)]
 
     def asserted(self) -> Mapping[str, int]:
         """How often each was looked at, by name."""

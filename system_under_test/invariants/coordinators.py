@@ -5,14 +5,15 @@
 - It accepts a commit only once it is ready, and in the generation that is stored. By the record of the commit, in the
   log, no later generation of the group is, unless that was never in force: an election whose outcome is unknown leaves
   a record, and the group goes on in the generation before. One that this coordinator has announced, or loaded, was.
-- An accepted commit is in its log, and in that of each member of the in-sync set (as for ``high-watermark``).
+- An accepted commit is in its log, and in that of each member of the in-sync set (as for ``high-watermark``). Commits
+  are looked at ten times a second, and when the term is over.
 
 What it answers to a client that asks for offsets is in no log; clients find that out (``stale-read``). Committed
 offsets may go back: a client may seek, an administrator may reset them, and they expire. Members of the KIP-848 draft
 commit by epochs of their own, so that their groups' generations are left out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +35,8 @@ from assay.system_under_test.zookeeper.znodes import TopicAssignment
 Record = GroupRecord | OffsetRecord
 DRAFT = "draft-"
 LATEST = 1 << 62
+APART = 0.1
+"""Seconds between two looks at commits: there are many, and a look at one costs as much as at all since the last."""
 
 
 class Journal(Files[Record]):
@@ -91,7 +94,11 @@ class Coordinators:
         """Of a node and a partition: the life and the epoch in which it was ready last."""
         self._in_force: dict[str, dict[int, int]] = {}
         """Of a group: each generation that was in force, with the first leader epoch in which that was so."""
+        self._waiting: dict[tuple[str, str], tuple[float, list[tuple[Line, int]]]] = {}
+        """Of a node and a partition: when commits were looked at last, and those since, each with the leader epoch."""
         self._drafts: set[str] = set()
+        self._partitions = 0
+        """Of the offsets topic, which never change; 0: not known."""
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
         if line.event.startswith(DRAFT) and line.key is not None:
@@ -100,6 +107,11 @@ class Coordinators:
             yield from self._loaded(node, line)
         elif line.event in ("group-generation", "group-forgotten", "offset-commit"):
             yield from self._of_group(node, line)
+        elif line.event == "high-watermark" and (node, line.key) in self._waiting:
+            key = line.key or ""
+            role = self._roles.of(node, key)  # what ends a term is said after this
+            if role is not None:
+                yield from self._look(node, key, role, line.time)
 
     # -- what was loaded -----------------------------------------------------------------------------------------
 
@@ -142,13 +154,37 @@ class Coordinators:
             claim = f"{node} accepted a commit of the group {group} before it had loaded the groups of {key}."
             yield Broken(self.name, claim, node, key, epoch=role.epoch)
             return
-        for place, offset in (line.detail or {}).get("offsets", {}).items():
-            yield from self._accepted(node, line, key, role, place, offset)
+        last, waiting = self._waiting.setdefault((node, key), (line.time, []))
+        waiting.append((line, role.epoch))
+        if line.time == last or line.time >= last + APART:
+            yield from self._look(node, key, role, line.time)
 
-    def _accepted(self, node: str, line: Line, key: str, role: Role, place: str, offset: int) -> Iterator[Broken]:
+    def _look(self, node: str, key: str, role: Role, time: float) -> Iterator[Broken]:
+        """Looks at the commits that were accepted since the last look."""
+        _, waiting = self._waiting.get((node, key), (time, []))
+        self._waiting[node, key] = time, []
+        accepted = [line for line, epoch in waiting if epoch == role.epoch and role.leads]
+        if not accepted:
+            return
+        self.looks += len(accepted)
+        journal, reached = self._journal(node, key), -1
+        for line in accepted:
+            for place, offset in (line.detail or {}).get("offsets", {}).items():
+                position = yield from self._accepted(node, line, key, role, journal, place, offset)
+                reached = max(reached, position)
+        lacking = self._members.lacking(key, role.topic_zxid, role.epoch, role.committed | role.proposed, reached + 1)
+        for member, has in lacking or ():
+            claim = (
+                f"{node} had accepted commits of the group {accepted[-1].key}, up to {reached} of {key}, when "
+                f"{member}, a member of the in-sync set, {has}."
+            )
+            yield Broken(self.name, claim, member, key, position=reached)
+
+    def _accepted(
+        self, node: str, line: Line, key: str, role: Role, journal: Journal, place: str, offset: int
+    ) -> Generator[Broken, None, int]:
+        """Returns where in the log it is; -1 where that is not known."""
         group = line.key or ""
-        self.looks += 1
-        journal = self._journal(node, key)
         commits = journal.commits.get((group, place, offset), ())
         # A client that commits it once more may have brought others, which are not accepted yet.
         position = next((at for at in commits if at >= role.start), None)
@@ -156,19 +192,14 @@ class Coordinators:
         if position is None:
             if not journal.changes:  # else compaction may have taken it, once there was a later one
                 yield Broken(self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key)
-            return
-        lacking = self._members.lacking(key, role.topic_zxid, role.epoch, role.committed | role.proposed, position + 1)
-        for member, has in lacking or ():
-            claim = (
-                f"{node} accepted {what}, at {position} of {key}, when {member}, a member of the in-sync set, {has}."
-            )
-            yield Broken(self.name, claim, member, key, position=position)
+            return -1
         if group in self._drafts or line.epoch is None or line.epoch < 0:
-            return
+            return position
         stored = self._stored_at(journal, position, group, role.epoch)
         if stored is not None and stored > line.epoch:
             claim = f"{node} accepted {what}, in generation {line.epoch}, when {stored} was stored."
             yield Broken(self.name, claim, node, key, position=position)
+        return position
 
     def _stored_at(self, journal: Journal, position: int, group: str, epoch: int) -> int | None:
         """The group's last generation that was in force and is in the log before this position."""
@@ -185,11 +216,13 @@ class Coordinators:
 
     def _partition(self, group: str) -> str | None:
         """The partition of the offsets topic that the group belongs to; None: there is no such topic."""
-        try:
-            assigned, _ = self._inspection.read(TopicAssignment, paths.topic(OFFSETS_TOPIC))
-        except (NoNodeError, ValueError):
-            return None
-        return f"{OFFSETS_TOPIC}-{partition_of(group, len(assigned.partitions))}"
+        if not self._partitions:
+            try:
+                assigned, _ = self._inspection.read(TopicAssignment, paths.topic(OFFSETS_TOPIC))
+            except (NoNodeError, ValueError):
+                return None
+            self._partitions = len(assigned.partitions)
+        return f"{OFFSETS_TOPIC}-{partition_of(group, self._partitions)}"
 
     def _journal(self, node: str, key: str) -> Journal:
         """What is in the node's log."""

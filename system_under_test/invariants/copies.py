@@ -51,12 +51,16 @@ class Files(Generic[T]):
         self._folder = folder
         self._walk = walk
         self._files: dict[int, File[T]] = {}
+        self._names: list[str] = []
         self.changes = 0
         """How often something else has happened to it than growth at its end, or that its oldest files are gone."""
 
     def refresh(self) -> None:
         """Reads what is new. What makes no sense ends the log there."""
-        names = (name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX))
+        names = [name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX)]
+        if names == self._names and self._files and self._grew(max(self._files)):
+            return  # what has happened to files before, if anything, is compaction: it takes records, and changes none
+        self._names = names
         bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
         gone = self._files.keys() - set(bases)
         if any(base > bases[0] for base in gone) if bases else gone:
@@ -67,15 +71,26 @@ class Files(Generic[T]):
             self._read(base)
 
     def _read(self, base: int) -> None:
-        path = f"{self._folder}/{base:020}{LOG_SUFFIX}"
+        if base in self._files and self._grew(base):
+            return
+        if base in self._files or any(other > base for other in self._files):
+            self.changes += 1
+        state = self._disk.state(self._path(base))
+        self._files[base] = File(state.life, state.held)
+        self._grew(base)
+
+    def _grew(self, base: int) -> bool:
+        """Was the file only added to, if anything? Then that is read."""
+        known, path = self._files[base], self._path(base)
         state = self._disk.state(path)
-        known = self._files.get(base)
-        if known is None or known.life != state.life or state.size < known.size:
-            if known is not None or any(other > base for other in self._files):
-                self.changes += 1
-            known = self._files[base] = File(state.life, state.held)
+        if known.life != state.life or state.size < known.size:
+            return False
         if state.size > known.size and not known.broken:
             self._walk(known, self._disk.tail(path, known.size))
+        return True
+
+    def _path(self, base: int) -> str:
+        return f"{self._folder}/{base:020}{LOG_SUFFIX}"
 
     @property
     def start(self) -> int:
@@ -86,7 +101,7 @@ class Files(Generic[T]):
         """What is known of the records from ``first`` to before ``end``, in their order."""
         found: dict[int, T] = {}
         bases = sorted(self._files)
-        for base, following in zip(bases, [*bases[1:], end], strict=True):
+        for base, following in zip(bases, [*bases[1:], end], strict=False):
             low, high = max(first, base), min(end, max(following, base))
             records = self._files[base].records
             if high - low < len(records):  # mostly few are new

@@ -13,6 +13,7 @@ class Line(msgspec.Struct, frozen=True):
     event: str
     broker: int
     incarnation: int
+    time: float = 0.0
     key: str | None = None
     topic_zxid: int | None = None
     epoch: int | None = None

@@ -13,7 +13,7 @@ their disk for sure in a topic with ``flush.messages=1``. Which of them count:
 Nothing is said of a topic that is to be deleted, nor of one that has since been made again.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
@@ -65,30 +65,30 @@ class Members:
 
 
 class Acknowledged:
-    """By what clients learn: see :mod:`assay.system_under_test.inspection`. ``nodes``: the brokers'."""
+    """By what an inspection finds when a client learns of an acknowledgement (see
+    :mod:`assay.system_under_test.inspection`). ``nodes``: the brokers'.
+    """
 
     name = "acknowledged"
 
-    def __init__(self, inspection: Inspection, nodes: Collection[Any]) -> None:
+    def __init__(self, nodes: Collection[Any]) -> None:
         self.looks = 0
-        self._inspection = inspection
         self._nodes = nodes
 
-    def acknowledged(self, key: str, position: int) -> Iterator[Broken]:
-        """A client has learned that this offset of the partition is committed. Not once something may have been lost
-        of what is not flushed, or a fault has written into files.
+    def found(self, key: str, position: int, seen: Sequence[Mapping[str, Any]]) -> Iterator[Broken]:
+        """What is broken of that. Nothing once something may have been lost of what is not flushed, or a fault has
+        written into files.
         """
         if any(node.losses or node.damaged for node in self._nodes):
             return
-        before = self._inspection.looks
-        for seen in self._inspection.acknowledged(key, position):
-            what = "ended at" if seen["what"] == "lacking" else "was durable up to"
+        self.looks += 1
+        for one in seen:
+            what = "ended at" if one["what"] == "lacking" else "was durable up to"
             claim = (
-                f"offset {position} of {key} was acknowledged, when the log of {seen['node']}, a member of the in-sync "
-                f"set, {what} {seen['log_end']}."
+                f"offset {position} of {key} was acknowledged, when the log of {one['node']}, a member of the in-sync "
+                f"set, {what} {one['log_end']}."
             )
-            yield Broken(self.name, claim, seen["node"], key, position=position)
-        self.looks += self._inspection.looks - before
+            yield Broken(self.name, claim, one["node"], key, position=position)
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
         """Nothing: no event says what a client has learned."""

@@ -40,7 +40,7 @@ class Counted:
         row = {"invariant": "starts-once", "claim": f"{node} started again.", "node": node, "key": "orders-0"}
         return [row] if self.starts.count(node) > 1 else []
 
-    def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
+    def acknowledged(self, key: str, position: int, found: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         return []
 
     def asserted(self) -> Mapping[str, int]:

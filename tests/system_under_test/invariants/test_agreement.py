@@ -94,12 +94,21 @@ def test_a_cut_above_the_high_watermark_and_other_records_then_are_right() -> No
     assert scene.has("n1", ABC, 3), "but not once they counted"
 
 
+def test_a_replica_whose_files_are_not_there_yet_has_nothing_to_compare() -> None:
+    scene = Scene()
+    scene.has("n1", ABC, 3)
+    mark(scene.nodes["n2"], "orders", 3)
+    assert not scene.says("n2", "recovered")
+    assert scene.has("n2", AXC, 3)
+
+
 def test_an_acknowledgement_counts_before_any_checkpoint() -> None:
     def learned(records: dict[int, str]) -> bool:
         scene = Scene()
         scene.has("n1", ABC, 0)
         scene.says("n1", "became-leader", epoch=1, position=3)
-        assert not list(scene.invariant.acknowledged(KEY, 1))
+        scene.invariant.acknowledged(KEY, 1)
+        scene.nodes["n1"].running = False
         return bool(scene.has("n2", records, 3))
 
     assert learned(AXC)

@@ -56,6 +56,7 @@ class Scene:
         named = {node.name: node for node in nodes.values()}
         self.invariant = Coordinators(self.roles, members, self.inspection, named)
         self.records: list[Record] = []
+        self.time = 0.0
         for index in (1, 2, 3):
             log(nodes[index], KEY, b"")
             self.says("recovered", index=index)
@@ -73,7 +74,8 @@ class Scene:
         self.says("became-leader", index=index, epoch=epoch, position=len(self.records), isr=[1, 2, 3])
 
     def says(self, event: str, key: str = KEY, index: int = 1, **given: Any) -> list[str]:
-        line = Line(event, index, 1, key=key, **({"topic_zxid": ZXID} | given))
+        self.time += given.pop("after", 1.0)
+        line = Line(event, index, 1, self.time, key=key, **({"topic_zxid": ZXID} | given))
         self.roles.note(f"n{index}", line)
         return [broken.claim for broken in self.invariant.event(f"n{index}", line)]
 
@@ -127,8 +129,8 @@ def test_a_commit_is_in_the_log_of_each_member_by_the_time_that_it_is_accepted()
     ]
     scene.append([offset(12)], on=(1, 2))
     assert scene.accepts(12) == [
-        "n1 accepted the commit of 12 for orders-0 by the group g, at 5 of __consumer_offsets-0, when n3, a member of "
-        "the in-sync set, had what is below 5."
+        "n1 had accepted commits of the group g, up to 5 of __consumer_offsets-0, when n3, a member of the in-sync "
+        "set, had what is below 5."
     ]
     other = ready()
     other.append([offset(12)])
@@ -232,3 +234,19 @@ def test_a_client_without_a_generation_commits_where_there_are_no_members() -> N
     announced(scene)
     scene.append([offset(12)])
     assert not scene.accepts(12, epoch=-1)
+
+
+def test_commits_are_looked_at_ten_times_a_second_and_when_the_term_is_over() -> None:
+    def accepted(after: float, event: str, **given: Any) -> list[str]:
+        scene = ready()
+        scene.append([offset(12)])
+        assert not scene.accepts(12)
+        assert not scene.accepts(13, after=0.01)
+        assert not scene.says("isr-change", isr=[1, 2, 3], epoch=4, after=0.01)
+        return scene.says(event, after=after, **given)
+
+    commit = {"key": "g", "epoch": 3, "detail": {"offsets": {"orders-0": 12}}}
+    assert not accepted(0.01, "offset-commit", **commit)
+    assert accepted(0.1, "offset-commit", **commit)
+    assert accepted(0.01, "high-watermark", epoch=4)
+    assert not accepted(0.01, "became-follower", epoch=5), "its log may be cut from now on"

@@ -145,8 +145,9 @@ def test_where_messages_are_flushed_what_is_not_durable_does_not_count() -> None
 def acknowledged(position: int, happens: Callable[[Scene], None] = lambda scene: None) -> list[str]:
     scene = Scene()
     happens(scene)
-    invariant = Acknowledged(scene.inspection, scene.nodes.values())
-    return [broken.claim for broken in invariant.acknowledged(KEY, position)]
+    invariant = Acknowledged(scene.nodes.values())
+    seen = scene.inspection.acknowledged(KEY, position)
+    return [broken.claim for broken in invariant.found(KEY, position, seen)]
 
 
 def test_an_acknowledged_record_is_on_each_member() -> None:
