@@ -1,9 +1,9 @@
 """Every built-in family of checks, in the order in which they are judged.
 
-The order matters where one family reads what another made: ``unflushed`` takes out of the log what a power loss may
-have taken, before the log is judged; ``register-cas`` and the ordered transactions read the tables of the family before
-them. Families of
-your own go after these: ``judge(..., families=(*FAMILIES, mine))``.
+What ended a run is named first. Beyond that the order matters where one family reads what another made: ``unflushed``
+takes out of the log what a power loss may have taken, before the log is judged; ``register-cas`` and the ordered
+transactions read the tables of the family before them. Families of your own go after these:
+``judge(..., families=(*FAMILIES, mine))``.
 """
 
 from collections.abc import Iterable
@@ -39,6 +39,7 @@ from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
 OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
 FAMILIES: Final[tuple[Family, ...]] = (
+    INVARIANTS,
     UNFLUSHED,
     LOG,
     STATEMENTS,
@@ -61,7 +62,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
     PROCESSES,
     PROGRESS,
     INSPECTION,
-    INVARIANTS,
     *TRANSACTION_FAMILIES,
 )
 

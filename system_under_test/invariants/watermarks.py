@@ -59,7 +59,9 @@ class Members:
             role = self._roles.of(node.name, key)
             if role is None or role.epoch > epoch or not node.running or node.damaged:
                 continue
-            has = self._inspection.end(node, key, durably=durably)
+            has = max(
+                0, self._inspection.end(node, key, durably=durably)
+            )  # of a new partition there may be no file yet
             if has < end:
                 yield node.name, f"had {'durably ' if durably else ''}what is below {has}"
 

@@ -104,6 +104,13 @@ def test_who_need_not_have_it_is_not_reported(happens: Callable[[Scene], None]) 
     assert not scene.raises(3)
 
 
+def test_of_a_new_partition_a_member_may_have_no_file_yet() -> None:
+    scene = Scene()
+    scene.nodes[3].disk.wipe(f"{DATA}/{KEY}")
+    assert not scene.raises(0)
+    assert scene.raises(1)[0].endswith("had what is below 0.")
+
+
 def test_one_that_is_only_proposed_counts_until_it_is_known_what_came_of_it() -> None:
     scene = Scene()
     left_the_set(scene)
