@@ -12,7 +12,7 @@ can be said of a run that is not over), ``context`` (faults and leader at the ti
 findings are one), ``times`` (how a reader takes them).
 What no workload has to record itself: ``disturbance`` (faults, and what clients got done in each), ``progress`` (of
 clients that live on), ``inspection`` (servers at the instant of an acknowledgement), ``processes`` (those that ended by
-themselves), ``rest`` (looks at a system at rest).
+themselves), ``rest`` (looks at a system at rest), ``invariants`` (of the system's own, asserted while a run goes on).
 ``linearizability`` searches for a legal order where no SQL rule exists.
 
 Imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.

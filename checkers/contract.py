@@ -18,6 +18,7 @@ NO_RECOVERY: Final = "no-recovery"
 """The liveness anomaly behind ``recovery_deadline``; :func:`forbid` always includes it."""
 
 UNEXPECTED_EXIT: Final = "unexpected-exit"
+BROKEN_INVARIANT: Final = "broken-invariant"
 """A server's process ended by itself; :func:`forbid` always includes it."""
 
 OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
@@ -272,12 +273,12 @@ def forbid(
     may_stall: Sequence[str] = (),
     patience: float = 0.0,
 ) -> Contract:
-    """A contract that forbids these anomalies, that a server ends by itself, and ``no-recovery`` within
-    ``recovery_deadline`` seconds of each heal.
+    """A contract that forbids these anomalies, that a server ends by itself, that an invariant of the system's own is
+    broken, and ``no-recovery`` within ``recovery_deadline`` seconds of each heal.
 
     ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
     """
-    forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY, UNEXPECTED_EXIT)))
+    forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY, UNEXPECTED_EXIT, BROKEN_INVARIANT)))
     return Contract(
         forbidden=forbidden,
         recovery_deadline=recovery_deadline,

@@ -1,9 +1,9 @@
 """Every built-in family of checks, in the order in which they are judged.
 
-The order matters where one family reads what another made: ``unflushed`` takes out of the log what a power loss may
-have taken, before the log is judged; ``register-cas`` and the ordered transactions read the tables of the family before
-them. Families of
-your own go after these: ``judge(..., families=(*FAMILIES, mine))``.
+What ended a run is named first. Beyond that the order matters where one family reads what another made: ``unflushed``
+takes out of the log what a power loss may have taken, before the log is judged; ``register-cas`` and the ordered
+transactions read the tables of the family before them. Families of your own go after these:
+``judge(..., families=(*FAMILIES, mine))``.
 """
 
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
 from assay.checkers.inspection import INSPECTION
+from assay.checkers.invariants import INVARIANTS
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
@@ -38,6 +39,7 @@ from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
 OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
 FAMILIES: Final[tuple[Family, ...]] = (
+    INVARIANTS,
     UNFLUSHED,
     LOG,
     STATEMENTS,

@@ -24,6 +24,7 @@ from assay.checkers.disturbance import faults
 from assay.checkers.early import COME_LATE, LATE, come_late, early, judged_late
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.families import FAMILIES, meanings
+from assay.checkers.invariants import CUT
 from assay.checkers.objects import kinds as objects
 from assay.checkers.source import count_kinds, register_contract, register_parts
 from assay.checkers.validate import validate
@@ -107,10 +108,13 @@ class _Judging:
     examined: list[Examined] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
+    cut: bool = False
+    """Was the run ended at once, as an invariant was broken?"""
+
     @property
     def ended(self) -> bool:
         """Whether the run came to its own end, so that its deadlines count."""
-        return self.complete and not self.interrupted
+        return self.complete and not self.interrupted and not self.cut
 
     def judgement(self) -> Judgement:
         begun = time.perf_counter()
@@ -147,6 +151,7 @@ class _Judging:
             validate(validator, self.history, complete=self.complete)
             self.kinds = objects.present(validator)
         register_contract(self.engine, self.contract)
+        self.cut = any(next(iter(row.values())) for row in self.engine.rows(CUT))
 
     def _circumstances(self) -> list[str]:
         reasons = list(self.notes)
@@ -154,6 +159,8 @@ class _Judging:
             reasons.append("the run had not come to its end when this was judged")
         elif self.interrupted:
             reasons.append("the run was interrupted")
+        if self.cut:
+            reasons.append("the run was ended at once, as an invariant was broken")
         if not self.complete:
             reasons.append("the history was not closed, so operations may be missing from it")
         if self.history.rows("ops") == 0:

@@ -282,6 +282,31 @@ class Inspectable(Protocol):
         """None where the cluster's nodes cannot be seen into at an instant: anywhere but in the simulation."""
 
 
+class Invariants(Protocol):
+    """Looks at each event as it is written, and at whatever can be seen at that instant: does all hold that must?"""
+
+    def event(self, node: str, line: str) -> Sequence[SeenAtRest]:
+        """What does not, now that a node has written this line into its event log: rows with the name of the
+        ``invariant``, a sentence (``claim``) and what it is about. It may neither change nor await anything.
+        """
+
+    def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> Sequence[SeenAtRest]:
+        """The same, now that a client has learned that its send to a partition was acknowledged, up to this offset;
+        ``found``: by the system's :class:`Inspector`.
+        """
+
+    def asserted(self) -> Mapping[str, int]:
+        """How often each was looked at, by name."""
+
+
+@runtime_checkable
+class Asserting(Protocol):
+    """A system that says what must hold at every instant."""
+
+    def invariants(self, cluster: Cluster) -> Invariants | None:
+        """Of one run. None where nothing can be seen at an instant: anywhere but in the simulation."""
+
+
 @runtime_checkable
 class Durable(Protocol):
     """A system that says where its data are as a whole; a real node needs that to have its power cut."""

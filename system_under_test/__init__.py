@@ -12,7 +12,7 @@ what producers and consumers use.
 tester: ``deployment`` (how a tester runs the broker) on ``places`` (which nodes are brokers'), ``first_topics`` (made
 when it starts), ``questions`` (asked of brokers; moves replicas), ``disks`` (what lies on a dead or living broker's
 disk), ``at_rest`` (what has come to its end when a run is over), ``inspection`` (what they have at the instant of an
-acknowledgement).
+acknowledgement), ``invariants`` (what must hold at every instant).
 
 Imports nothing else of this project; inside, imports go down only (tests/test_architecture.py, LAYERS). Workloads alone
 import it: ``client``, ``deployment``, ``protocol`` and ``runtime``. The harness gets the broker from them as a system,

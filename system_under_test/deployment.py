@@ -29,6 +29,7 @@ from assay.system_under_test.first_topics import FirstTopic, create, led
 from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.inspection import Inspection
+from assay.system_under_test.invariants.asserted import Asserted
 from assay.system_under_test.places import BROKER, ZOOKEEPER, Cluster, Node, members, possible_brokers, zookeepers
 from assay.system_under_test.protocol.metadata import MetadataResponse
 
@@ -278,6 +279,10 @@ class Broker:
         brokers = {node.index: node for node in possible_brokers(cluster)}
         flushes = self.topic_config.flush_messages <= 1
         return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
+
+    def invariants(self, cluster: Any) -> Asserted | None:
+        inspection = self.inspector(cluster)
+        return None if inspection is None else Asserted(inspection)
 
     def unsettled(self, seen: Sequence[Mapping[str, Any]], wall_ms: int) -> int:
         return at_rest.unsettled([at_rest.Seen(**one) for one in seen], wall_ms)

@@ -58,20 +58,20 @@ class Inspection:
         topic, _, index = key.rpartition("-")
         topic = topic.partition("#")[0]
         try:
-            state, _ = self._read(PartitionState, paths.state(topic, int(index)))
-            durably = self._flushed(topic)
+            state, _ = self.read(PartitionState, paths.state(topic, int(index)))
+            durably = self.flushed(topic)
             if self.tree.exists(paths.delete_topic(topic)) is not None:
                 return ()
         except (NoNodeError, ValueError):
             return ()
         self.looks += 1
         found = []
-        for member in self._members(state):
+        for member in self.members(state):
             node = self.brokers[member]
-            sure = self._end(node, f"{topic}-{index}", durably=durably)
+            sure = self.end(node, f"{topic}-{index}", durably=durably)
             if sure > position:
                 continue  # what is durable is seen, too
-            end = self._end(node, f"{topic}-{index}", durably=False)
+            end = self.end(node, f"{topic}-{index}", durably=False)
             if end <= position:
                 found.append(Seen("lacking", key, node.name, position=position, log_end=end))
             else:
@@ -82,24 +82,24 @@ class Inspection:
         """One row, ``inspected``: how many ``acknowledgements``."""
         return (vars(Seen("inspected", acknowledgements=self.looks)),)
 
-    def _read(self, kind: Any, path: str) -> tuple[Any, Any]:
+    def read(self, kind: Any, path: str) -> tuple[Any, Any]:
         """What the znode says, and its stat."""
         data, stat = self.tree.get(path)
         return znodes.decode(kind, path, data), stat
 
-    def _flushed(self, topic: str) -> bool:
+    def flushed(self, topic: str) -> bool:
         """Has the topic flushed every message since it was made? Not known once its settings were changed: brokers
         learn of a change one after the other, and what was taken before then is flushed as it was.
         """
         if not self.flushes:
             return False
         try:
-            settings, stat = self._read(TopicSettings, paths.topic_config(topic))
+            settings, stat = self.read(TopicSettings, paths.topic_config(topic))
         except NoNodeError:
             return True
         return bool(stat.version == 0 and settings.config.get(FLUSH_MESSAGES, "1") == "1")
 
-    def _members(self, state: PartitionState) -> Iterable[int]:
+    def members(self, state: PartitionState) -> Iterable[int]:
         for member in state.isr:
             registered = self.tree.exists(paths.broker(member))
             since = self.brokers[member].alive_since
@@ -108,7 +108,7 @@ class Inspection:
             if registered.czxid == state.isr_epochs.get(str(member)) and registered.ctime > (self.epoch + since) * 1000:
                 yield member
 
-    def _end(self, node: Any, partition: str, *, durably: bool) -> int:
+    def end(self, node: Any, partition: str, *, durably: bool) -> int:
         """The log end offset of what is seen, or of what is durable; -1 where there is no log.
 
         Only the last file is walked, and of it what was added since: sealed ones do not change, and are durable

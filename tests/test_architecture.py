@@ -50,6 +50,7 @@ TOP = (
     "deployment",
     "disks",
     "inspection",
+    "invariants",
     "first_topics",
     "places",
     "process",

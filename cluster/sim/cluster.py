@@ -6,7 +6,8 @@ that name its use, so that adding one use leaves the others as they were.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from assay.cluster.asking import command, provided
 from assay.cluster.naming import main_role, node_name
@@ -79,6 +80,11 @@ class SimCluster:
     @property
     def description(self) -> Mapping[str, str]:
         return {"kind": self.kind, "seed": str(self._seed)}
+
+    def watch(self, on_line: Callable[[str, str], None]) -> None:
+        """Calls with the name of a node and a line of its event log: each that is there, and each as it is written."""
+        for node in (*self._nodes, *self._spares):
+            node.log.watch(partial(on_line, node.name))
 
     async def start(self) -> None:
         """For symmetry with real clusters: the nodes are there once the cluster is made; nothing runs on them."""

@@ -42,10 +42,19 @@ class EventLog:
         self._lines: list[str] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
+        self._on_line: Callable[[str], None] | None = None
 
     def append(self, line: str) -> None:
         self._lines.append(line)
         self._wake()
+        if self._on_line is not None:
+            self._on_line(line)
+
+    def watch(self, on_line: Callable[[str], None]) -> None:
+        """Calls with each line that is there, and then with each that comes, before the process does anything more."""
+        for line in self._lines:
+            on_line(line)
+        self._on_line = on_line
 
     def close(self) -> None:
         """Observers come to an end once they have seen all."""
@@ -83,6 +92,10 @@ class SimNode:
         self.clock_offset = 0.0
         self.log = EventLog()
         self.exit_code: int | None = None
+        self.losses = 0
+        """How often its files lost something, or went back, while it had no process."""
+        self.damaged = False
+        """Did anything but its processes write into its files?"""
         self.role = role
         self.index = index
         self._main = main
@@ -138,6 +151,7 @@ class SimNode:
 
     def _damageable(self, path: str) -> bytes:
         self._only_when_dead(path)
+        self.damaged = True
         return self.disk.read(path)
 
     def _only_when_dead(self, path: str) -> None:
@@ -179,6 +193,11 @@ class SimNode:
     def alive_since(self) -> float | None:
         """When the process that is alive now was started, in seconds of the loop's time; None when there is none."""
         return None if self._process is None or self._process.dead else self._began
+
+    @property
+    def running(self) -> bool:
+        """Is there a process that is not stopped?"""
+        return self._process is not None and self._process.running
 
     async def kill(self) -> None:
         self._reach()
@@ -229,6 +248,7 @@ class SimNode:
     async def power_loss(self) -> Mapping[str, int]:
         """The machine loses power: its process is gone, and of its files only what had been fsynced is left."""
         await self.kill()
+        self.losses += 1
         before = {path: len(self.disk.read(path)) for path in self.disk.files()}
         self.disk.power_loss()
         after = {path: len(self.disk.read(path)) for path in self.disk.files()}
@@ -240,6 +260,7 @@ class SimNode:
 
     async def remove_contents(self, folder: str) -> None:
         self._only_when_dead(folder)
+        self.losses += 1
         self.disk.wipe(folder)
 
     async def save(self, folder: str) -> Mapping[str, str]:
@@ -251,6 +272,7 @@ class SimNode:
         self._only_when_dead(folder)
         if self._copy is None:
             raise NodeError(f"{self.name}: there is no copy of {folder}; save it first")
+        self.losses += 1
         self.disk.roll_back(self._copy)
 
     async def discard(self, folder: str) -> None:

@@ -13,9 +13,11 @@ import pytest
 from assay.harness.run import command_line
 from assay.harness.run import settings as parsing
 from assay.harness.run.settings import (
+    AUTO,
     CLUSTERS,
     DEFAULT_HOSTS,
     ENGINES,
+    INVARIANTS,
     KEEP,
     ON_HOSTS,
     ONCE,
@@ -110,6 +112,9 @@ def add_options(parser: pytest.Parser) -> None:
         help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
              "as fit into a time (600s, 10min); what fails is made small and kept")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
+    add("--invariants", default=AUTO, metavar="|".join(INVARIANTS),
+        help="in the simulation: end a run at once when one of the system's own invariants is broken (auto: in runs "
+             "without --defect, and in every search)")  # fmt: skip
 
 
 Text = TypeVar("Text", str, str | None)
@@ -178,6 +183,7 @@ def read_options(config: pytest.Config) -> Options:
         store=config.rootpath / text("--store"),
         keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
         defect=optional("--defect"),
+        invariants=parsing.parse_choice("--invariants", text("--invariants"), INVARIANTS),
         replay=None if replay is None else config.invocation_params.dir / replay,
         nemesis_trigger=text("--nemesis-trigger"),
         configuration=tuple(parsing.parse_setting("--set", word) for word in config.getoption("--set")),

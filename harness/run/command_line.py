@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.harness.run.settings import Settings, parse_concurrency
+from assay.harness.run.settings import AUTO, Settings, parse_concurrency
 
 DEFAULT_TRIGGER: Final = "every"
 DEFAULT_NODES: Final = "3"
@@ -56,6 +56,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),
         ("--workers", None if settings.client_nodes is None else str(settings.client_nodes), None),
         ("--defect", settings.defect, None),
+        ("--invariants", settings.invariants, AUTO),
         ("--seed", str(settings.seed), None),
     ]
     options += [("--set", setting, None) for setting in settings.configuration]

@@ -4,7 +4,7 @@ What it finds are rows of ``looks`` with look 0; what they mean is said where th
 ``assay.checkers.inspection``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +21,10 @@ class Inspecting:
     """Satisfies ``Recorder``: what it is given goes into the history, and then the inspector looks."""
 
     history: History
-    inspector: Inspector
+    inspector: Inspector | None
     stamps: Stamps
+    on_acknowledged: Callable[[str, int, Sequence[SeenAtRest]], None]
+    """Called with a partition, the last offset of it that was acknowledged just now, and what the inspector found."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
         self.history.completed(completed, effects)
@@ -32,11 +34,14 @@ class Inspecting:
             if effect.kind == APPEND and outcome is Outcome.OK and effect.position is not None:
                 last[effect.key] = max(effect.position, last.get(effect.key, -1))
         for key, position in last.items():
-            self._record(self.inspector.acknowledged(key, position))
+            found = () if self.inspector is None else self.inspector.acknowledged(key, position)
+            self._record(found)
+            self.on_acknowledged(key, position, found)
 
     def close(self) -> None:
         """Records how much was looked at."""
-        self._record(self.inspector.looked_at())
+        if self.inspector is not None:
+            self._record(self.inspector.looked_at())
 
     def _record(self, seen: Iterable[SeenAtRest]) -> None:
         for one in seen:

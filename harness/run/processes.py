@@ -30,3 +30,8 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
             continue
         what = "ended" if status.state is ProcessState.DEAD else "process"
         history.look(look=0, time=begun, ended=stamps.now(), what=what, node=server.name)
+
+
+def crashes(cluster: Cluster) -> list[str]:
+    """Processes that ended by an exception of their own, where the cluster knows of them: the simulation does."""
+    return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]

@@ -31,6 +31,8 @@ REPORTS: Final = ("all", "failed", "never")
 """Of which runs a page is written: the values of ``Reports``."""
 ENGINES: Final = ("auto", "duckdb", "spark")
 """Of ``assay.checkers.engine``, which is not imported here: it loads DuckDB."""
+AUTO: Final = "auto"
+INVARIANTS: Final = (AUTO, "on", "off")
 NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
@@ -93,6 +95,14 @@ class Settings:
     """Whether the first forbidden anomaly ends the run; it takes a watch."""
     workload_mix: tuple[str, ...] = ()
     """What the workload takes on in addition: names of mixes, sorted, or ``random`` alone."""
+
+    invariants: str = AUTO
+    """Are the system's invariants asserted while a simulation runs? One of ``INVARIANTS``."""
+
+    @property
+    def asserts(self) -> bool:
+        """Are they, in this run? A built-in defect is there to be seen by what it does to clients, unless asked for."""
+        return self.invariants == "on" or (self.invariants == AUTO and self.defect is None)
 
     @property
     def nemesis_id(self) -> str:

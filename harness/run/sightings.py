@@ -11,7 +11,9 @@ from typing import Final
 from assay.cluster.node import Cluster
 from assay.cluster.system import System
 from assay.harness.core.history import History
+from assay.harness.core.report import placed
 from assay.harness.core.stamps import Stamps
+from assay.nemesis.fault import Finds
 
 SEEN: Final = "seen-leading"
 GONE: Final = "seen-gone"
@@ -74,3 +76,13 @@ class Sightings:
     def _write(self, event: str, node: str, lane: str) -> None:
         self._count += 1
         self._history.event(time=self._stamps.now(), node=node, incarnation=0, seq=self._count, event=event, key=lane)
+
+
+def failed_finds(finds: Finds) -> list[str]:
+    """A line on a finder that raised, unless it always did so because nodes were away."""
+    if finds.last is None:
+        return []
+    return [
+        f"find() raised in {finds.failed} of {finds.asked} calls, so faults were aimed without it; the last error: "
+        f"{placed(finds.last)}"
+    ]

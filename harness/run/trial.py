@@ -35,6 +35,7 @@ from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, placed
 from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
+from assay.harness.run.asserting import Assertions
 from assay.harness.run.client_nodes import housed
 from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
@@ -44,16 +45,15 @@ from assay.harness.run.full_disk import is_full
 from assay.harness.run.inspecting import Inspecting
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.keeping import Keeping
-from assay.harness.run.processes import record_processes
+from assay.harness.run.processes import crashes, record_processes
 from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
-from assay.harness.run.sightings import Sightings
+from assay.harness.run.sightings import Sightings, failed_finds
 from assay.harness.run.watched import Watched
 from assay.harness.run.worlds import World
 from assay.nemesis.catalogue import MIX, Catalogue
 from assay.nemesis.conductor import Conductor
-from assay.nemesis.fault import Finds
 from assay.nemesis.row import FaultPhase, FaultRow
 from assay.nemesis.schedule import Schedule, encode
 from assay.nemesis.target import possible_servers, servers
@@ -106,6 +106,7 @@ class Trial:
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
+    _assertions: Assertions = field(default_factory=Assertions)
     _logs_kept: bool = False
     _unready: Exception | None = None
     """What a node's ``ready`` raised last."""
@@ -122,6 +123,10 @@ class Trial:
         """Of the run that is going on."""
         assert self._conductor is not None, "run comes first"
         return self._conductor
+
+    @property
+    def _cut_short(self) -> bool:
+        return self.interrupt.requested or self._assertions.broken
 
     def prepare(self) -> None:
         """Has the test make its generator, before there is a cluster. Raises what the test raises."""
@@ -215,7 +220,7 @@ class Trial:
                 conductor.acknowledged()
 
         inspector = self.system.inspector(self.cluster) if isinstance(self.system, Inspectable) else None
-        recorder = history if inspector is None else Inspecting(history, inspector, stamps)
+        recorder = Inspecting(history, inspector, stamps, self._assertions.acknowledged)
         stop = asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         sightings = Sightings(self.system, self.cluster, history, stamps)
@@ -223,6 +228,8 @@ class Trial:
         sightings.start()
         if self.watched is not None:
             await self.watched.start()
+        if settings.asserts:
+            self._assertions.begin(self.system, self.cluster, history, stamps, stop.set)
         try:
             async with Interpreter(
                 endpoints=self._endpoints(),
@@ -239,15 +246,14 @@ class Trial:
                 chance.listen("workload", interpreter.reseed)
                 history.grows_with(interpreter.under_way)
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
-                if later and not self.interrupt.requested:
+                if later and not self._cut_short:
                     self.tally.stage = "drain"
                     await self._later_phases(interpreter, phases(*later), stop)
-                if not self.interrupt.requested:
+                if not self._cut_short:
                     await self._come_to_rest(history, stamps)
-                if not self.interrupt.requested:
+                if not self._cut_short:
                     await record_processes(self.cluster, self._servers(), history, stamps)
-                    if isinstance(recorder, Inspecting):
-                        recorder.close()
+                    recorder.close()
                     await self._read_replicas(history)
                 return interpreter.report
         finally:
@@ -262,6 +268,7 @@ class Trial:
             self._problems.extend(crashes(self.cluster))
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
+            self._assertions.end()
 
     async def _main_phase(
         self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event
@@ -275,7 +282,7 @@ class Trial:
             self.tally.stage = "healing"
             self._problems.extend(await conductor.heal_all())
             await nemesis
-        if not self.interrupt.requested:
+        if not self._cut_short:
             await self._recovered(conductor)
 
     async def _later_phases(self, interpreter: Interpreter, later: Generator, stop: asyncio.Event) -> None:
@@ -305,7 +312,7 @@ class Trial:
             async with asyncio.timeout(deadline):
                 await conductor.settle()
                 waiting = [node for node in self.cluster.nodes if node.role != ZOOKEEPER_ROLE]
-                while waiting and not self.interrupt.requested:
+                while waiting and not self._cut_short:
                     if await self._ready(waiting[0]):
                         waiting.pop(0)
                     else:
@@ -319,7 +326,7 @@ class Trial:
         if isinstance(self.system, Observable):
             self.tally.stage = "coming to rest"
             watch = Watch(self.system, self.cluster, self.world.runtime(), history, stamps)
-            trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self.interrupt.requested)
+            trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self._cut_short)
             if trouble is not None:
                 self._problems.append(trouble)
 
@@ -376,21 +383,6 @@ class Trial:
     def _client(self) -> Any:
         kind = self.experiment.client
         return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.client_nodes else kind()
-
-
-def failed_finds(finds: Finds) -> list[str]:
-    """A line on a finder that raised, unless it always did so because nodes were away."""
-    if finds.last is None:
-        return []
-    return [
-        f"find() raised in {finds.failed} of {finds.asked} calls, so faults were aimed without it; the last error: "
-        f"{placed(finds.last)}"
-    ]
-
-
-def crashes(cluster: Cluster) -> list[str]:
-    """Processes that ended by an exception of their own, where the cluster knows of them: the simulation does."""
-    return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
 
 
 def paced(main: Generator, settings: Settings) -> Generator:

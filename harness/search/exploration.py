@@ -17,7 +17,7 @@ from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
-from assay.harness.run.settings import Budget, Settings, derive
+from assay.harness.run.settings import AUTO, Budget, Settings, derive
 from assay.harness.run.variant import few
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
@@ -53,6 +53,10 @@ class Exploration:
     workers: int = os.cpu_count() or 1
     interrupted: bool = False
     registry: Registry = field(default_factory=Registry.standard)
+
+    def __post_init__(self) -> None:
+        if self.settings.invariants == AUTO and self.settings.defect is not None:
+            self.settings = replace(self.settings, invariants="on")
 
     def run(self) -> str | None:
         """None when nothing was found and something was looked at, else the failure text."""

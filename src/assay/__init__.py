@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         CLIENT_ROLE,
         ZOOKEEPER_PORT,
         ZOOKEEPER_ROLE,
+        Asserting,
         ClientRoles,
         ClientSessions,
         Configurable,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         Holdable,
         Inspectable,
         Inspector,
+        Invariants,
         Movable,
         Observable,
         Provisioned,
@@ -166,10 +168,10 @@ _HOMES = {
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
-        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientRoles ClientSessions Configurable Damageable Defect "
-        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector "
-        "Movable Observable Provisioned Replicated Replicating Retaining SeenAtRest Software Standalone StoredRecord "
-        "StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
+        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE Asserting ClientRoles ClientSessions Configurable Damageable "
+        "Defect DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector "
+        "Invariants Movable Observable Provisioned Replicated Replicating Retaining SeenAtRest Software Standalone "
+        "StoredRecord StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -193,14 +195,14 @@ _HOMES = {
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in ASCII order
-    "Action", "Answer", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
+    "Action", "Answer", "Asserting", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
     "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions", "Clocked", "Cluster",
     "Completed", "Completion", "Configurable", "Context", "Contract", "Damageable", "Defect", "DefectsDescribed",
     "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted",
     "Exhaustible", "Exhaustion", "Explanation", "FailingOver", "Family", "Fault", "Fillable", "Flow",
     "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact", "Injection", "Inspectable",
-    "Inspector", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Membered", "Model",
-    "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
+    "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Membered",
+    "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState",
     "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES",
     "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES",

@@ -6,9 +6,10 @@ its own, 1 for either. A record without a value ends what its key names.
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 from assay.system_under_test.protocol.compiler import decode, encode_bytes
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, ProtocolError, message
@@ -123,6 +124,11 @@ def _version(data: bytes | None) -> int:
         raise UnknownRecord("a record without a version")
     version: int = _VERSION.unpack_from(data)[0]
     return version
+
+
+def fingerprint(generations: Mapping[str, int], offsets: Mapping[tuple[str, str, int], int]) -> int:
+    """Of groups, each with its generation, and of what they have committed, by group, topic and partition."""
+    return crc32(repr((sorted(generations.items()), sorted(offsets.items()))).encode())
 
 
 class CommittedOffsets:

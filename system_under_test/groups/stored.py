@@ -80,7 +80,13 @@ class StoredGroups:
         for record in found.values():
             self._restore(record)
         self.ready = True
-        self._events.emit("groups-loaded", key=partition.key, epoch=term.epoch, value=len(self.groups))
+        self._events.emit(
+            "groups-loaded",
+            key=partition.key,
+            epoch=term.epoch,
+            value=len(self.groups),
+            detail={"fingerprint": self._fingerprint()},
+        )
 
     async def _read(self, first: int, end: int) -> dict[bytes | None, formats.GroupRecord | formats.OffsetRecord]:
         """The last record of each key."""
@@ -112,6 +118,14 @@ class StoredGroups:
             assert isinstance(record, formats.GroupRecord)
             assert record.value is not None
             group.load(record.value)
+
+    def _fingerprint(self) -> int:
+        offsets = {
+            (name, *place): value.offset
+            for name, group in self.groups.items()
+            for place, value in group.offsets.values.items()
+        }
+        return formats.fingerprint({name: group.generation for name, group in self.groups.items()}, offsets)
 
     def end(self) -> None:
         """The term is over: clients that wait look for the new coordinator."""

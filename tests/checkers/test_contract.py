@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.contract import DEADLINES, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
+from assay.checkers.contract import BROKEN_INVARIANT, DEADLINES, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.log.family import LOG_ANOMALIES
 
 names = st.lists(st.sampled_from(LOG_ANOMALIES), unique=True)
@@ -49,7 +49,7 @@ def test_data_is_needed_for_all_that_is_forbidden_but_for_what_is_forbidden_also
     assert Contract.from_json(contract.to_json()) == contract
     more = contract.need("duplicate", "phantom")
     assert all(more.forbids(name) and more.needs(name) for name in ("lost-write", "duplicate", "phantom"))
-    assert more.forbidden == ("lost-write", NO_RECOVERY, UNEXPECTED_EXIT, "duplicate", "phantom")
+    assert more.forbidden == ("lost-write", NO_RECOVERY, UNEXPECTED_EXIT, BROKEN_INVARIANT, "duplicate", "phantom")
     tolerant = contract.tolerate("duplicate").forbid_also("duplicate").need("duplicate")
     assert tolerant.tolerates("duplicate")
     assert not tolerant.forbids("duplicate")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.check import Check, Explanation, Family, View
-from assay.checkers.contract import NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
+from assay.checkers.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
@@ -410,7 +410,7 @@ def test_a_family_of_ones_own_is_judged_after_those_that_come_along(tmp_path: Pa
     assert judged.findings[0].claim == "process 1 could not wait."
     assert judged.meanings["early-send"] == "a send began in the first second"
     assert judged.meanings["lost-write"] == LOST_WRITE.meaning
-    assert set(judged.meanings) == {*(one.check for one in judged.examined), UNEXPECTED_EXIT}
+    assert set(judged.meanings) == {*(one.check for one in judged.examined), UNEXPECTED_EXIT, BROKEN_INVARIANT}
     assert [what for what, *_ in watched] == [*LOG_ANOMALIES, "early-send"]
     assert {total for *_, total in watched} == {sum(len(family.checks) for family in families)}
     judged = verdict(tmp_path / "b", run(), forbid("early-send"), faults=partition(), families=families)

@@ -15,7 +15,7 @@ of today of older files, and columns that came later than a file read as null.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """The format that is written. In 2 each kind of effect names its object; 3 has more columns; in 4 each column of
 ``effects`` and ``looks`` has one meaning."""
 
@@ -253,13 +253,18 @@ LOOKS = DataSet(
         _optional("retention_check_ms", "int64"),
         _optional("wall_ms", "int64"),
         _optional("unsettled", "int64"),
+        _optional("invariant", "string"),
+        _optional("claim", "string"),
+        _optional("assertions", "int64"),
     )
 )
 """What was seen of the system once it was at rest, in look 1, 2, ..., each from ``time`` to ``ended``.
 
 ``what`` says what the row is about. Each look has one row ``look``, with the time of day ``wall_ms`` in milliseconds
 and how much was ``unsettled`` by the system's own reckoning. ``epoch`` is the leader epoch, ``settings`` a fingerprint
-of a topic's; ``replicas``, ``members`` and ``removing`` are numbers of nodes with commas between.
+of a topic's; ``replicas``, ``members`` and ``removing`` are numbers of nodes with commas between. ``invariant`` is the
+name of one that was asserted while the run went on, so many times (``assertions``), or that was broken, as ``claim``
+says.
 """
 
 DATA_SETS: Final[Mapping[str, DataSet]] = {

@@ -1,4 +1,4 @@
-"""Histories of formats 4 and 5: today's, without the columns that came later."""
+"""Histories of formats 4 to 6: today's, without the columns that came later."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,6 +10,7 @@ from assay.harness.core.history.schema import SCHEMAS
 CAME: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
     5: {"events": ("replica", "from_state", "to_state", "osr")},
     6: {"faults": ("moves_replicas",)},
+    7: {"looks": ("invariant", "claim", "assertions")},
 }
 """The columns that came with a format."""
 

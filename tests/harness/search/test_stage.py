@@ -41,8 +41,8 @@ def an_example(seed: int = 1, *steps: Step) -> Example:
     return Example.of(Settings(seed, time_limit=4.0, rate=50.0), Schedule(0, steps or (KILL,)))
 
 
-def quick(tmp_path: Path, defect: str | None = None) -> QuickPlayer:
-    base = Settings(1, store=tmp_path, time_limit=4.0, rate=50.0, defect=defect)
+def quick(tmp_path: Path, defect: str | None = None, invariants: str = "auto") -> QuickPlayer:
+    base = Settings(1, store=tmp_path, time_limit=4.0, rate=50.0, defect=defect, invariants=invariants)
     return QuickPlayer(Player(experiment(), base, tmp_path / "schedules", Engines("duckdb", threads=1)))
 
 
@@ -84,6 +84,18 @@ def test_what_fails_says_the_same_and_is_kept_once_a_report_is_wanted(tmp_path: 
     assert facts(kept) == facts(found)
     assert kept.folder is not None
     assert (kept.folder / "verdict.json").exists()
+
+
+@pytest.mark.slow
+def test_a_broken_invariant_ends_an_example_and_is_what_it_fails_with(tmp_path: Path) -> None:
+    """Sends are acknowledged before followers have them; that no client needs to have missed one yet."""
+    with closing(quick(tmp_path, "ack-before-replication", invariants="on")) as player:
+        (found,) = player.play_all([an_example(1)], never)
+        assert found.failures == {"broken-invariant"}
+        kept = player.play(an_example(1), reports=Reports.FAILED)
+    assert facts(kept) == facts(found)
+    assert kept.text is not None
+    assert "the invariant acknowledged was broken" in kept.text
 
 
 @pytest.mark.long

@@ -1,0 +1,30 @@
+"""One controller epoch is claimed by one process.
+
+The epoch rises with the claim, in one write, so that no two elections give the same. No broker could tell two that had
+it apart, and each would obey both.
+"""
+
+from collections.abc import Iterator
+
+from assay.system_under_test.invariants.invariant import Broken, Line
+
+
+class OneController:
+    """By ``became-controller``."""
+
+    name = "one-controller"
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._known: dict[int, tuple[str, int]] = {}
+
+    def event(self, node: str, line: Line) -> Iterator[Broken]:
+        if line.event != "became-controller" or line.controller_epoch is None:
+            return
+        self.looks += 1
+        epoch = line.controller_epoch
+        first, incarnation = self._known.setdefault(epoch, (node, line.incarnation))
+        if (first, incarnation) == (node, line.incarnation):
+            return
+        who = first if first != node else f"an earlier process of {node}"
+        yield Broken(self.name, f"{node} became controller in epoch {epoch}, as {who} had.", node)

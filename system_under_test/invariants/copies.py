@@ -1,0 +1,188 @@
+"""The records of a replica as they lie on a simulated disk at this instant, read only as far as they are new.
+
+A log file grows, and is cut, exchanged by compaction, or gone; the disk says which, so that what is known of a file is
+kept until something else than growth has happened to it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from zlib import crc32
+
+from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, CheckpointError, parse_lines
+from assay.system_under_test.log.epochs import EPOCHS
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import (
+    CODEC_MASK,
+    CRC_START,
+    ENTRY_PREFIX,
+    HEADER_SIZE,
+    CorruptMessage,
+    encode,
+)
+
+LOG_SUFFIX = ".log"
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class File(Generic[T]):
+    """One log file: by offset what is known of the records in its first ``size`` bytes. ``held`` keeps ``life`` its
+    own.
+    """
+
+    life: object
+    held: object
+    size: int = 0
+    records: dict[int, T] = field(default_factory=dict)
+    broken: bool = False
+    """What comes next is no record: nothing behind is read."""
+
+
+class Files(Generic[T]):
+    """One replica's log. :meth:`refresh` first; everything else is as of then. ``walk`` takes whole records off what
+    follows in a file.
+    """
+
+    def __init__(self, disk: Any, folder: str, walk: Callable[[File[T], bytes], None]) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._walk = walk
+        self._files: dict[int, File[T]] = {}
+        self._names: list[str] = []
+        self.changes = 0
+        """How often something else has happened to it than growth at its end, or that its oldest files are gone."""
+
+    def refresh(self) -> None:
+        """Reads what is new. What makes no sense ends the log there."""
+        names = [name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX)]
+        if names == self._names and self._files and self._grew(max(self._files)):
+            return  # what has happened to files before, if anything, is compaction: it takes records, and changes none
+        self._names = names
+        bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
+        gone = self._files.keys() - set(bases)
+        if any(base > bases[0] for base in gone) if bases else gone:
+            self.changes += 1
+        for base in gone:
+            del self._files[base]
+        for base in bases:
+            self._read(base)
+
+    def _read(self, base: int) -> None:
+        if base in self._files and self._grew(base):
+            return
+        if base in self._files or any(other > base for other in self._files):
+            self.changes += 1
+        state = self._disk.state(self._path(base))
+        self._files[base] = File(state.life, state.held)
+        self._grew(base)
+
+    def _grew(self, base: int) -> bool:
+        """Was the file only added to, if anything? Then that is read."""
+        known, path = self._files[base], self._path(base)
+        state = self._disk.state(path)
+        if known.life != state.life or state.size < known.size:
+            return False
+        if state.size > known.size and not known.broken:
+            self._walk(known, self._disk.tail(path, known.size))
+        return True
+
+    def _path(self, base: int) -> str:
+        return f"{self._folder}/{base:020}{LOG_SUFFIX}"
+
+    @property
+    def start(self) -> int:
+        """The offset at which its first file begins; 0 when there is none."""
+        return min(self._files, default=0)
+
+    def between(self, first: int, end: int) -> dict[int, T]:
+        """What is known of the records from ``first`` to before ``end``, in their order."""
+        found: dict[int, T] = {}
+        bases = sorted(self._files)
+        for base, following in zip(bases, [*bases[1:], end], strict=False):
+            low, high = max(first, base), min(end, max(following, base))
+            records = self._files[base].records
+            if high - low < len(records):  # mostly few are new
+                found.update((offset, records[offset]) for offset in range(low, high) if offset in records)
+            else:
+                found.update((offset, one) for offset, one in records.items() if low <= offset < high)
+        return found
+
+
+class Copy(Files[int]):
+    """The CRC of each record, and the replica's history of epochs."""
+
+    def __init__(self, disk: Any, folder: str) -> None:
+        super().__init__(disk, folder, _crcs)
+        self._epochs: tuple[object, object, list[tuple[int, int]]] = (None, None, [])
+
+    def refresh(self) -> None:
+        """Reads what is new, also of the epochs."""
+        super().refresh()
+        self._read_epochs()
+
+    def _read_epochs(self) -> None:
+        path = f"{self._folder}/{EPOCHS}"
+        try:
+            state = self._disk.state(path)
+            if state.life != self._epochs[0]:
+                rows = parse_lines(path, self._disk.read(path))
+                self._epochs = state.life, state.held, [(int(start), int(epoch)) for epoch, start in rows]
+        except (FileNotFoundError, CheckpointError, ValueError):
+            self._epochs = None, None, []
+
+    def epoch(self, offset: int) -> int | None:
+        """The leader epoch of a record by the replica's own history."""
+        return max(((start, epoch) for start, epoch in self._epochs[2] if start <= offset), default=(0, None))[1]
+
+
+def _crcs(file: File[int], data: bytes) -> None:
+    unpack, position, length = ENTRY_PREFIX.unpack_from, 0, len(data)
+    while length - position >= ENTRY_PREFIX.size:
+        offset, size, crc, magic, attributes = unpack(data, position)
+        end = position + HEADER_SIZE + size
+        if size <= 0 or magic not in (0, 1):
+            file.broken = True
+            break
+        if end > length:
+            break
+        if attributes & CODEC_MASK:
+            try:
+                file.records.update(_inside(data[position:end]))
+            except (CorruptMessage, ValueError):
+                file.broken = True
+                break
+        else:
+            file.records[offset] = crc
+        position = end
+    file.size += position
+
+
+def _inside(entry: bytes) -> Iterator[tuple[int, int]]:
+    """Of a compressed set what its records would have for a CRC outside: replicas that compact rebuild such sets."""
+    for message in message_set.messages(entry):
+        plain = encode(message._replace(attributes=message.attributes & ~CODEC_MASK))
+        yield message.offset, crc32(memoryview(plain)[CRC_START:])
+
+
+class Marks:
+    """The high watermarks that a broker has on its disk."""
+
+    def __init__(self, disk: Any, data: str) -> None:
+        self._disk = disk
+        self._path = f"{data}/{HIGH_WATERMARKS}"
+        self._known: tuple[object, object, Mapping[str, int]] = (None, None, {})
+
+    def of(self, key: str) -> int:
+        """0 where none is noted, or the file makes no sense."""
+        try:
+            state = self._disk.state(self._path)
+            if state.life != self._known[0]:
+                rows = parse_lines(self._path, self._disk.read(self._path))
+                marks = {f"{topic}-{index}": int(offset) for topic, index, offset in rows}
+                self._known = state.life, state.held, marks
+        except (FileNotFoundError, CheckpointError, ValueError):
+            return 0
+        return self._known[2].get(key, 0)

@@ -1,0 +1,94 @@
+"""What each node's event log says of its replicas, as of its last line: for invariants that must know who may be
+compared with whom.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assay.system_under_test.invariants.invariant import Line
+
+UNKNOWN = -1
+
+
+@dataclass
+class Role:
+    """Of one replica, in the present life of its broker."""
+
+    topic_zxid: int | None
+    epoch: int = UNKNOWN
+    """The leader epoch that it obeys."""
+    leads: bool = False
+    agreed: bool = False
+    """In this epoch: it leads, or its log was cut to a prefix of the leader's."""
+    damaged: bool = False
+    start: int = 0
+    """Of a leader: where its log ended when its term began."""
+    committed: frozenset[int] = frozenset()
+    """Of a leader: the in-sync set that it knows to be in ZooKeeper."""
+    proposed: frozenset[int] = frozenset()
+    """The one that it may have written there since; empty for none."""
+    mark: int = 0
+    """A high watermark that it has had since its log was last cut."""
+
+
+class Roles:
+    """Of all brokers. Goes by lines in each node's own order."""
+
+    def __init__(self) -> None:
+        self._roles: dict[tuple[str, str], Role] = {}
+        self._lives: dict[str, int] = {}
+        self.unclean: set[str] = set()
+        """Partitions for which a replica may have been elected that lacked what was committed."""
+
+    def of(self, node: str, key: str) -> Role | None:
+        """None: nothing has been said of it in this life."""
+        return self._roles.get((node, key))
+
+    def all_of(self, key: str) -> Iterator[tuple[str, Role]]:
+        """Every node that has a replica of the partition, in the order of their names."""
+        yield from sorted(
+            ((node, role) for (node, of), role in self._roles.items() if of == key), key=lambda one: one[0]
+        )
+
+    def note(self, node: str, line: Line) -> None:
+        """Takes over what a line says."""
+        if self._lives.setdefault(node, line.incarnation) != line.incarnation:
+            self._lives[node] = line.incarnation
+            self._roles = {place: role for place, role in self._roles.items() if place[0] != node}
+        if line.key is None:
+            return
+        if line.event == "partition-state-written" and line.unclean:
+            self.unclean.add(line.key)
+        if line.event == "recovered":
+            self._roles[node, line.key] = Role(line.topic_zxid, damaged=bool((line.detail or {}).get("damaged")))
+        role = self._roles.get((node, line.key))
+        if role is not None:
+            self._change(role, line)
+
+    def _change(self, role: Role, line: Line) -> None:
+        members = frozenset(line.isr or ())
+        match line.event:
+            case "recovered":
+                role.mark = line.high_watermark or 0
+            case "became-leader":
+                role.epoch, role.leads, role.agreed, role.start = _epoch(line), True, True, line.position or 0
+                role.committed, role.proposed = members, frozenset()
+                role.mark = max(role.mark, line.high_watermark or 0)
+            case "became-follower":
+                role.epoch, role.leads, role.agreed = _epoch(line), False, False
+            case "reconciled":
+                role.agreed, role.damaged = role.epoch == line.epoch, False
+            case "isr-proposed":
+                role.proposed = members
+            case "isr-change":
+                role.committed, role.proposed = members, frozenset()
+            case "high-watermark":
+                role.mark = max(role.mark, line.high_watermark or 0)
+            case "truncated":
+                role.mark = min(role.mark, line.position or 0)
+            case "log-damaged" | "replica-offline":
+                role.damaged, role.leads, role.agreed = True, False, False
+
+
+def _epoch(line: Line) -> int:
+    return UNKNOWN if line.epoch is None else line.epoch
