@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import DeploymentError, System
+from assay.cluster.system import CLIENT_ROLE, DeploymentError, Durable, System
 
 
 @contextmanager
@@ -46,6 +46,13 @@ def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes
                 f"{_called('files', node)} has {type(data).__name__} for {path}: it takes bytes, such as text.encode()"
             )
     return found
+
+
+def written(system: System, node: Node) -> list[str]:
+    """What a process writes that is not root's: its data's folder (with a ``/`` at the end), its event log and logs."""
+    events = system.event_log(node)
+    data = [f"{system.data_folder(node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
+    return [*data, *([] if events is None else [events]), *system.logs(node)]
 
 
 def _is_text(value: object) -> bool:

@@ -6,6 +6,7 @@ Your class inherits from :class:`System` and overrides what it needs. (The broke
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from assay.cluster.node import Cluster, Node, by_role
@@ -87,13 +88,21 @@ class System(Protocol):
 
 @dataclass(frozen=True)
 class Software:
-    """What a role's nodes need in addition to Python and a JRE: Debian packages and Python distributions, by name
-    (``redis-server``, ``nats-py==2.9.0``), and variables of their processes' environment.
+    """What a role's nodes have: of an image of ours with Python and a JRE, or of one of the user's.
+
+    ``packages`` are names of the image's distribution (Debian, if it is ours), ``python`` those of Python's
+    (``redis-server``, ``nats-py==2.9.0``); ``environment`` has variables of their processes.
     """
 
     packages: Sequence[str] = ()
     python: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    """``name:tag`` of an image that is on this machine's engine, or in a registry; what the harness needs is added."""
+    dockerfile: Path | None = None
+    """The same for one that is built first; the folder that the file is in is the context. Not with ``image``."""
+    user: str | None = None
+    """Whom the processes run as: ``name``, ``name:group`` or numbers. Without: the image's ``USER``, else root."""
 
 
 @runtime_checkable
@@ -102,6 +111,14 @@ class Provisioned(Protocol):
 
     def software(self, role: str) -> Software:
         """Of the nodes of this role."""
+
+
+@runtime_checkable
+class ClientsProvisioned(Protocol):
+    """A system with nodes for its clients, and that says what those need."""
+
+    @property
+    def client_software(self) -> Software: ...
 
 
 @runtime_checkable

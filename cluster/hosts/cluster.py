@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.asking import command, provided
+from assay.cluster.asking import command, provided, written
 from assay.cluster.docker import software, source
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.reaching import perform
@@ -145,8 +145,9 @@ class HostCluster:
             return Program(zookeeper.argv(), zookeeper.DATA, {upkeep.MARK: self.run_id})
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         environment |= {upkeep.MARK: self.run_id}
-        environment |= software.needed(self._system, node.role).environment
-        return Program(command(self._system, node), HOME, environment)
+        needed = software.needed(self._system, node.role)
+        user, owned = needed.user, written(self._system, node)
+        return Program(command(self._system, node), HOME, environment | needed.environment, user, owned)
 
     async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
         where = f"{node.name} ({self._reaches[node.name]})"

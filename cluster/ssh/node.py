@@ -24,11 +24,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Program:
-    """A node's main process as it is launched; asked for again at every start, as a defect or a fault may change it."""
+    """A node's main process as it is launched; asked for again at every start, as a defect or a fault may change it.
+
+    ``user``: whom it runs as, if not root; ``owned``: files, and folders (with a ``/`` at the end), that it then gets.
+    """
 
     argv: Sequence[str]
     folder: str
     environment: Mapping[str, str]
+    user: str | None = None
+    owned: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,13 @@ class SshNode(Preloaded):
         if isinstance(self._disk, Disk):  # a process that found its folder empty would be taken for one that lost all
             await self._power("mount", self._disk)
         program = self._program(self)
-        command = process.launch(program.argv, folder=program.folder, environment=program.environment)
+        command = process.launch(
+            program.argv,
+            folder=program.folder,
+            environment=program.environment,
+            user=program.user,
+            owned=program.owned,
+        )
         try:
             await self.run(command)
         except NodeError as error:

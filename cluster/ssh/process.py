@@ -30,23 +30,62 @@ state=$1
 # sed strips "pid (name) ", so field 22 of proc(5), the start time, is the 20th that is left, the state the first.
 
 
-def launch(argv: Sequence[str], *, folder: str, environment: Mapping[str, str]) -> str:
-    """Refuses while one is alive; returns once the process is on its way into ``argv``."""
+def launch(
+    argv: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    user: str | None = None,
+    owned: Sequence[str] = (),
+) -> str:
+    """Refuses while one is alive; returns once the process is on its way into ``argv``.
+
+    ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files and folders that this user gets;
+    those that end in ``/`` are made.
+    """
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
     own += f'; echo "$1 $began" > {PID}.new; shift; mv {PID}.new {PID}; exec "$@"'
+    become, be = ("", "") if user is None else (_become(user, [*owned, LOG]), "env $who $setpriv $as")
     return f"""{_IDENTIFY}
 case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
 mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
 rm -f {PID}
 cd {shlex.quote(folder)} || exit 18
-env {settings} setsid sh -c {shlex.quote(own)} main {shlex.join(argv)} </dev/null >>{LOG} 2>&1 &
+{become}
+env {settings} setsid sh -c {shlex.quote(own)} main {be} {shlex.join(argv)} </dev/null >>{LOG} 2>&1 &
 tries=0
 until [ -s {PID} ]; do
   tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {LOG} >&2; exit 19; }}
   sleep 0.01
 done
 cat {PID}
+"""
+
+
+def _become(user: str, owned: Sequence[str]) -> str:
+    """Sets ``$as`` for setpriv and ``$who`` for env. As the engine does: numbers need not be known, and have group 0.
+
+    Some shells run an applet of theirs (busybox has one that does less) before what is on the path: hence the path.
+    """
+    name, _, group = user.partition(":")
+    made = [shlex.quote(path) for path in owned if path.endswith("/")]
+    return f"""
+user={name} group={group}
+if uid=$(id -u $user 2>/dev/null); then groups=--init-groups; [ "$group" ] || group=$(id -g $user)
+else
+  case $user in *[!0-9]*) echo "there is no user $user on this node" >&2; exit 25;; esac
+  uid=$user groups=--clear-groups group=${{group:-0}}
+fi
+line=$(sed -n "/^$user:/p; /^[^:]*:[^:]*:$uid:/p" /etc/passwd | sed -n 1p)
+home=${{line%:*}} home=${{home##*:}}
+who="HOME=${{home:-/}} USER=${{line%%:*}} LOGNAME=${{line%%:*}}"
+as="--reuid $uid --regid $group $groups"
+setpriv=/usr/local/bin/setpriv
+[ -x $setpriv ] || setpriv=setpriv
+{f"mkdir -p {' '.join(made)} || exit 26" if made else ""}
+touch {LOG}
+for path in {shlex.join(owned)}; do [ ! -e "$path" ] || chown $uid:$group "$path" || exit 26; done
 """
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import CLIENT_ROLE, System, ZooKeeperClients
+from assay.cluster.system import CLIENT_ROLE, Software, System, ZooKeeperClients
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.remote import PORT, server
 
@@ -44,6 +44,7 @@ class WithClientNodes:
                 vars(self)[name] = getattr(system, name)
         if getattr(client, "holds_sessions", False):
             self.client_sessions = True
+        self.client_software = Software(python=getattr(client, "python", ()))
 
     def __repr__(self) -> str:
         return f"{self._system!r} with clients {self._client} on nodes of their own"
