@@ -127,7 +127,8 @@ def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str,
 
 STEP = re.compile(r"(?:Step|#\d+ \[(?:\S+ )?)\s*(\d+/\d+)\]?(?: :)? (.*)")
 """Of the engine's own builder, ``Step 2/5 : RUN make``, and of BuildKit, ``#7 [stage-1 2/5] RUN make``."""
-AT_WORK = re.compile(r" ---> Running in |#\d+ (\d|DONE)")
+CACHED = re.compile(r" ---> Using cache|#\d+ CACHED")
+AT_WORK = re.compile(r" ---> |#\d+ (\d|DONE)")
 """What follows for a step that is not taken from the cache."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -139,7 +140,7 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
     """
     argv = ["docker", "build", "--force-rm", *options]
     environment = _environment() | {"BUILDKIT_PROGRESS": "plain"}
-    step, said, lines = "", "", deque[str](maxlen=TAIL)
+    step, pending, lines = "", False, deque[str](maxlen=TAIL)
     try:
         run = subprocess.Popen(
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
@@ -151,10 +152,12 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
         for line in run.stdout:
             lines.append(COLOUR.sub("", line.rstrip()))
             if found := STEP.match(line):
-                step = f"step {found[1]}, {found[2].strip()}"
-            elif step != said and AT_WORK.match(line):
+                step, pending = f"step {found[1]}, {found[2].strip()}", not found[2].startswith("FROM ")
+            elif pending and CACHED.match(line):
+                pending = False
+            elif pending and AT_WORK.match(line):
+                pending = False
                 stepped(step)
-                said = step
     if over.is_set():
         raise ImageError(f"{step or 'docker build'} did not end within {timeout:g} s")
     if run.returncode != 0:

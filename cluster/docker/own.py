@@ -38,11 +38,14 @@ class Own:
 def of_dockerfile(path: Path, progress: Progress) -> Own:
     """Built from it, as far as the engine's cache does not have it. Raises :class:`ImageError`."""
     name = f"{NAME}:{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+
+    def stepped(step: str) -> None:
+        if " LABEL assay" not in step:  # ours
+            progress(f"{path}: {step}")
+
     options = [f"--label=assay={NAME}", f"--label={DOCKERFILE_LABEL}={path}", "--network=host"]
     try:
-        layer.docker_build(
-            [*options, "-f", str(path), "-t", name, str(path.parent)], lambda step: progress(f"{path}: {step}")
-        )
+        layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], stepped)
     except ImageError as error:
         raise ImageError(f"{path}: {error}") from error
     return Own(name, layer.image_id(name), str(path))

@@ -14,6 +14,7 @@ def add(commands: Any) -> None:
         "says its nodes need, and on images of its own. From then on no network is needed for them."
     ))  # fmt: skip
     parser.add_argument("--system", metavar="MODULE:SYSTEM", help="as for `assay defects`")
+    parser.add_argument("--client", metavar="MODULE:CLASS", help="of --system: also what nodes need on which it runs")
     parser.set_defaults(run=build)
     parser = actions.add_parser(
         "list", help="those that were built here, and from what; * where no run needs it any more"
@@ -37,12 +38,26 @@ def build(arguments: argparse.Namespace) -> Exit:
         if arguments.system is None:
             print(image.ensure(progress))
             return Exit.PASS
-        system = system_named(arguments.system)
+        system = _deployed(system_named(arguments.system), arguments.client)
         for role, found in software.ensure(system, system.roles, progress).items():
             print(role, found.id)
     except (SettingsError, DeploymentError, ImageError) as error:
         raise InputError(str(error)) from error
     return Exit.PASS
+
+
+def _deployed(system: Any, client: str | None) -> Any:
+    """With nodes for its clients, if a class of them is named."""
+    from assay.harness.run import named
+    from assay.harness.run.client_nodes import WithClientNodes
+
+    if client is None:
+        return system
+    kind = named.found("--client", client, "client", lambda kind: hasattr(kind, "invoke"))
+    try:
+        return WithClientNodes(system, kind)
+    except ValueError as error:
+        raise InputError(f"--client={client}: {error}") from error
 
 
 def show(arguments: argparse.Namespace) -> Exit:

@@ -1,4 +1,4 @@
-"""Images of the user's own: what a node needs is added, by the image's package manager or as copies, or it is refused."""
+"""Images of the user's own: what a node needs is added, by the package manager or as copies, or it is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.deploy import start_system
-from assay.cluster.docker import DockerCluster, contents, image, kept, layer, software
+from assay.cluster.docker import DockerCluster, contents, image, kept, layer, own, software
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import Software, System
@@ -61,8 +61,8 @@ class Mine(System):
 
 @pytest.fixture
 def nothing_left(engine_needed: None) -> Iterator[None]:
-    """Images that a test has built are removed."""
-    before = {one.name for one in kept.present()}
+    """Images that a test has built are removed, but for the copies of the node image's programs."""
+    before = {own.bundle(), *(one.name for one in kept.present())}
     yield
     while left := [one.name for one in kept.present() if one.name not in before]:
         removed = [layer.command(["docker", "image", "rm", "-f", name], check=False) for name in left]
@@ -127,6 +127,15 @@ def test_an_image_without_a_package_manager_gets_copies_and_is_a_node_like_any(t
     assert again == [], "it is there"
     assert found.environment["GREETING"] == "hello"
 
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("nothing_left")
+def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_former_image_is_of_no_use(tmp_path: Path) -> None:
+    image.ensure(lambda line: None)
+    path = dockerfile(tmp_path / "mine", f"FROM {image.reference()}\nCOPY greeting /greeting\n")
+    system = Mine(Software(dockerfile=path))
+    found, first = ensure(system.given)
+    assert any(step.startswith(f"{path} (Debian GNU/Linux 12 (bookworm)) with an init") for step in first)
     (path.parent / "greeting").write_text("good day")
     other, steps = ensure(system.given)
     assert other.id != found.id, "what is copied into it has changed"
@@ -148,6 +157,15 @@ def test_what_fails_names_the_role_the_file_the_step_and_the_last_lines(tmp_path
     assert f"no image for the nodes of role server: {path}: step 2/" in said
     assert "RUN echo the very last words; false failed:" in said
     assert "\nthe very last words\n" in said
+
+    without = "rm /usr/sbin/sshd; printf '#!/bin/sh\\necho no mirror answers; exit 100' > /usr/bin/apt-get"
+    path.write_text(f"FROM {image.reference()}\nRUN {without}\n")
+    with pytest.raises(ImageError) as caught:
+        ensure(Software(dockerfile=path))
+    said = str(caught.value)
+    assert "no mirror answers" in said
+    assert f"{path} lacks sshd, and apt-get is asked for it, which takes a network" in said
+    assert said.endswith("or install openssh-server in its own Dockerfile")
 
 
 @pytest.mark.docker
@@ -171,7 +189,16 @@ def test_debian_as_it_comes_gets_what_it_lacks_by_apt_and_wheels_for_its_own_pyt
     assert any("openssh" not in step and "sshd" in step and step.endswith("(apt-get) ...") for step in steps)
     assert not {"sshd", "iptables", "python3"} & set(contents.look(found.id, "it").missing)
     done = layer.command(
-        ["docker", "run", "--rm", "--network=none", "--entrypoint=sh", found.id, "-c", "hello; python3 -m tabulate -h"]
+        [
+            "docker",
+            "run",
+            "--rm",
+            "--network=none",
+            "--entrypoint=sh",
+            found.id,
+            "-c",
+            "hello; python3 -c 'import tabulate; print(tabulate)'",
+        ]
     )
     assert "Hello, world!" in done.stdout
     assert "tabulate" in done.stdout
