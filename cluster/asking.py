@@ -49,7 +49,7 @@ def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes
 
 
 def written(system: System, node: Node) -> list[str]:
-    """What a process writes that is not root's: its data's folder (with a ``/`` at the end), its event log and logs."""
+    """What a process that is not root's must be able to write: its data's folder (with a ``/`` at the end) and logs."""
     events = system.event_log(node)
     data = [f"{system.data_folder(node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
     return [*data, *([] if events is None else [events]), *system.logs(node)]

@@ -80,6 +80,8 @@ class DockerCluster:
         }
         """Why the servers' processes are started without a library; None: they have it."""
         self._images: dict[str, software.NodeImage] = {}
+        self._files: dict[str, Sequence[str]] = {}
+        """Paths of those that each node was given."""
         self._unloaded: set[str] = set()
         """Names of the nodes on which libraries that were compiled here cannot be loaded."""
         self._owner = owner.current()
@@ -290,9 +292,8 @@ class DockerCluster:
         if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
             environment[slowness.FOLDER] = self._system.data_folder(node)
         environment |= software.needed(self._system, node.role).environment
-        return Program(
-            command(self._system, node), found.folder or HOME, environment, found.user, written(self._system, node)
-        )
+        owned = [*self._files[node.name], *written(self._system, node)]
+        return Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
 
     def _libraries(self, node: Node) -> list[str]:
         if not self._is_server(node) or node.name in self._unloaded:
@@ -311,6 +312,7 @@ class DockerCluster:
         files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
         for path, data in sorted(files.items()):
             await node.write_file(path, data)
+        self._files[node.name] = tuple(files)
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
         with engine() as client:

@@ -61,6 +61,8 @@ class HostCluster:
         self._reaches: dict[str, Reach] = {}
         self.nodes: list[SshNode] = []
         self._closed = False
+        self._files: dict[str, Sequence[str]] = {}
+        """Paths of those that each node was given."""
         self.description: dict[str, str] = {}
 
     async def start(self) -> None:
@@ -146,8 +148,8 @@ class HostCluster:
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         environment |= {upkeep.MARK: self.run_id}
         needed = software.needed(self._system, node.role)
-        user, owned = needed.user, written(self._system, node)
-        return Program(command(self._system, node), HOME, environment | needed.environment, user, owned)
+        user, owned = needed.user, [*self._files[node.name], *written(self._system, node)]
+        return Program(command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
 
     async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
         where = f"{node.name} ({self._reaches[node.name]})"
@@ -161,6 +163,7 @@ class HostCluster:
         await node.run("tar -xf - -C /", stdin=code)
         for path, data in sorted(files.items()):
             await node.write_file(path, data)
+        self._files[node.name] = tuple(files)
 
     async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:
         """Raises :class:`NodeError` where the host cannot be used as it is."""

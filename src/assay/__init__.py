@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         ZOOKEEPER_ROLE,
         ClientRoles,
         ClientSessions,
+        ClientsProvisioned,
         Configurable,
         Damageable,
         Defect,
@@ -166,8 +167,9 @@ _HOMES = {
     ),
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.system": (
-        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientRoles ClientSessions Configurable Damageable Defect "
-        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector "
+        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE ClientRoles ClientSessions ClientsProvisioned Configurable "
+        "Damageable Defect DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable "
+        "Inspectable Inspector "
         "Movable Observable Provisioned Replicated Replicating Retaining SeenAtRest Software Standalone StoredRecord "
         "StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
     ),
@@ -194,8 +196,8 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Action", "Answer", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
-    "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions", "Clocked", "Cluster",
-    "Completed", "Completion", "Configurable", "Context", "Contract", "Damageable", "Defect", "DefectsDescribed",
+    "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions", "ClientsProvisioned",
+    "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract", "Damageable", "Defect", "DefectsDescribed",
     "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted",
     "Exhaustible", "Exhaustion", "Explanation", "FailingOver", "Family", "Fault", "Fillable", "Flow",
     "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact", "Injection", "Inspectable",
