@@ -27,9 +27,14 @@ def command(system: System, node: Node) -> list[str]:
     """The command of a node's process. Raises :class:`DeploymentError`."""
     with asked("argv", node):
         found = system.argv(node)
-    if isinstance(found, str) or not isinstance(found, Sequence) or not found or not all(map(_is_text, found)):
+    if not is_command(found):
         raise DeploymentError(f"{_called('argv', node)} returned {found!r}: it takes a list of text, the program first")
     return list(found)
+
+
+def is_command(argv: object) -> bool:
+    """A list of text that is not empty?"""
+    return isinstance(argv, Sequence) and not isinstance(argv, str) and bool(argv) and all(map(_is_text, argv))
 
 
 def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:

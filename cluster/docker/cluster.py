@@ -24,9 +24,11 @@ from assay.cluster.docker import disk, image, keys, layer, network, preload, sof
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import PlannedNode, planned
 from assay.cluster.node import Node
+from assay.cluster.sidecars import sidecars
 from assay.cluster.ssh import logs, slowness
 from assay.cluster.ssh.connection import Login, SshConnection
-from assay.cluster.ssh.node import Disk, Program, SshNode
+from assay.cluster.ssh.node import Disk, SshNode
+from assay.cluster.ssh.running import Program, beside
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
 from assay.cluster.together import all_of
 
@@ -293,7 +295,8 @@ class DockerCluster:
             environment[slowness.FOLDER] = self._system.data_folder(node)
         environment |= software.needed(self._system, node.role).environment
         owned = [*self._files[node.name], *written(self._system, node)]
-        return Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
+        main = Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
+        return beside(main, sidecars(self._system, node))
 
     def _libraries(self, node: Node) -> list[str]:
         if not self._is_server(node) or node.name in self._unloaded:

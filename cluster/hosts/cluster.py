@@ -21,10 +21,12 @@ from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.reaching import perform
 from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
+from assay.cluster.sidecars import sidecars
 from assay.cluster.ssh import logs
 from assay.cluster.ssh.connection import SshConnection
-from assay.cluster.ssh.node import Program, SshNode
+from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.reach import Reach
+from assay.cluster.ssh.running import Program, beside
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, Durable, Holdable, System
 from assay.cluster.together import all_of
 
@@ -149,7 +151,8 @@ class HostCluster:
         environment |= {upkeep.MARK: self.run_id}
         needed = software.needed(self._system, node.role)
         user, owned = needed.user, [*self._files[node.name], *written(self._system, node)]
-        return Program(command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
+        main = Program(command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
+        return beside(main, sidecars(self._system, node))
 
     async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
         where = f"{node.name} ({self._reaches[node.name]})"

@@ -13,20 +13,31 @@ from assay.cluster.node import ProcessState, ProcessStatus
 
 FOLDER = "/run/assay"
 LOG = "/var/log/assay/process.log"
-"""Standard output and error of all incarnations, one after the other."""
-PID = f"{FOLDER}/main.pid"
+"""Standard output and error of all incarnations of the main process, one after the other."""
+MAIN = "main"
+"""The name of the process that a node has in any case."""
 
 GONE_WITHIN = 10
 """Seconds for a signal to show in /proc. A process in uninterruptible sleep dies when its system call returns."""
 
-_IDENTIFY = f"""
+
+def log(process: str) -> str:
+    """Where a process's standard output and error go."""
+    return LOG if process == MAIN else f"{LOG.rpartition('/')[0]}/{process}.log"
+
+
+def _identify(process: str) -> str:
+    pid = f"{FOLDER}/{process}.pid"
+    return f"""
 pid= began=
-[ -s {PID} ] && read -r pid began < {PID}
+[ -s {pid} ] && read -r pid began < {pid}
 now=$(sed 's/.*) //' /proc/$pid/stat 2>/dev/null) || now=
 set -- $now
 state=$1
 [ -n "$pid" ] && [ "${{20}}" = "$began" ] || state=
 """
+
+
 # sed strips "pid (name) ", so field 22 of proc(5), the start time, is the 20th that is left, the state the first.
 
 
@@ -37,33 +48,35 @@ def launch(
     environment: Mapping[str, str],
     user: str | None = None,
     owned: Sequence[str] = (),
+    process: str = MAIN,
 ) -> str:
     """Refuses while one is alive; returns once the process is on its way into ``argv``.
 
     ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files and folders that this user gets;
     those that end in ``/`` are made.
     """
+    pid, output = f"{FOLDER}/{process}.pid", log(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
-    own += f'; echo "$1 $began" > {PID}.new; shift; mv {PID}.new {PID}; exec "$@"'
-    become, be = ("", "") if user is None else (_become(user, [*owned, LOG]), "env $who $setpriv $as")
-    return f"""{_IDENTIFY}
+    own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
+    become, be = ("", "") if user is None else (_become(user, [*owned, output], output), "env $who $setpriv $as")
+    return f"""{_identify(process)}
 case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
 mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
-rm -f {PID}
+rm -f {pid}
 cd {shlex.quote(folder)} || exit 18
 {become}
-env {settings} setsid sh -c {shlex.quote(own)} main {be} {shlex.join(argv)} </dev/null >>{LOG} 2>&1 &
+env {settings} setsid sh -c {shlex.quote(own)} main {be} {shlex.join(argv)} </dev/null >>{output} 2>&1 &
 tries=0
-until [ -s {PID} ]; do
-  tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {LOG} >&2; exit 19; }}
+until [ -s {pid} ]; do
+  tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {output} >&2; exit 19; }}
   sleep 0.01
 done
-cat {PID}
+cat {pid}
 """
 
 
-def _become(user: str, owned: Sequence[str]) -> str:
+def _become(user: str, owned: Sequence[str], output: str) -> str:
     """Sets ``$as`` for setpriv and ``$who`` for env. As the engine does: numbers need not be known, and have group 0.
 
     Some shells run an applet of theirs (busybox has one that does less) before what is on the path: hence the path.
@@ -84,7 +97,7 @@ as="--reuid $uid --regid $group $groups"
 setpriv=/usr/local/bin/setpriv
 [ -x $setpriv ] || setpriv=setpriv
 {f"mkdir -p {' '.join(made)} || exit 26" if made else ""}
-touch {LOG}
+touch {output}
 for path in {shlex.join(owned)}; do [ ! -e "$path" ] || chown $uid:$group "$path" || exit 26; done
 """
 
@@ -93,18 +106,19 @@ TERMINATE_WITHIN = 15
 """Seconds for a process to end by itself."""
 
 
-def signal(name: str, until: str, seconds: int = GONE_WITHIN) -> str:
+def signal(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
     """Sends ``name`` to the process and its children, and waits until its state is one of ``until``.
 
     States are letters of proc(5); ``-`` means gone. Fails (exit code 20) when there is no process to signal.
     """
-    return f"""{_IDENTIFY}
-[ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
+    identify = _identify(process)
+    return f"""{identify}
+[ -n "$state" ] || {{ echo "the {process} process is not running" >&2; exit 20; }}
 sid=$pid
 pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null
 tries=0
 while :; do
-{_IDENTIFY}
+{identify}
   case "${{state:--}}" in [{until}]) exit 0;; esac
   tries=$((tries + 1)); [ $tries -gt {seconds * 100} ] && {{ echo "still in state $state" >&2; exit 21; }}
   sleep 0.01
@@ -117,19 +131,40 @@ def ending(command: str) -> str:
 
     Fails (exit code 20) when there is no process.
     """
-    return f"""{_IDENTIFY}
+    return f"""{_identify(MAIN)}
 [ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
 {command} || exit
 pkill -KILL -s $pid || true
 """
 
 
-KILL = signal("KILL", "ZX-")
-TERMINATE = signal("TERM", "ZX-", TERMINATE_WITHIN)
-STOP = signal("STOP", "TtZX-")
-CONTINUE = signal("CONT", "RSDIZX-")
-UNDO_STOP = ("sh", "-c", f"({CONTINUE}) || [ $? -eq 20 ]")
-"""To continue a process that has died since is no error."""
+def kill(process: str = MAIN) -> str:
+    return signal("KILL", "ZX-", process=process)
+
+
+def terminate(process: str = MAIN) -> str:
+    return signal("TERM", "ZX-", TERMINATE_WITHIN, process)
+
+
+def stop(process: str = MAIN) -> str:
+    return signal("STOP", "TtZX-", process=process)
+
+
+def resume(process: str = MAIN) -> str:
+    return signal("CONT", "RSDIZX-", process=process)
+
+
+def undo_stop(process: str = MAIN) -> tuple[str, ...]:
+    """To continue a process that has died since is no error."""
+    return ("sh", "-c", if_there(resume(process)))
+
+
+def if_there(command: str) -> str:
+    """A :func:`signal` to a process that need not run."""
+    return f"({command}) || [ $? -eq 20 ]"
+
+
+UNDO_STOP = undo_stop()
 
 PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
 """What :func:`files` takes: nothing in it means anything to the shell but ``*`` and ``?``."""
@@ -148,13 +183,14 @@ def sizes(output: str) -> dict[str, int]:
     return dict(sorted((path, int(size)) for size, path in found))
 
 
-LOOK = f"""{_IDENTIFY}
+def look(process: str = MAIN) -> str:
+    return f"""{_identify(process)}
 echo "$state $pid $began"
 """
 
 
 def status(output: str) -> ProcessStatus:
-    """What :data:`LOOK` printed."""
+    """What :func:`look` printed."""
     fields = output.split()
     if len(fields) != 3 or fields[0] in "ZX":
         return ProcessStatus(ProcessState.DEAD)

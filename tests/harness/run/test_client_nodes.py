@@ -201,6 +201,7 @@ def test_python_of_a_client_that_is_no_list_is_refused_with_what_it_takes() -> N
 
 
 @pytest.mark.docker
+@pytest.mark.long
 def test_wheels_of_a_client_are_in_the_image_of_its_nodes() -> None:
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
