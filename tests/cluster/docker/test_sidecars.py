@@ -29,7 +29,7 @@ class Pair(System):
     name, roles = "pair", ("server",)
     given: Mapping[str, Sidecar] = {
         "agent": Sidecar(["sh", "-c", AGENT], {"GREETING": "hello"}),
-        "watch-1": Sidecar(["sh", "-c", "echo watch $(id -un) $GREETING; exec sleep 1000"], user="nobody"),
+        "watch-1": Sidecar(["sh", "-c", "echo watch $(id -un) $GREETING; exec sleep 1000"], user="games"),
     }
 
     def software(self, role: str) -> Software:
@@ -102,7 +102,7 @@ async def pair(folder: Path) -> None:
         assert said == {
             "process.log": ["main daemon hi"],
             "agent.log": ["agent daemon hello"],
-            "watch-1.log": ["watch nobody hi"],
+            "watch-1.log": ["watch games hi"],
         }
         system.given = {"agent": Sidecar(["false"])}
         with pytest.raises(DeploymentError, match=r"n1 \(server\): its process agent ended before it was ready"):
