@@ -15,6 +15,8 @@ from assay.cluster.node import Node
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, System
 
 NAME = re.compile(r"[a-z][a-z0-9-]*")
+USER = re.compile(r"([a-z_][a-z0-9_-]*|[0-9]+)(:([a-z_][a-z0-9_-]*|[0-9]+))?")
+"""Whom a process runs as: ``name``, ``name:group`` or numbers."""
 TAKEN = ("main", "process", "packets")
 """Names that something else on a node has."""
 
@@ -54,5 +56,9 @@ def sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
             raise DeploymentError(
                 f"sidecars() of {node.name} has {sidecar!r} for {name}: it takes Sidecar([...]), a list of text, the "
                 "program first"
+            )
+        if sidecar.user is not None and not USER.fullmatch(sidecar.user):
+            raise DeploymentError(
+                f"sidecars() of {node.name}: {sidecar.user!r}, the user of {name}, is no name, or name:group"
             )
     return found

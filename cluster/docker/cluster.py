@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
 from assay.cluster.asking import command, provided, written
-from assay.cluster.docker import disk, image, keys, layer, network, preload, software, source
+from assay.cluster.docker import contents, disk, image, keys, layer, network, preload, software, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import PlannedNode, planned
 from assay.cluster.node import Node
@@ -288,6 +288,8 @@ class DockerCluster:
         environment |= found.environment
         if "PYTHONPATH" in found.environment:
             environment["PYTHONPATH"] = f"{HOME}:{found.environment['PYTHONPATH']}"
+        if "PATH" in found.environment:  # by which the programs that start it are found as well
+            environment["PATH"] = f"{found.environment['PATH']}:{contents.PATH}"
         libraries = self._libraries(node)
         if libraries:
             environment["LD_PRELOAD"] = ":".join(libraries)

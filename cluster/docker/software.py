@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.cluster.docker import contents, image, layer, own, tools
@@ -18,6 +18,7 @@ from assay.cluster.docker.contents import Interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
 from assay.cluster.journal import state_folder
+from assay.cluster.sidecars import USER
 from assay.cluster.system import (
     CLIENT_ROLE,
     ZOOKEEPER_ROLE,
@@ -32,7 +33,6 @@ NAME = "assay-software"
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(=[A-Za-z0-9.+:~-]+)?")
 PYTHON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?")
 IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
-USER = re.compile(r"([a-z_][a-z0-9_-]*|[0-9]+)(:([a-z_][a-z0-9_-]*|[0-9]+))?")
 
 PIP = """\
 COPY wheels /tmp/wheels
@@ -93,10 +93,13 @@ def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[s
     """The image of each role. Raises :class:`DeploymentError`, and ``ImageError`` that names the role."""
     wanted = {role: needed(system, role) for role in roles}
     base = image.ensure(progress)
-    found = {}
+    found, built = {}, {}
     for role, software in wanted.items():
+        recipe = str(replace(software, environment={}, user=None))
         try:
-            found[role] = _ensure(base, software, progress)
+            if recipe not in built:
+                built[recipe] = _ensure(base, software, progress)
+            found[role] = replace(built[recipe], user=software.user or built[recipe].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
     return found
@@ -104,7 +107,7 @@ def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[s
 
 def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
     if software.image is None and software.dockerfile is None:
-        return NodeImage(_with_names(base, software, progress), user=software.user)
+        return NodeImage(_with_names(base, software, progress))
     with locked(state_folder() / "image.lock"):
         if software.image is not None:
             mine = own.of_name(software.image, progress)
@@ -113,7 +116,7 @@ def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
         tag = own.ensure(mine, NAME, software.packages, BuildStep(progress))
         made = _with_wheels(tag, mine, software, progress) if software.python else layer.image_id(tag)
     said = contents.settings(mine.id)
-    return NodeImage(made, said.environment, said.folder, software.user or said.user, own=True)
+    return NodeImage(made, said.environment, said.folder, said.user, own=True)
 
 
 def _with_names(base: str, software: Software, progress: Progress) -> str:

@@ -59,14 +59,15 @@ def launch(
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
     own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
-    become, be = ("", "") if user is None else (_become(user, [*owned, output], output), "env $who $setpriv $as")
+    become = "" if user is None else _become(user, [*owned, output], output)
     return f"""{_identify(process)}
 case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
 mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
 rm -f {pid}
 cd {shlex.quote(folder)} || exit 18
+who= as=
 {become}
-env {settings} setsid sh -c {shlex.quote(own)} main {be} {shlex.join(argv)} </dev/null >>{output} 2>&1 &
+env $who {settings} setsid sh -c {shlex.quote(own)} main $as {shlex.join(argv)} </dev/null >>{output} 2>&1 &
 tries=0
 until [ -s {pid} ]; do
   tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {output} >&2; exit 19; }}
@@ -77,15 +78,16 @@ cat {pid}
 
 
 def _become(user: str, owned: Sequence[str], output: str) -> str:
-    """Sets ``$as`` for setpriv and ``$who`` for env. As the engine does: numbers need not be known, and have group 0.
+    """Sets ``$as``, by which a program runs as that user, and ``$who``, its part of the environment.
 
+    As with the Docker engine numbers need not be known, and have group 0 then.
     Some shells run an applet of theirs (busybox has one that does less) before what is on the path: hence the path.
     """
     name, _, group = user.partition(":")
     made = [shlex.quote(path) for path in owned if path.endswith("/")]
     return f"""
-user={name} group={group}
-if uid=$(id -u $user 2>/dev/null); then groups=--init-groups; [ "$group" ] || group=$(id -g $user)
+user={shlex.quote(name)} group={shlex.quote(group)}
+if uid=$(id -u "$user" 2>/dev/null); then groups=--init-groups; [ "$group" ] || group=$(id -g "$user")
 else
   case $user in *[!0-9]*) echo "there is no user $user on this node" >&2; exit 25;; esac
   uid=$user groups=--clear-groups group=${{group:-0}}
@@ -93,9 +95,9 @@ fi
 line=$(sed -n "/^$user:/p; /^[^:]*:[^:]*:$uid:/p" /etc/passwd | sed -n 1p)
 home=${{line%:*}} home=${{home##*:}}
 who="HOME=${{home:-/}} USER=${{line%%:*}} LOGNAME=${{line%%:*}}"
-as="--reuid $uid --regid $group $groups"
 setpriv=/usr/local/bin/setpriv
 [ -x $setpriv ] || setpriv=setpriv
+as="$setpriv --reuid $uid --regid $group $groups"
 {f"mkdir -p {' '.join(made)} || exit 26" if made else ""}
 touch {output}
 for path in {shlex.join(owned)}; do [ ! -e "$path" ] || chown $uid:$group "$path" || exit 26; done

@@ -129,6 +129,7 @@ class _Node:
         ({"agent": ["x"]}, r"\['x'\] for agent: it takes Sidecar"),
         ({"agent": Sidecar("x")}, "for agent: it takes Sidecar"),
         ({"agent": Sidecar([])}, "for agent: it takes Sidecar"),
+        ({"agent": Sidecar(["x"], user="$(touch /x)")}, r"'\$\(touch /x\)', the user of agent, is no name"),
     ],
 )
 def test_what_is_no_process_is_refused_with_the_node(given: Mapping[str, Sidecar], said: str) -> None:
