@@ -130,20 +130,20 @@ def test_an_image_without_a_package_manager_gets_copies_and_is_a_node_like_any(t
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("nothing_left")
-def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_former_image_is_of_no_use(tmp_path: Path) -> None:
+def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_rest_comes_from_the_cache(tmp_path: Path) -> None:
     image.ensure(lambda line: None)
     path = dockerfile(tmp_path / "mine", f"FROM {image.reference()}\nCOPY greeting /greeting\n")
-    system = Mine(Software(dockerfile=path))
-    found, first = ensure(system.given)
-    assert any(step.startswith(f"{path} (Debian GNU/Linux 12 (bookworm)) with an init") for step in first)
+    steps: list[str] = []
+    first = own.of_dockerfile(path, steps.append)
+    assert steps == [f"{path}: step 2/4, COPY greeting /greeting"]
+    assert own.of_dockerfile(path, steps.append) == first
+    assert len(steps) == 1, "it came from the cache"
     (path.parent / "greeting").write_text("good day")
-    other, steps = ensure(system.given)
-    assert other.id != found.id, "what is copied into it has changed"
-    assert any(f"{path}: step " in step for step in steps)
-    here = [one for one in kept.present() if one.of == str(path)]
-    assert [one.used for one in here if one.name.startswith(software.NAME)].count(True) == 1, "the former is of no use"
+    other = own.of_dockerfile(path, steps.append)
+    assert (other.name, other.id != first.id, len(steps)) == (first.name, True, 2)
+    assert [one.used for one in kept.present() if one.of == str(path) and one.name == other.name] == [True]
     path.unlink()
-    assert not any(one.used for one in kept.present() if one.of == str(path) and one.name.startswith("assay-own"))
+    assert [one.used for one in kept.present() if one.of == str(path)] == [False, False], "the former has no name"
 
 
 @pytest.mark.docker
