@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import DeploymentError, System
+from assay.cluster.system import CLIENT_ROLE, DeploymentError, Durable, System
 
 
 @contextmanager
@@ -27,9 +27,14 @@ def command(system: System, node: Node) -> list[str]:
     """The command of a node's process. Raises :class:`DeploymentError`."""
     with asked("argv", node):
         found = system.argv(node)
-    if isinstance(found, str) or not isinstance(found, Sequence) or not found or not all(map(_is_text, found)):
+    if not is_command(found):
         raise DeploymentError(f"{_called('argv', node)} returned {found!r}: it takes a list of text, the program first")
     return list(found)
+
+
+def is_command(argv: object) -> bool:
+    """A list of text that is not empty?"""
+    return isinstance(argv, Sequence) and not isinstance(argv, str) and bool(argv) and all(map(_is_text, argv))
 
 
 def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
@@ -46,6 +51,13 @@ def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes
                 f"{_called('files', node)} has {type(data).__name__} for {path}: it takes bytes, such as text.encode()"
             )
     return found
+
+
+def written(system: System, node: Node) -> list[str]:
+    """What a process that is not root's must be able to write: its data's folder (with a ``/`` at the end) and logs."""
+    events = system.event_log(node)
+    data = [f"{system.data_folder(node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
+    return [*data, *([] if events is None else [events]), *system.logs(node)]
 
 
 def _is_text(value: object) -> bool:

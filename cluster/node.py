@@ -138,6 +138,41 @@ class Node(Protocol):
         """The lines of the process's event log as they are written, over all its incarnations, from the start."""
 
 
+class Part(Protocol):
+    """One process of a node that may have several; what is done to it leaves the others alone."""
+
+    @property
+    def name(self) -> str:
+        """The node's."""
+
+    async def start(self) -> None:
+        """An error when it is alive."""
+
+    async def kill(self) -> None: ...
+
+    async def terminate(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def resume(self) -> None: ...
+
+    async def process(self) -> ProcessStatus: ...
+
+
+@runtime_checkable
+class Several(Protocol):
+    """A node that may run processes beside its main one. What a :class:`Node` does, it does to all of them, but for
+    ``process``, which is the main one's.
+    """
+
+    @property
+    def beside(self) -> Sequence[str]:
+        """The names of the others, as they were last started."""
+
+    def part(self, process: str) -> Part:
+        """The process of that name, or ``main``. Raises ``NodeError`` when there is none."""
+
+
 @runtime_checkable
 class Powered(Protocol):
     """A node whose power can be cut; its process must be started again afterwards."""

@@ -6,6 +6,7 @@ Your class inherits from :class:`System` and overrides what it needs. (The broke
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from assay.cluster.node import Cluster, Node, by_role
@@ -87,13 +88,21 @@ class System(Protocol):
 
 @dataclass(frozen=True)
 class Software:
-    """What a role's nodes need in addition to Python and a JRE: Debian packages and Python distributions, by name
-    (``redis-server``, ``nats-py==2.9.0``), and variables of their processes' environment.
+    """What a role's nodes have: of an image of ours with Python and a JRE, or of one of the user's.
+
+    ``packages`` are names of the image's distribution (Debian, if it is ours), ``python`` those of Python's
+    (``redis-server``, ``nats-py==2.9.0``); ``environment`` has variables of their processes.
     """
 
     packages: Sequence[str] = ()
     python: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    """``name:tag`` of an image that is on this machine's engine, or in a registry; what the harness needs is added."""
+    dockerfile: Path | None = None
+    """The same for one that is built first; the folder that the file is in is the context. Not with ``image``."""
+    user: str | None = None
+    """Whom the processes run as: ``name``, ``name:group`` or numbers. Without: the image's ``USER``, else root."""
 
 
 @runtime_checkable
@@ -102,6 +111,14 @@ class Provisioned(Protocol):
 
     def software(self, role: str) -> Software:
         """Of the nodes of this role."""
+
+
+@runtime_checkable
+class ClientsProvisioned(Protocol):
+    """A system with nodes for its clients, and that says what those need."""
+
+    @property
+    def client_software(self) -> Software: ...
 
 
 @runtime_checkable
@@ -243,68 +260,6 @@ class Replicated(Protocol):
         Asked after the run, with every fault healed. Raises :class:`DeploymentError`, :class:`NodeError` or ``OSError``
         when a node's disk cannot be read.
         """
-
-
-SeenAtRest = Mapping[str, Any]
-"""One thing that was seen of a system at rest: a row of the history's data set ``looks``, column to value, with
-``what`` it is; ``look``, ``time`` and ``ended`` are added. ``zxid`` distinguishes one life of it from another.
-"""
-
-
-@runtime_checkable
-class Observable(Protocol):
-    """A system that can be looked at once it is at rest: has everything that was begun come to its end?"""
-
-    async def look(self, cluster: Cluster, runtime: Any) -> Sequence[SeenAtRest]:
-        """Everything there is, or ``OSError``; ``runtime`` is a client's."""
-        ...
-
-    def unsettled(self, seen: Sequence[SeenAtRest], wall_ms: int) -> int:
-        """How much of that has not come to its end; ``wall_ms``: milliseconds since 1970. 0 ends the looking."""
-        ...
-
-
-class Inspector(Protocol):
-    """Sees what the servers have at this very instant, without asking them."""
-
-    def acknowledged(self, key: str, position: int) -> Sequence[SeenAtRest]:
-        """What contradicts that a send to a partition was acknowledged, up to this offset, just now."""
-
-    def looked_at(self) -> Sequence[SeenAtRest]:
-        """How much was, so that it is known that nothing was found rather than looked for."""
-
-
-@runtime_checkable
-class Inspectable(Protocol):
-    """A system whose servers can be seen into."""
-
-    def inspector(self, cluster: Cluster) -> Inspector | None:
-        """None where the cluster's nodes cannot be seen into at an instant: anywhere but in the simulation."""
-
-
-class Invariants(Protocol):
-    """Looks at each event as it is written, and at whatever can be seen at that instant: does all hold that must?"""
-
-    def event(self, node: str, line: str) -> Sequence[SeenAtRest]:
-        """What does not, now that a node has written this line into its event log: rows with the name of the
-        ``invariant``, a sentence (``claim``) and what it is about. It may neither change nor await anything.
-        """
-
-    def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> Sequence[SeenAtRest]:
-        """The same, now that a client has learned that its send to a partition was acknowledged, up to this offset;
-        ``found``: by the system's :class:`Inspector`.
-        """
-
-    def asserted(self) -> Mapping[str, int]:
-        """How often each was looked at, by name."""
-
-
-@runtime_checkable
-class Asserting(Protocol):
-    """A system that says what must hold at every instant."""
-
-    def invariants(self, cluster: Cluster) -> Invariants | None:
-        """Of one run. None where nothing can be seen at an instant: anywhere but in the simulation."""
 
 
 @runtime_checkable

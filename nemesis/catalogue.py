@@ -46,6 +46,7 @@ from assay.nemesis.packets import Packets
 from assay.nemesis.packets import Way as PacketsWay
 from assay.nemesis.partition import Partition
 from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.process import whole
 from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
@@ -127,10 +128,12 @@ class Catalogue(Mapping[str, Fault]):
         return tuple(name for name in self if name not in self._apart)
 
     def check(self, schedule: Schedule) -> None:
-        """Raises ``ScheduleError`` when a step's fault is not in this catalogue."""
+        """Raises ``ScheduleError`` for a step whose fault is not in this catalogue, or cannot take its target."""
         unknown = sorted({step.fault for step in schedule.all_steps} - set(self))
         if unknown:
             raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
+        for step in schedule.all_steps:
+            whole(step.fault, step.target)
 
     def descriptions(self) -> dict[str, str]:
         """Name to one line, ``none`` and ``mix`` first, as ``--nemesis-list`` prints them."""

@@ -22,8 +22,9 @@ import msgspec
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 from assay.nemesis.catalogue import NONE, Catalogue
 from assay.nemesis.fault import Census, Fault, Scope, strikes_everywhere
+from assay.nemesis.process import whole
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from assay.nemesis.target import OF_CLIENTS, Kind, Target
+from assay.nemesis.target import OF_CLIENTS, ONE, Kind, Target
 from assay.nemesis.trigger import Trigger, TriggerError, numbered
 
 INTERVAL = 10.0
@@ -57,6 +58,8 @@ def draw(
     unknown = [name for name in names if name not in catalogue]
     if unknown:
         raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(catalogue)}")
+    for name in names:
+        whole(name, target or ONE)
     rng = random.Random(seed)
     times = injection_times(interval, time_limit)
     plan = _assign(

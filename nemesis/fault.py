@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import msgspec
+
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import ClientSessions, DeploymentError, System
 from assay.nemesis.cuts import Cuts
@@ -319,7 +321,7 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
         lack = "names no groups, so no node coordinates one" if grouped else "has no keys, so no node leads one"
         raise ScheduleError(f"target {target.kind}: this system {lack}")
     if target.key is None:
-        return Target(target.kind, key=rng.choice(known))
+        return msgspec.structs.replace(target, key=rng.choice(known))
     if target.key not in known:
         raise ScheduleError(
             f"target {target}: no such {'group' if grouped else 'key'}; there are {', '.join(known[:8])}"

@@ -4,6 +4,8 @@ import dataclasses
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+import msgspec
+
 from assay.cluster.node import Node
 from assay.nemesis.fault import Fault, FaultContext, Injection
 from assay.nemesis.schedule import Step
@@ -13,7 +15,6 @@ from assay.nemesis.target import (
     Chosen,
     Kind,
     Scene,
-    Target,
     clients,
     groups,
     resolve,
@@ -74,7 +75,7 @@ class InForce:
         if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
             # The leader, or a follower, of what the event was about.
             about = fired.line.get("key")
-            target = Target(target.kind, about if about in scene.whose(target.kind) else None)
+            target = msgspec.structs.replace(target, key=about if about in scene.whose(target.kind) else None)
         chosen = await resolve(target, scene, random.Random(seed))
         if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
             alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]

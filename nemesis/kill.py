@@ -3,6 +3,8 @@
 The process alone dies. The node keeps its files, the page cache included (this is no power loss), and its network
 rules, so a partition stays in force over a kill and the restarted process comes up behind it.
 
+Of a node with several processes all are killed, and the proof is about the main one; or one that the target names.
+
 Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards.
 """
 
@@ -12,7 +14,7 @@ from typing import Any
 from assay.cluster.node import Node, ProcessState
 from assay.nemesis.fault import Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, proved, seen_of, status, unseen
+from assay.nemesis.process import ServerFault, acted_on, proved, seen_of, status, unseen
 
 
 class Kill(ServerFault):
@@ -27,9 +29,13 @@ class Kill(ServerFault):
     async def inject(self, injection: Injection) -> None:
         async def kill(node: Node) -> None:
             seen = seen_of(injection, node)
-            seen["before"] = await status(node)
-            await self.end(injection, node)
-            seen["killed"] = await status(node)
+            one = acted_on(injection, node)
+            seen["before"] = await status(one)
+            if one is node:
+                await self.end(injection, node)
+            else:
+                await one.kill()
+            seen["killed"] = await status(one)
 
         await self.on_targets(injection.targets, kill)
 
@@ -40,9 +46,10 @@ class Kill(ServerFault):
     async def heal(self, injection: Injection) -> None:
         async def start(node: Node) -> None:
             # Only what is dead: after an injection that failed midway some targets may never have been killed.
-            if (await node.process()).state is ProcessState.DEAD:
-                await node.start()
-            seen_of(injection, node)["after"] = await status(node)
+            one = acted_on(injection, node)
+            if (await one.process()).state is ProcessState.DEAD:
+                await one.start()
+            seen_of(injection, node)["after"] = await status(one)
 
         await on_each(injection.targets, start)
 

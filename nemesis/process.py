@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.cluster.node import Cluster, Fillable, Node, NodeError, Powered, ProcessStatus
+from assay.cluster.node import Cluster, Fillable, Node, NodeError, Part, Powered, ProcessStatus, Several
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each, with_key
 from assay.nemesis.impact import Impact
@@ -34,6 +34,30 @@ def _possible(kind: Kind, census: Census) -> bool:
     if kind is Kind.MINORITY:
         return census.servers > 2
     return kind is not Kind.FOLLOWER or census.servers > 1
+
+
+BY_PROCESS = ("kill", "stop", "restart")
+"""Faults that can be of one process of a node (``one@agent``). Others are of its main one, or of the machine."""
+
+
+def whole(fault: str, target: Target) -> None:
+    """Raises ``ScheduleError`` for a fault of whole nodes that is to be of one process."""
+    if target.process is not None and fault not in BY_PROCESS:
+        raise ScheduleError(
+            f"{fault} takes no target {target}: {', '.join(BY_PROCESS)} can be of one process, this is of whole nodes"
+        )
+
+
+def acted_on(injection: Injection, node: Node) -> Node | Part:
+    """The node, which stands for all its processes, or the one that the step's target names. Raises ``NodeError``."""
+    process = injection.step.target.process
+    if process is None:
+        return node
+    if not isinstance(node, Several):
+        raise NodeError(
+            f"{node.name} has one process alone, so there is no {process} to be named: leave out @{process}"
+        )
+    return node.part(process)
 
 
 async def probe_processes(
@@ -69,19 +93,19 @@ class ServerFault:
 
     async def observe(self, injection: Injection) -> None:
         async def look(node: Node) -> None:
-            seen_of(injection, node)["at_heal"] = await status(node)
+            seen_of(injection, node)["at_heal"] = await status(acted_on(injection, node))
 
         await on_each(injection.targets, look)
 
 
-def seen_of(injection: Injection, node: Node) -> dict[str, Any]:
+def seen_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
     """A target's part of the evidence."""
     seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
     return seen
 
 
-async def status(node: Node) -> dict[str, str | None]:
-    """A process's state as evidence."""
+async def status(node: Node | Part) -> dict[str, str | None]:
+    """A process's state as evidence; of a node, its main one's."""
     return written(await node.process())
 
 

@@ -19,7 +19,7 @@ from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import DeploymentError, System
 from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, draw_target, proved, seen_of, status, unseen
+from assay.nemesis.process import ServerFault, acted_on, draw_target, proved, seen_of, status, unseen
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target
 
@@ -40,14 +40,14 @@ class Restart(ServerFault):
 
     async def heal(self, injection: Injection) -> None:
         async def start(node: Node) -> None:
-            seen = seen_of(injection, node)
-            now = await node.process()
+            seen, one = seen_of(injection, node), acted_on(injection, node)
+            now = await one.process()
             if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
-                await node.kill()
-                now = await node.process()
+                await one.kill()
+                now = await one.process()
             if now.state is ProcessState.DEAD:
-                await node.start()
-            seen["after"] = await status(node)
+                await one.start()
+            seen["after"] = await status(one)
 
         await on_each(injection.targets, start)
 
@@ -86,11 +86,11 @@ class RollingRestart(Restart):
 
 
 async def _terminate(injection: Injection, node: Node) -> None:
-    seen = seen_of(injection, node)
-    seen["before"] = await status(node)
+    seen, one = seen_of(injection, node), acted_on(injection, node)
+    seen["before"] = await status(one)
     seen["asked"] = True
-    await node.terminate()
-    seen["ended"] = await status(node)
+    await one.terminate()
+    seen["ended"] = await status(one)
 
 
 async def serves(system: System, node: Node) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from assay.cluster.node import Node, ProcessState
 from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, proved, seen_of, status
+from assay.nemesis.process import ServerFault, acted_on, proved, seen_of, status
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import OF_CLIENTS, Target
 
@@ -35,16 +35,18 @@ class Stop(ServerFault):
 
     async def inject(self, injection: Injection) -> None:
         async def stop(node: Node) -> None:
-            await node.stop()
-            seen_of(injection, node)["stopped"] = await status(node)
+            one = acted_on(injection, node)
+            await one.stop()
+            seen_of(injection, node)["stopped"] = await status(one)
 
         await on_each(injection.targets, stop)
 
     async def heal(self, injection: Injection) -> None:
         async def resume(node: Node) -> None:
-            if (await node.process()).state is ProcessState.STOPPED:
-                await node.resume()
-            seen_of(injection, node)["after"] = await status(node)
+            one = acted_on(injection, node)
+            if (await one.process()).state is ProcessState.STOPPED:
+                await one.resume()
+            seen_of(injection, node)["after"] = await status(one)
 
         await on_each(injection.targets, resume)
 

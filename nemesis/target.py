@@ -68,12 +68,14 @@ OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``key``: of which leader or follower, or the group; None: drawn at injection; of a size, the role of which so
-    many are meant, None: of all servers. ``names``: for ``named`` only.
+    many are meant, None: of all servers. ``names``: for ``named`` only. ``process``: which one of a node's, ``main`` or
+    a sidecar's name (``cluster/sidecars.py``); None: all of them.
     """
 
     kind: Kind
     key: str | None = None
     names: tuple[str, ...] = ()
+    process: str | None = None
 
     def __post_init__(self) -> None:
         if self.key is not None and self.kind not in (*KEYED, *SIZES):
@@ -84,7 +86,10 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise TargetError(f"target names a node twice: {', '.join(self.names)}")
 
     def __str__(self) -> str:
-        """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``."""
+        """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``, ``one@agent``."""
+        return self._whom() if self.process is None else f"{self._whom()}@{self.process}"
+
+    def _whom(self) -> str:
         if self.kind is Kind.NAMED:
             return "+".join(self.names)
         if self.kind in KEYED:
@@ -102,10 +107,16 @@ def named(*names: str) -> Target:
 
 
 def parse(text: str) -> Target:
-    """A target as written on the command line: ``leader``, ``leader:orders-0``, ``minority``, ``n2``, ``n1+n2``.
+    """A target as written on the command line: ``leader``, ``leader:orders-0``, ``minority``, ``n2``, ``n1+n2``; with
+    ``@agent`` behind it one process of each alone.
 
     Raises :class:`TargetError`, which lists what can be written.
     """
+    whom, at, process = text.strip().partition("@")
+    if at:
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", process):
+            raise TargetError(f"target {text!r} has @ and no name of a process after it, such as one@main")
+        return msgspec.structs.replace(parse(whom), process=process)
     word, colon, key = text.strip().partition(":")
     kinds = [kind for kind in Kind if kind is not Kind.NAMED]
     if word in kinds:
@@ -116,7 +127,7 @@ def parse(text: str) -> Target:
     if colon or not all(re.fullmatch(r"[a-z]+[0-9]+", name) for name in names):
         raise TargetError(
             f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, coordinator:GROUP, "
-            "one:ROLE (and minority:ROLE, ...), or nodes by name: n2, n1+n2, zk1, client1"
+            "one:ROLE (and minority:ROLE, ...), or nodes by name: n2, n1+n2, zk1, client1; one process: one@NAME"
         )
     return named(*names)
 

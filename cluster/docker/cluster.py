@@ -19,14 +19,16 @@ from typing import Any, TypeVar
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.asking import command, provided
-from assay.cluster.docker import disk, image, keys, layer, network, preload, software, source
+from assay.cluster.asking import command, provided, written
+from assay.cluster.docker import contents, disk, image, keys, layer, network, preload, software, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import PlannedNode, planned
 from assay.cluster.node import Node
+from assay.cluster.sidecars import sidecars
 from assay.cluster.ssh import logs, slowness
 from assay.cluster.ssh.connection import Login, SshConnection
-from assay.cluster.ssh.node import Disk, Program, SshNode
+from assay.cluster.ssh.node import Disk, SshNode
+from assay.cluster.ssh.running import Program, beside
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
 from assay.cluster.together import all_of
 
@@ -79,6 +81,11 @@ class DockerCluster:
             preload.SLOWNESS: None if slow_disks else "this cluster was made with disks as they are",
         }
         """Why the servers' processes are started without a library; None: they have it."""
+        self._images: dict[str, software.NodeImage] = {}
+        self._files: dict[str, Sequence[str]] = {}
+        """Paths of those that each node was given."""
+        self._unloaded: set[str] = set()
+        """Names of the nodes on which libraries that were compiled here cannot be loaded."""
         self._owner = owner.current()
         self._prefix = f"assay-{run_id}"
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
@@ -137,7 +144,8 @@ class DockerCluster:
         return await logs.collect(self._system, self._made, folder)
 
     async def _start(self) -> None:
-        images = await self._call(software.ensure, self._system, {item.role for item in self._plans}, self._progress)
+        roles = {item.role for item in self._plans}
+        self._images = images = await self._call(software.ensure, self._system, roles, self._progress)
         key, host_key = await self._call(keys.fresh)
         code = await self._call(source.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
@@ -151,20 +159,32 @@ class DockerCluster:
         def make(item: PlannedNode) -> None:
             archives = [secrets] if item.role == ZOOKEEPER_ROLE else [secrets, code]
             archives += preloads if self._is_server(item) else []
-            self._make_container(item, images[item.role], net, hosts, archives, disks, journal)
+            self._make_container(item, images[item.role].id, net, hosts, archives, disks, journal)
 
         await all_of(self._call(make, item) for item in self._plans)
         self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
         await all_of(self._reach(node, deadline) for node in self._made)
+        await all_of(self._try_preloads(node) for node in self._made)
         await all_of(self._give_disk(node, disks) for node in self._made)
         await all_of(self._write_files(node) for node in self._made)
-        self.description = await self._call(self._describe, ", ".join(sorted({*images.values()})), net)
+        self.description = await self._call(self._describe, images, net)
 
     @staticmethod
     async def _reach(node: SshNode, deadline: float) -> None:
         await node.connect(deadline)
         await node.prepare()
+
+    async def _try_preloads(self, node: SshNode) -> None:
+        """What was compiled here needs a C library like the one here, which an image of the user's own may not have."""
+        libraries = self._libraries(node)
+        if not libraries or not self._images[node.role].own:
+            return
+        said = await node.run(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
+        if said.strip():
+            self._unloaded.add(node.name)
+            reason = f"its image cannot load what was compiled here: {said.strip().splitlines()[0]}"
+            node.preloads(clock=reason, slowness=reason)
 
     def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
@@ -264,13 +284,26 @@ class DockerCluster:
             return Program(zookeeper.argv(), zookeeper.DATA, {})
         # The hash seed is the node's own: an order that depends on it is then the same at every start of a run.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
-        libraries = [one.library for one, lack in self._lacking.items() if lack is None and self._is_server(node)]
+        found = self._images[node.role]
+        environment |= found.environment
+        if "PYTHONPATH" in found.environment:
+            environment["PYTHONPATH"] = f"{HOME}:{found.environment['PYTHONPATH']}"
+        if "PATH" in found.environment:  # by which the programs that start it are found as well
+            environment["PATH"] = f"{found.environment['PATH']}:{contents.PATH}"
+        libraries = self._libraries(node)
         if libraries:
             environment["LD_PRELOAD"] = ":".join(libraries)
         if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
             environment[slowness.FOLDER] = self._system.data_folder(node)
         environment |= software.needed(self._system, node.role).environment
-        return Program(command(self._system, node), HOME, environment)
+        owned = [*self._files[node.name], *written(self._system, node)]
+        main = Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
+        return beside(main, sidecars(self._system, node))
+
+    def _libraries(self, node: Node) -> list[str]:
+        if not self._is_server(node) or node.name in self._unloaded:
+            return []
+        return [one.library for one, lack in self._lacking.items() if lack is None]
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
         """Or the reason why it has none."""
@@ -284,14 +317,15 @@ class DockerCluster:
         files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
         for path, data in sorted(files.items()):
             await node.write_file(path, data)
+        self._files[node.name] = tuple(files)
 
-    def _describe(self, reference: str, net: network.RunNetwork) -> dict[str, str]:
+    def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
         with engine() as client:
             version: dict[str, Any] = client.version()
         return {
             "engine": f"docker {version['Version']}",
             "image": image.reference(),
-            "image digest": reference,
+            "image digest": ", ".join(sorted({found.id for found in images.values()})),
             "base": layer.origin(),
             "kernel": platform.release(),
             "subnet": str(net.subnet),

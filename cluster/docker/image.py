@@ -2,7 +2,7 @@
 
 The broker's few dependencies are downloaded as wheels by the host's pip, in the versions installed here, and installed
 by the image's own Python without any network. The system's code is not in the image: it is copied when a cluster
-starts, so an edit needs no rebuild. A user's own image begins ``FROM`` the reference that :func:`reference` returns.
+starts, so an edit needs no rebuild. What is added to images of a user's own is in ``own``.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from assay.cluster.docker import layer
+from assay.cluster.docker.contents import Interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
 from assay.cluster.journal import state_folder
@@ -21,7 +22,8 @@ __all__ = ["ImageError", "ensure", "exists", "reference"]
 NAME = "assay-node"
 REQUIREMENTS = ("cramjam", "kazoo", "lz4", "msgspec", "xxhash")
 """Distributions the broker imports on its node."""
-PYTHON = "3.11"
+INTERPRETER = Interpreter("3.11", ("manylinux2014_x86_64", "manylinux_2_28_x86_64"))
+PYTHON = INTERPRETER.version
 """Debian bookworm's."""
 
 SSHD_CONFIG = """\
@@ -94,9 +96,7 @@ def _build(step: BuildStep) -> None:
 
 def _download(folder: Path) -> str:
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    argv += ["--only-binary=:all:", f"--python-version={PYTHON}", "--implementation=cp"]
-    argv += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "-d", str(folder)]
-    layer.command([*argv, "pip", *_pinned()], timeout=300)
+    layer.command([*argv, *INTERPRETER.wheels(folder), "pip", *_pinned()], timeout=300)
     return " ".join(_pinned())
 
 

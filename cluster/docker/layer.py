@@ -7,14 +7,18 @@ Debian comes from a registry where one answers (``docker pull``), else from Debi
     python3 cluster/docker/layer.py
 """
 
+import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,20 +58,27 @@ RUN printf '%s\\n' 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/
 REFERENCE = "assay-layer:" + hashlib.sha256(DOCKERFILE.encode()).hexdigest()[:12]
 
 
+TAIL = 12
+"""Lines of a failed command that are shown."""
+
+
 class ImageError(Exception):
     """An image could not be made; the message has the command, its last lines, and the remedy."""
 
 
 @dataclass(frozen=True)
 class BuildStep:
-    """A line per step, with its seconds, to ``progress``."""
+    """A line per step, with its seconds, to ``progress``; an error of one names it."""
 
     progress: Progress
 
     def __call__(self, what: str, action: Callable[[], str]) -> str:
         began = time.monotonic()
         self.progress(f"{what} ...")
-        outcome = action()
+        try:
+            outcome = action()
+        except ImageError as error:
+            raise ImageError(f"{what}: {error}") from error
         self.progress(f"{what}: {outcome}, {time.monotonic() - began:.0f} s")
         return outcome
 
@@ -109,9 +120,68 @@ def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str,
         path = Path(empty) / "Dockerfile"
         path.write_text(dockerfile)
         options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        options += ["-q", "--force-rm", f"--network={network}", "-f", str(path), "-t", tag]
-        command(["docker", "build", *options, str(context or empty)])
+        options += [f"--network={network}", "-f", str(path), "-t", tag]
+        docker_build([*options, str(context or empty)], lambda step: None)
     return "built"
+
+
+STEP = re.compile(r"(?:Step|#\d+ \[(?:\S+ )?)\s*(\d+/\d+)\]?(?: :)? (.*)")
+"""Of the engine's own builder, ``Step 2/5 : RUN make``, and of BuildKit, ``#7 [stage-1 2/5] RUN make``."""
+CACHED = re.compile(r" ---> Using cache|#\d+ CACHED")
+AT_WORK = re.compile(r" ---> |#\d+ (\d|DONE)")
+"""What follows for a step that is not taken from the cache."""
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 1800) -> None:
+    """``docker build`` with these options. ``stepped`` is called for each step of the Dockerfile that is really done.
+
+    Raises :class:`ImageError` with the step and the last lines when it fails, or lasts over ``timeout`` seconds.
+    """
+    argv = ["docker", "build", "--force-rm", *options]
+    environment = _environment() | {"BUILDKIT_PROGRESS": "plain"}
+    step, pending, lines = "", False, deque[str](maxlen=TAIL)
+    try:
+        run = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+        )
+    except FileNotFoundError as error:
+        raise ImageError("docker is not installed; on Debian, as root: `apt install docker.io`") from error
+    with run, _limit(run, timeout) as over:
+        assert run.stdout is not None, "it was asked for"
+        for line in run.stdout:
+            lines.append(COLOUR.sub("", line.rstrip()))
+            if found := STEP.match(line):
+                step, pending = f"step {found[1]}, {found[2].strip()}", not found[2].startswith("FROM ")
+            elif pending and CACHED.match(line):
+                pending = False
+            elif pending and AT_WORK.match(line):
+                pending = False
+                stepped(step)
+    if over.is_set():
+        raise ImageError(f"{step or 'docker build'} did not end within {timeout:g} s")
+    if run.returncode != 0:
+        raise ImageError(
+            f"{step or 'docker build'} failed:\n{chr(10).join(filter(None, lines))}\n"
+            "`assay doctor` says what this machine lacks"
+        )
+
+
+@contextlib.contextmanager
+def _limit(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.Event]:
+    """Ends what lasts longer; the event then is set."""
+    over = threading.Event()
+
+    def end() -> None:
+        over.set()
+        run.kill()
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        yield over
+    finally:
+        timer.cancel()
 
 
 def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
@@ -125,7 +195,7 @@ def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) ->
         raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s") from error
     if check and done.returncode != 0:
         raise ImageError(
-            f"`{' '.join(argv)[:120]}` exited {done.returncode}:\n{_tail(done.stdout + done.stderr)}\n"
+            f"`{' '.join(argv)[:120]}` exited {done.returncode}:\n{tail(done.stdout + done.stderr)}\n"
             "`assay doctor` says what this machine lacks"
         )
     return done
@@ -161,7 +231,7 @@ def _pull() -> str:
         done = command(["docker", "pull", "-q", REGISTRY_BASE], check=False, timeout=PULL_TIMEOUT)
     except ImageError:
         return "no registry answers"
-    return "pulled" if done.returncode == 0 else f"not available ({_tail(done.stderr, 1)[-100:]})"
+    return "pulled" if done.returncode == 0 else f"not available ({tail(done.stderr, 1)[-100:]})"
 
 
 def _registry_answers() -> bool:
@@ -179,7 +249,7 @@ def _debootstrap() -> str:
         if done.returncode != 0:
             log = root / "debootstrap" / "debootstrap.log"
             more = log.read_text(errors="replace") if log.exists() else ""
-            raise ImageError(f"debootstrap exited {done.returncode}:\n{_tail(done.stdout + done.stderr + more)}")
+            raise ImageError(f"debootstrap exited {done.returncode}:\n{tail(done.stdout + done.stderr + more)}")
         for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
             shutil.rmtree(root / cache, ignore_errors=True)
             (root / cache / "partial").mkdir(parents=True)
@@ -198,10 +268,10 @@ def _import(root: Path) -> None:
             env=_environment(),
         )
     if done.returncode != 0 or tar.returncode != 0:
-        raise ImageError(f"docker import exited {done.returncode} (tar: {tar.returncode}): {_tail(done.stderr)}")
+        raise ImageError(f"docker import exited {done.returncode} (tar: {tar.returncode}): {tail(done.stderr)}")
 
 
-def _tail(text: str, lines: int = 12) -> str:
+def tail(text: str, lines: int = TAIL) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])
 
 

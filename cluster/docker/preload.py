@@ -31,7 +31,7 @@ class Preload:
 
     def archive(self) -> bytes:
         """What a node must have. Raises :class:`PreloadError`."""
-        return source.of_files({self.library: (0o755, compiled(self)), self.file: (0o644, self.zero)})
+        return source.of_files({self.library: (0o755, compiled(self)), self.file: (0o666, self.zero)})
 
 
 CLOCK = Preload("clock", clock.LIBRARY, "SHIFT_FILE", clock.FILE, clock.ZERO)

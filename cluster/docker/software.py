@@ -1,6 +1,6 @@
-"""What the nodes of a role need beyond the node image: packages of Debian and of Python, in an image of their own.
+"""What the nodes of a role need beyond the node image, or on an image of the user's own, in an image of its own.
 
-Built on the node image and tagged by a hash of the recipe, so it is built once, and without a network from then on.
+Tagged by a hash of all that goes into it, so it is built once, and without a network from then on.
 """
 
 from __future__ import annotations
@@ -9,107 +9,161 @@ import hashlib
 import re
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.docker import image, layer
-from assay.cluster.docker.layer import BuildStep, Progress
+from assay.cluster.docker import contents, image, layer, own, tools
+from assay.cluster.docker.contents import Interpreter
+from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
 from assay.cluster.journal import state_folder
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, Provisioned, Software, System
+from assay.cluster.sidecars import USER
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_ROLE,
+    ClientsProvisioned,
+    DeploymentError,
+    Provisioned,
+    Software,
+    System,
+)
 
 NAME = "assay-software"
-BASE = "assay.node-image"
-"""The label that says on which node image it was built."""
-DEBIAN = re.compile(r"[a-z0-9][a-z0-9.+-]*(=[A-Za-z0-9.+:~-]+)?")
+PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(=[A-Za-z0-9.+:~-]+)?")
 PYTHON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,_-]+\])?(==[A-Za-z0-9.+!]+)?")
+IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 
-# No service is to start while it is installed: a node's process is the system's to start.
-APT = """\
-RUN printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d \\
- && apt-get -q update \\
- && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends {packages} \\
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt
-"""
 PIP = """\
 COPY wheels /tmp/wheels
 RUN PYTHONPATH=$(echo /tmp/wheels/pip-*.whl) python3 -m pip install --quiet --no-index --no-cache-dir \\
         --root-user-action=ignore --break-system-packages --find-links /tmp/wheels {packages} && rm -rf /tmp/wheels
 """
+# pip needs more of the standard library of Python 3.9 and before than Debian's python3 has of it.
+DISTUTILS = f"""\
+RUN python3 -c 'import sys; sys.version_info >= (3, 10) or __import__("distutils.cmd")' 2>/dev/null || {{ \\
+    {tools.APT.removeprefix("RUN ").rstrip().format(packages="python3-distutils")}; }}
+"""
+
+
+@dataclass(frozen=True)
+class NodeImage:
+    """An image that nodes run: its id (digest), and how it says that processes run. ``own``: it is the user's."""
+
+    id: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str | None = None
+    user: str | None = None
+    own: bool = False
 
 
 def needed(system: System, role: str) -> Software:
-    """By the nodes of a role. Raises :class:`DeploymentError` for a name that is none."""
-    if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, Provisioned):
-        return Software()
-    software = system.software(role)
-    for kind, names, pattern in (("packages", software.packages, DEBIAN), ("python", software.python, PYTHON)):
-        for name in names:
-            if isinstance(names, str) or not pattern.fullmatch(name):
-                what = names if isinstance(names, str) else name
-                raise DeploymentError(f"software of role {role}: {kind} takes names, such as ('redis',), not {what!r}")
+    """By the nodes of a role. Raises :class:`DeploymentError` for what cannot be meant."""
+    if role == CLIENT_ROLE:
+        software = system.client_software if isinstance(system, ClientsProvisioned) else Software()
+    elif role == ZOOKEEPER_ROLE or not isinstance(system, Provisioned):
+        software = Software()
+    else:
+        software = system.software(role)
+    if said := _wrong(software):
+        raise DeploymentError(f"software of role {role}: {said}")
     return software
 
 
-def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[str, str]:
-    """The image's id (digest) for each role. Raises :class:`DeploymentError`, ``ImageError``."""
+def _wrong(software: Software) -> str | None:
+    for kind, names, pattern in (("packages", software.packages, PACKAGE), ("python", software.python, PYTHON)):
+        for name in names:
+            if isinstance(names, str) or not pattern.fullmatch(name):
+                return f"{kind} takes names, such as ('redis',), not {names if isinstance(names, str) else name!r}"
+    if software.image is not None and software.dockerfile is not None:
+        return "it has an image and a dockerfile: take one"
+    if software.image is not None and not IMAGE.fullmatch(software.image):
+        return f"image takes a name such as 'redis:7', not {software.image!r}"
+    if software.dockerfile is not None and not Path(software.dockerfile).is_file():
+        return (
+            f"dockerfile {Path(software.dockerfile).absolute()} is no file; "
+            "beside your module it is Path(__file__).parent / 'Dockerfile'"
+        )
+    if software.user is not None and not USER.fullmatch(software.user):
+        return f"user takes a name, or name:group, not {software.user!r}"
+    return None
+
+
+def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[str, NodeImage]:
+    """The image of each role. Raises :class:`DeploymentError`, and ``ImageError`` that names the role."""
     wanted = {role: needed(system, role) for role in roles}
     base = image.ensure(progress)
-    return {role: _ensure(base, software, progress) for role, software in wanted.items()}
+    found, built = {}, {}
+    for role, software in wanted.items():
+        recipe = str(replace(software, environment={}, user=None))
+        try:
+            if recipe not in built:
+                built[recipe] = _ensure(base, software, progress)
+            found[role] = replace(built[recipe], user=software.user or built[recipe].user)
+        except ImageError as error:
+            raise ImageError(f"no image for the nodes of role {role}: {error}") from error
+    return found
 
 
-def present() -> list[tuple[str, str, str, bool]]:
-    """Every image that was built here, of nodes and below them: name, size, age, and whether it is still of use."""
-    form = "{{.Repository}}:{{.Tag}}\t{{.Size}}\t{{.CreatedSince}}"
-    printed = layer.command(["docker", "image", "ls", "--filter=label=assay", f"--format={form}"]).stdout
-    current = layer.command(
-        ["docker", "image", "ls", f"--filter=label={BASE}={image.reference()}", "--format={{.Repository}}:{{.Tag}}"]
-    ).stdout.split()
-    used = {layer.IMPORTED_BASE, layer.REFERENCE, image.reference(), *current}
-    rows = (line.split("\t") for line in printed.splitlines())
-    return sorted((name, size, age, name in used) for name, size, age in rows)
+def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
+    if software.image is None and software.dockerfile is None:
+        return NodeImage(_with_names(base, software, progress))
+    with locked(state_folder() / "image.lock"):
+        if software.image is not None:
+            mine = own.of_name(software.image, progress)
+        else:
+            mine = own.of_dockerfile(Path(software.dockerfile or "").resolve(), progress)
+        tag = own.ensure(mine, NAME, software.packages, BuildStep(progress))
+        made = _with_wheels(tag, mine, software, progress) if software.python else layer.image_id(tag)
+    said = contents.settings(mine.id)
+    return NodeImage(made, said.environment, said.folder, said.user, own=True)
 
 
-def remove(name: str) -> None:
-    """Raises ``ImageError``, as for one on which others are built, or containers run."""
-    layer.command(["docker", "image", "rm", name])
-
-
-def _ensure(base: str, software: Software, progress: Progress) -> str:
+def _with_names(base: str, software: Software, progress: Progress) -> str:
+    """The node image, or one on it with these packages; its id."""
     if not software.packages and not software.python:
         return base
-    recipe = _dockerfile(software)
+    apt = tools.APT.format(packages=" ".join(software.packages)) if software.packages else ""
+    recipe = _dockerfile(f"assay=software {tools.NODE_IMAGE}={image.reference()}", apt, software)
     tag = f"{NAME}:{hashlib.sha256(f'{base} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
         with locked(state_folder() / "image.lock"):
             if not layer.exists(tag):
-                _build(tag, recipe, software, BuildStep(progress))
+                _build(tag, recipe, image.reference(), software, image.INTERPRETER, BuildStep(progress))
     return layer.image_id(tag)
 
 
-def _build(tag: str, recipe: str, software: Software, step: BuildStep) -> None:
+def _with_wheels(lower: str, mine: own.Own, software: Software, progress: Progress) -> str:
+    """On an image of the user's that has the tools; its id."""
+    wheels = Software(python=software.python)
+    recipe = _dockerfile(mine.labels(), DISTUTILS, wheels)
+    tag = f"{NAME}:{hashlib.sha256(f'{layer.image_id(lower)} {recipe}'.encode()).hexdigest()[:12]}"
+    if not layer.exists(tag):
+        _build(tag, recipe, lower, wheels, contents.interpreter(lower, mine.shown), BuildStep(progress))
+    return layer.image_id(tag)
+
+
+def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: Interpreter, step: BuildStep) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-software-") as folder:
         context = Path(folder)
         if software.python:
             (context / "wheels").mkdir()
-            step(f"wheels of {', '.join(software.python)}", lambda: _download(software, context / "wheels"))
+            what = f"wheels of {', '.join(software.python)} for Python {interpreter.version}"
+            step(what, lambda: _download(software, interpreter, context / "wheels"))
         named = ", ".join((*software.packages, *software.python))
         step(
             f"image with {named}",
-            lambda: layer.build(recipe, tag, {"NODE": image.reference()}, network="host", context=context),
+            lambda: layer.build(recipe, tag, {"NODE": lower}, network="host", context=context),
         )
 
 
-def _download(software: Software, folder: Path) -> str:
+def _download(software: Software, interpreter: Interpreter, folder: Path) -> str:
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    argv += ["--only-binary=:all:", f"--python-version={image.PYTHON}", "--implementation=cp"]
-    argv += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "-d", str(folder)]
-    layer.command([*argv, "pip", *software.python], timeout=300)
+    layer.command([*argv, *interpreter.wheels(folder), "pip", *software.python], timeout=300)
     return "downloaded"
 
 
-def _dockerfile(software: Software) -> str:
-    lines = ["ARG NODE", "FROM $NODE", f"LABEL assay=software {BASE}={image.reference()}", ""]
-    apt = APT.format(packages=" ".join(software.packages)) if software.packages else ""
+def _dockerfile(labels: str, before: str, software: Software) -> str:
+    lines = ["ARG NODE", "FROM $NODE", f"LABEL {labels}", ""]
     pip = PIP.format(packages=" ".join(f"'{name}'" for name in software.python)) if software.python else ""
-    return "\n".join(lines) + apt + pip
+    return "\n".join(lines) + before + pip

@@ -15,16 +15,18 @@ from typing import TypeVar
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.asking import command, provided
+from assay.cluster.asking import command, provided, written
 from assay.cluster.docker import software, source
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.reaching import perform
 from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
+from assay.cluster.sidecars import sidecars
 from assay.cluster.ssh import logs
 from assay.cluster.ssh.connection import SshConnection
-from assay.cluster.ssh.node import Program, SshNode
+from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.reach import Reach
+from assay.cluster.ssh.running import Program, beside
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, Durable, Holdable, System
 from assay.cluster.together import all_of
 
@@ -61,6 +63,8 @@ class HostCluster:
         self._reaches: dict[str, Reach] = {}
         self.nodes: list[SshNode] = []
         self._closed = False
+        self._files: dict[str, Sequence[str]] = {}
+        """Paths of those that each node was given."""
         self.description: dict[str, str] = {}
 
     async def start(self) -> None:
@@ -145,8 +149,10 @@ class HostCluster:
             return Program(zookeeper.argv(), zookeeper.DATA, {upkeep.MARK: self.run_id})
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         environment |= {upkeep.MARK: self.run_id}
-        environment |= software.needed(self._system, node.role).environment
-        return Program(command(self._system, node), HOME, environment)
+        needed = software.needed(self._system, node.role)
+        user, owned = needed.user, [*self._files[node.name], *written(self._system, node)]
+        main = Program(command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
+        return beside(main, sidecars(self._system, node))
 
     async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
         where = f"{node.name} ({self._reaches[node.name]})"
@@ -160,6 +166,7 @@ class HostCluster:
         await node.run("tar -xf - -C /", stdin=code)
         for path, data in sorted(files.items()):
             await node.write_file(path, data)
+        self._files[node.name] = tuple(files)
 
     async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:
         """Raises :class:`NodeError` where the host cannot be used as it is."""

@@ -21,7 +21,7 @@ def contents(folder: str) -> str:
 
 def remove(folder: str) -> str:
     place = shlex.quote(folder)
-    return f"[ ! -d {place} ] || {{ find {place} -mindepth 1 -delete && sync -f {place}; }}"
+    return f"[ ! -d {place} ] || {{ find {place}/. ! -name . -prune -exec rm -rf {{}} + && sync -f {place}; }}"
 
 
 def copy(folder: str) -> str:

@@ -17,7 +17,7 @@ async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> lis
 
 
 async def _of(system: System, node: SshNode, folder: Path) -> list[str]:
-    paths = [process.LOG]
+    paths = [process.log(named) for named in (process.MAIN, *node.beside)]
     if node.role != ZOOKEEPER_ROLE:
         events = system.event_log(node)
         paths += [*system.logs(node), *([] if events is None else [events])]

@@ -13,22 +13,14 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
-from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
 from assay.cluster.ssh import data, filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.preloaded import Preloaded
+from assay.cluster.ssh.running import Program, Running
 from assay.cluster.ssh.stream import Stream
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Program:
-    """A node's main process as it is launched; asked for again at every start, as a defect or a fault may change it."""
-
-    argv: Sequence[str]
-    folder: str
-    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,7 @@ class Freezer(Protocol):
     def frozen(self) -> bool: ...
 
 
-class SshNode(Preloaded):
+class SshNode(Running, Preloaded):
     """See :class:`assay.cluster.node.Node` for what each method promises."""
 
     def __init__(
@@ -149,15 +141,16 @@ class SshNode(Preloaded):
         await self.run(data.remove(folder))
 
     async def save(self, folder: str) -> Mapping[str, str]:
-        running = (await self.process()).state is ProcessState.RUNNING
+        running = [self.part(named) for named in await self._alive()]
+        running = [one for one in running if (await one.process()).state is ProcessState.RUNNING]
         await self._note("copy", data.undo_copy(folder))
-        if running:
-            await self.stop()
+        for one in running:
+            await one.stop()
         try:
             return data.sums(await self.run(data.copy(folder)), folder)
         finally:
-            if running:
-                await self.resume()
+            for one in running:
+                await one.resume()
 
     async def restore(self, folder: str) -> None:
         await self._only_when_dead(folder)
@@ -173,26 +166,13 @@ class SshNode(Preloaded):
             await self.run(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
     async def _only_when_dead(self, path: str) -> None:
-        if (await self.process()).state is not ProcessState.DEAD:
-            raise NodeError(f"{self.name}: {path} is not damaged while the main process is alive; kill it first")
+        if alive := await self._alive():
+            raise NodeError(f"{self.name}: {path} is not damaged while its {alive[0]} process is alive; kill it first")
 
-    async def start(self) -> None:
+    async def _to_start(self) -> Program:
         if isinstance(self._disk, Disk):  # a process that found its folder empty would be taken for one that lost all
             await self._power("mount", self._disk)
-        program = self._program(self)
-        command = process.launch(program.argv, folder=program.folder, environment=program.environment)
-        try:
-            await self.run(command)
-        except NodeError as error:
-            raise NodeError(f"{error}; {process.LOG} on {self.name} has what it printed") from error
-
-    async def kill(self) -> None:
-        await self.run(process.KILL)
-        await self._tick_off("stop")
-
-    async def terminate(self) -> None:
-        await self.run(process.TERMINATE)
-        await self._tick_off("stop")
+        return self._program(self)
 
     async def give_disk(self, disk: Disk) -> None:
         """Before the first start: mounts it, and tries to lose on it what was not fsynced, and no more.
@@ -216,8 +196,8 @@ class SshNode(Preloaded):
     async def power_loss(self) -> Mapping[str, int]:
         if isinstance(self._disk, str):
             raise NodeError(f"the power of {self.name} cannot be cut: {self._disk}")
-        if (await self.process()).state is not ProcessState.DEAD:
-            await self.kill()
+        for named in await self._alive():
+            await self.part(named).kill()
         lost: dict[str, int] = json.loads(await self._power("lose", self._disk))
         return lost
 
@@ -253,19 +233,6 @@ class SshNode(Preloaded):
 
     async def _power(self, what: str, disk: Disk) -> str:
         return await self.run(power.command(what, disk.device, disk.folder))
-
-    async def stop(self) -> None:
-        await self._note("stop", process.UNDO_STOP)
-        await self.run(process.STOP)
-        if (await self.process()).state is not ProcessState.STOPPED:
-            raise NodeError(f"{self.name}: SIGSTOP was sent but the main process is gone; did it crash just now?")
-
-    async def resume(self) -> None:
-        await self.run(process.CONTINUE)
-        await self._tick_off("stop")
-
-    async def process(self) -> ProcessStatus:
-        return process.status(await self.run(process.LOOK))
 
     async def freeze(self) -> None:
         """Silences the network, then stops all that runs; SSH has no answer until the thaw."""

@@ -10,6 +10,8 @@ hands a packet over, so what is counted here are packets as they would be on the
 This module runs on the node, by :func:`command`: the standard library alone, and root.
 """
 
+from __future__ import annotations
+
 import contextlib
 import heapq
 import itertools

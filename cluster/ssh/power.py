@@ -8,6 +8,8 @@ This module runs on the node, by :func:`command`: the standard library alone, an
 failure ends in exit code 1 and a line that says why.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import fcntl

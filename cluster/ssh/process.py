@@ -13,40 +13,94 @@ from assay.cluster.node import ProcessState, ProcessStatus
 
 FOLDER = "/run/assay"
 LOG = "/var/log/assay/process.log"
-"""Standard output and error of all incarnations, one after the other."""
-PID = f"{FOLDER}/main.pid"
+"""Standard output and error of all incarnations of the main process, one after the other."""
+MAIN = "main"
+"""The name of the process that a node has in any case."""
 
 GONE_WITHIN = 10
 """Seconds for a signal to show in /proc. A process in uninterruptible sleep dies when its system call returns."""
 
-_IDENTIFY = f"""
+
+def log(process: str) -> str:
+    """Where a process's standard output and error go."""
+    return LOG if process == MAIN else f"{LOG.rpartition('/')[0]}/{process}.log"
+
+
+def _identify(process: str) -> str:
+    pid = f"{FOLDER}/{process}.pid"
+    return f"""
 pid= began=
-[ -s {PID} ] && read -r pid began < {PID}
+[ -s {pid} ] && read -r pid began < {pid}
 now=$(sed 's/.*) //' /proc/$pid/stat 2>/dev/null) || now=
 set -- $now
 state=$1
 [ -n "$pid" ] && [ "${{20}}" = "$began" ] || state=
 """
+
+
 # sed strips "pid (name) ", so field 22 of proc(5), the start time, is the 20th that is left, the state the first.
 
 
-def launch(argv: Sequence[str], *, folder: str, environment: Mapping[str, str]) -> str:
-    """Refuses while one is alive; returns once the process is on its way into ``argv``."""
+def launch(
+    argv: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    user: str | None = None,
+    owned: Sequence[str] = (),
+    process: str = MAIN,
+) -> str:
+    """Refuses while one is alive; returns once the process is on its way into ``argv``.
+
+    ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files and folders that this user gets;
+    those that end in ``/`` are made.
+    """
+    pid, output = f"{FOLDER}/{process}.pid", log(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
-    own += f'; echo "$1 $began" > {PID}.new; shift; mv {PID}.new {PID}; exec "$@"'
-    return f"""{_IDENTIFY}
+    own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
+    become = "" if user is None else _become(user, [*owned, output], output)
+    return f"""{_identify(process)}
 case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
 mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
-rm -f {PID}
+rm -f {pid}
 cd {shlex.quote(folder)} || exit 18
-env {settings} setsid sh -c {shlex.quote(own)} main {shlex.join(argv)} </dev/null >>{LOG} 2>&1 &
+who= as=
+{become}
+env $who {settings} setsid sh -c {shlex.quote(own)} main $as {shlex.join(argv)} </dev/null >>{output} 2>&1 &
 tries=0
-until [ -s {PID} ]; do
-  tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {LOG} >&2; exit 19; }}
+until [ -s {pid} ]; do
+  tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {output} >&2; exit 19; }}
   sleep 0.01
 done
-cat {PID}
+cat {pid}
+"""
+
+
+def _become(user: str, owned: Sequence[str], output: str) -> str:
+    """Sets ``$as``, by which a program runs as that user, and ``$who``, its part of the environment.
+
+    As with the Docker engine numbers need not be known, and have group 0 then.
+    Some shells run an applet of theirs (busybox has one that does less) before what is on the path: hence the path.
+    """
+    name, _, group = user.partition(":")
+    made = [shlex.quote(path) for path in owned if path.endswith("/")]
+    return f"""
+user={shlex.quote(name)} group={shlex.quote(group)}
+if uid=$(id -u "$user" 2>/dev/null); then groups=--init-groups; [ "$group" ] || group=$(id -g "$user")
+else
+  case $user in *[!0-9]*) echo "there is no user $user on this node" >&2; exit 25;; esac
+  uid=$user groups=--clear-groups group=${{group:-0}}
+fi
+line=$(sed -n "/^$user:/p; /^[^:]*:[^:]*:$uid:/p" /etc/passwd | sed -n 1p)
+home=${{line%:*}} home=${{home##*:}}
+who="HOME=${{home:-/}} USER=${{line%%:*}} LOGNAME=${{line%%:*}}"
+setpriv=/usr/local/bin/setpriv
+[ -x $setpriv ] || setpriv=setpriv
+as="$setpriv --reuid $uid --regid $group $groups"
+{f"mkdir -p {' '.join(made)} || exit 26" if made else ""}
+touch {output}
+for path in {shlex.join(owned)}; do [ ! -e "$path" ] || chown $uid:$group "$path" || exit 26; done
 """
 
 
@@ -54,18 +108,19 @@ TERMINATE_WITHIN = 15
 """Seconds for a process to end by itself."""
 
 
-def signal(name: str, until: str, seconds: int = GONE_WITHIN) -> str:
+def signal(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
     """Sends ``name`` to the process and its children, and waits until its state is one of ``until``.
 
     States are letters of proc(5); ``-`` means gone. Fails (exit code 20) when there is no process to signal.
     """
-    return f"""{_IDENTIFY}
-[ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
+    identify = _identify(process)
+    return f"""{identify}
+[ -n "$state" ] || {{ echo "the {process} process is not running" >&2; exit 20; }}
 sid=$pid
 pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null
 tries=0
 while :; do
-{_IDENTIFY}
+{identify}
   case "${{state:--}}" in [{until}]) exit 0;; esac
   tries=$((tries + 1)); [ $tries -gt {seconds * 100} ] && {{ echo "still in state $state" >&2; exit 21; }}
   sleep 0.01
@@ -78,19 +133,40 @@ def ending(command: str) -> str:
 
     Fails (exit code 20) when there is no process.
     """
-    return f"""{_IDENTIFY}
+    return f"""{_identify(MAIN)}
 [ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
 {command} || exit
 pkill -KILL -s $pid || true
 """
 
 
-KILL = signal("KILL", "ZX-")
-TERMINATE = signal("TERM", "ZX-", TERMINATE_WITHIN)
-STOP = signal("STOP", "TtZX-")
-CONTINUE = signal("CONT", "RSDIZX-")
-UNDO_STOP = ("sh", "-c", f"({CONTINUE}) || [ $? -eq 20 ]")
-"""To continue a process that has died since is no error."""
+def kill(process: str = MAIN) -> str:
+    return signal("KILL", "ZX-", process=process)
+
+
+def terminate(process: str = MAIN) -> str:
+    return signal("TERM", "ZX-", TERMINATE_WITHIN, process)
+
+
+def stop(process: str = MAIN) -> str:
+    return signal("STOP", "TtZX-", process=process)
+
+
+def resume(process: str = MAIN) -> str:
+    return signal("CONT", "RSDIZX-", process=process)
+
+
+def undo_stop(process: str = MAIN) -> tuple[str, ...]:
+    """To continue a process that has died since is no error."""
+    return ("sh", "-c", if_there(resume(process)))
+
+
+def if_there(command: str) -> str:
+    """A :func:`signal` to a process that need not run."""
+    return f"({command}) || [ $? -eq 20 ]"
+
+
+UNDO_STOP = undo_stop()
 
 PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
 """What :func:`files` takes: nothing in it means anything to the shell but ``*`` and ``?``."""
@@ -109,13 +185,14 @@ def sizes(output: str) -> dict[str, int]:
     return dict(sorted((path, int(size)) for size, path in found))
 
 
-LOOK = f"""{_IDENTIFY}
+def look(process: str = MAIN) -> str:
+    return f"""{_identify(process)}
 echo "$state $pid $began"
 """
 
 
 def status(output: str) -> ProcessStatus:
-    """What :data:`LOOK` printed."""
+    """What :func:`look` printed."""
     fields = output.split()
     if len(fields) != 3 or fields[0] in "ZX":
         return ProcessStatus(ProcessState.DEAD)

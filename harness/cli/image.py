@@ -10,12 +10,15 @@ from assay.harness.cli.command import Exit, InputError
 def add(commands: Any) -> None:
     actions = commands.add_parser("image", help="the node images").add_subparsers(required=True, metavar="ACTION")
     parser = actions.add_parser("build", help="build the image that Docker nodes run, unless it is there", description=(
-        "Builds the image that Docker nodes run, unless it is there; with --system also those with the packages that "
-        "this system says its nodes need. From then on no network is needed for them."
+        "Builds the image that Docker nodes run, unless it is there; with --system also those with what this system "
+        "says its nodes need, and on images of its own. From then on no network is needed for them."
     ))  # fmt: skip
     parser.add_argument("--system", metavar="MODULE:SYSTEM", help="as for `assay defects`")
+    parser.add_argument("--client", metavar="MODULE:CLASS", help="of --system: also what nodes need on which it runs")
     parser.set_defaults(run=build)
-    parser = actions.add_parser("list", help="those that were built here; * where no run needs it any more")
+    parser = actions.add_parser(
+        "list", help="those that were built here, and from what; * where no run needs it any more"
+    )
     parser.set_defaults(run=show)
     parser = actions.add_parser("prune", help="remove those that no run needs any more")
     parser.set_defaults(run=prune)
@@ -35,33 +38,46 @@ def build(arguments: argparse.Namespace) -> Exit:
         if arguments.system is None:
             print(image.ensure(progress))
             return Exit.PASS
-        system = system_named(arguments.system)
+        system = _deployed(system_named(arguments.system), arguments.client)
         for role, found in software.ensure(system, system.roles, progress).items():
-            print(role, found)
+            print(role, found.id)
     except (SettingsError, DeploymentError, ImageError) as error:
         raise InputError(str(error)) from error
     return Exit.PASS
 
 
+def _deployed(system: Any, client: str | None) -> Any:
+    """With nodes for its clients, if a class of them is named."""
+    from assay.harness.run import named
+    from assay.harness.run.client_nodes import WithClientNodes
+
+    if client is None:
+        return system
+    kind = named.found("--client", client, "client", lambda kind: hasattr(kind, "invoke"))
+    try:
+        return WithClientNodes(system, kind)
+    except ValueError as error:
+        raise InputError(f"--client={client}: {error}") from error
+
+
 def show(arguments: argparse.Namespace) -> Exit:
-    from assay.cluster.docker import software
+    from assay.cluster.docker import kept
     from assay.cluster.docker.image import ImageError
 
     try:
-        for name, size, age, used in software.present():
-            print(f"{' ' if used else '*'} {name:36} {size:>8}  {age}")
+        for one in kept.present():
+            print(f"{' ' if one.used else '*'} {one.name:36} {one.size:>8}  {one.age:18} {one.of}".rstrip())
     except ImageError as error:
         raise InputError(str(error)) from error
     return Exit.PASS
 
 
 def prune(arguments: argparse.Namespace) -> Exit:
-    from assay.cluster.docker import software
+    from assay.cluster.docker import kept
     from assay.cluster.docker.image import ImageError
 
     try:
-        for name in [name for name, _, _, used in software.present() if not used]:
-            software.remove(name)
+        for name in kept.prune():
             print(f"removed {name}")
     except ImageError as error:
         raise InputError(str(error)) from error

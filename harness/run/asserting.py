@@ -8,8 +8,9 @@ each was looked at, as rows ``asserted``. What they mean is said in ``assay.chec
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from assay.cluster.inspection import Asserting, Invariants, SeenAtRest
 from assay.cluster.node import Cluster
-from assay.cluster.system import Asserting, Invariants, SeenAtRest, System
+from assay.cluster.system import System
 from assay.harness.core.history import History
 from assay.harness.core.stamps import Stamps
 

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from importlib import metadata
 from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import CLIENT_ROLE, System, ZooKeeperClients
+from assay.cluster.system import CLIENT_ROLE, Software, System, ZooKeeperClients
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.remote import PORT, server
 
@@ -44,6 +45,7 @@ class WithClientNodes:
                 vars(self)[name] = getattr(system, name)
         if getattr(client, "holds_sessions", False):
             self.client_sessions = True
+        self.client_software = Software(python=distributions(client))
 
     def __repr__(self) -> str:
         return f"{self._system!r} with clients {self._client} on nodes of their own"
@@ -88,6 +90,23 @@ def importable(client: type[Any]) -> str:
     if "<" in name or client.__module__ == "__main__":
         raise ValueError(f"{name} cannot run on a node: it must be importable there, as a class of a module")
     return name
+
+
+def distributions(client: type[Any]) -> Sequence[str]:
+    """What the class says that it needs of Python (``python = ("nats-py",)``), in the versions that are installed here:
+    the harness and the nodes are to run the same.
+    """
+    given: Sequence[str] = getattr(client, "python", ())
+    return given if isinstance(given, str) else tuple(map(_as_here, given))  # text alone is refused with its name
+
+
+def _as_here(name: str) -> str:
+    if "==" in name:
+        return name
+    try:
+        return f"{name}=={metadata.version(name.partition('[')[0])}"
+    except metadata.PackageNotFoundError:
+        return name
 
 
 def housed(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from assay.checkers.contract import Contract
+from assay.cluster.sidecars import Accompanied
 from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
@@ -83,6 +84,8 @@ class Experiment:
             return f"{self.client.__name__} blocks; the simulation has no threads"
         if getattr(type(self.system), "entry", None) is System.entry:
             return f"{self.system.name} has no `entry`, so there is nothing to simulate"
+        if isinstance(self.system, Accompanied):
+            return f"{self.system.name} has processes beside a node's main one (`sidecars`), and they have no `entry`"
         return None
 
     def deployed(self, system: System | None = None) -> System:

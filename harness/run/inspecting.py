@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.cluster.system import Inspector, SeenAtRest
+from assay.cluster.inspection import Inspector, SeenAtRest
 from assay.harness.core.history import History
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.stamps import Stamps

@@ -5,13 +5,14 @@ Rows of ``looks`` with look 0; what they mean is said where they are judged, in 
 
 from collections.abc import Sequence
 
-from assay.cluster.node import Cluster, Node, NodeError, ProcessState
+from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, Several
 from assay.harness.core.history import History
 from assay.harness.core.stamps import Stamps
 
 
 async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
-    """Writes a row for each server that can be asked, and one for each crash that the cluster knows of.
+    """Writes a row for each process of each server that can be asked (``n1``, ``n1/agent``), and one for each crash
+    that the cluster knows of.
 
     A spare that had joined has left, so that it has no process is right; that it had one that crashed is not.
     """
@@ -23,13 +24,17 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
         if not crash.asked and crash.node in names:
             history.look(look=0, time=moment, ended=moment, what="crashed", node=crash.node)
     for server in servers:
-        begun = stamps.now()
-        try:
-            status = await server.process()
-        except NodeError:
-            continue
-        what = "ended" if status.state is ProcessState.DEAD else "process"
-        history.look(look=0, time=begun, ended=stamps.now(), what=what, node=server.name)
+        parts: dict[str, Node | Part] = {server.name: server}
+        if isinstance(server, Several):
+            parts |= {f"{server.name}/{named}": server.part(named) for named in server.beside}
+        for name, part in parts.items():
+            begun = stamps.now()
+            try:
+                status = await part.process()
+            except NodeError:
+                continue
+            what = "ended" if status.state is ProcessState.DEAD else "process"
+            history.look(look=0, time=begun, ended=stamps.now(), what=what, node=name)
 
 
 def crashes(cluster: Cluster) -> list[str]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.checkers.rest.looks import STALL
+from assay.cluster.inspection import Observable
 from assay.cluster.node import Cluster, NodeError
-from assay.cluster.system import DeploymentError, Observable
+from assay.cluster.system import DeploymentError
 from assay.harness.core.history import History
 from assay.harness.core.stamps import Stamps
 

@@ -18,15 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from assay.cluster.deploy import start_system
+from assay.cluster.inspection import Inspectable, Observable
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import (
-    ZOOKEEPER_ROLE,
-    DeploymentError,
-    Inspectable,
-    Observable,
-    Replicated,
-    System,
-)
+from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
 from assay.harness.core.history import History, HistoryError

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
+    from assay.cluster.inspection import Asserting, Inspectable, Inspector, Invariants, Observable, SeenAtRest
     from assay.cluster.membership import HandingOver, Membered, Standing
     from assay.cluster.node import (
         Clocked,
@@ -51,10 +52,12 @@ if TYPE_CHECKING:
         Flow,
         Node,
         NodeError,
+        Part,
         Powered,
         ProcessState,
         ProcessStatus,
         Restorable,
+        Several,
         Shaped,
         Slowable,
         Slowed,
@@ -62,13 +65,14 @@ if TYPE_CHECKING:
         by_role,
     )
     from assay.cluster.runtime import Runtime
+    from assay.cluster.sidecars import Accompanied, Sidecar
     from assay.cluster.system import (
         CLIENT_ROLE,
         ZOOKEEPER_PORT,
         ZOOKEEPER_ROLE,
-        Asserting,
         ClientRoles,
         ClientSessions,
+        ClientsProvisioned,
         Configurable,
         Damageable,
         Defect,
@@ -79,16 +83,11 @@ if TYPE_CHECKING:
         FailingOver,
         Grouped,
         Holdable,
-        Inspectable,
-        Inspector,
-        Invariants,
         Movable,
-        Observable,
         Provisioned,
         Replicated,
         Replicating,
         Retaining,
-        SeenAtRest,
         Software,
         Standalone,
         StoredRecord,
@@ -161,17 +160,19 @@ _HOMES = {
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
     "assay.checkers.rest.family": "LIVENESS_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
+    "assay.cluster.inspection": "Asserting Inspectable Inspector Invariants Observable SeenAtRest",
     "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
-        "Clocked Cluster Exhaustible Exhaustion Fillable Flow Node NodeError Powered ProcessState ProcessStatus "
-        "Restorable Shaped Slowable Slowed Traffic by_role"
+        "Clocked Cluster Exhaustible Exhaustion Fillable Flow Node NodeError Part Powered ProcessState "
+        "ProcessStatus Restorable Several Shaped Slowable Slowed Traffic by_role"
     ),
     "assay.cluster.runtime": "Runtime",
+    "assay.cluster.sidecars": "Accompanied Sidecar",
     "assay.cluster.system": (
-        "CLIENT_ROLE ZOOKEEPER_PORT ZOOKEEPER_ROLE Asserting ClientRoles ClientSessions Configurable Damageable "
-        "Defect DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Inspectable Inspector "
-        "Invariants Movable Observable Provisioned Replicated Replicating Retaining SeenAtRest Software Standalone "
-        "StoredRecord StrikePoints Switchable System ZooKeeperClients zookeeper_servers"
+        "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned Configurable Damageable Defect DefectsDescribed "
+        "DeploymentError Durable Eventful FailingOver Grouped Holdable Movable Provisioned Replicated Replicating "
+        "Retaining Software Standalone StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE "
+        "ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -195,24 +196,24 @@ _HOMES = {
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in ASCII order
-    "Action", "Answer", "Asserting", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
-    "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions", "Clocked", "Cluster",
-    "Completed", "Completion", "Configurable", "Context", "Contract", "Damageable", "Defect", "DefectsDescribed",
-    "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted",
-    "Exhaustible", "Exhaustion", "Explanation", "FailingOver", "Family", "Fault", "Fillable", "Flow",
-    "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact", "Injection", "Inspectable",
-    "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Membered",
-    "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
-    "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState",
-    "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES",
-    "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES",
-    "ScheduleError", "Scope", "SeenAtRest", "Settings", "Shaped", "Slowable", "Slowed", "Software", "Source",
-    "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES",
-    "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
-    "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
-    "in_phase", "keyed", "limit", "linearizable", "mix", "on_each", "on_event", "once", "phases", "probe_processes",
-    "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform",
-    "unfold", "until", "zookeeper_servers",
+    "Accompanied", "Action", "Answer", "Asserting", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE",
+    "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions",
+    "ClientsProvisioned", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
+    "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
+    "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation", "FailingOver", "Family",
+    "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact",
+    "Injection", "Inspectable", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
+    "MAX_REGISTER_ANOMALIES", "Membered", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError",
+    "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter", "Part",
+    "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES",
+    "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable",
+    "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several",
+    "Shaped", "Sidecar", "Slowable", "Slowed", "Software", "Source", "Standalone", "Standing", "StoredRecord",
+    "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values",
+    "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role",
+    "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix",
+    "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence",
+    "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

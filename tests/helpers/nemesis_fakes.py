@@ -508,3 +508,14 @@ def links(fault: Any, servers: int, targets: list[str], zookeepers: int = 1, **p
     context = FaultContext(cluster, FakeSystem(cluster), Cuts(cluster))
     nodes = tuple(cluster.node(name) for name in targets)
     return set(fault.links(Injection(1, step, nodes, context)))
+
+
+class FakeAgent(FakeNode):
+    """A process beside a fake node's main one, which then is a node with several."""
+
+    def __init__(self, node: FakeNode) -> None:
+        super().__init__(node.role, node.index)
+        self.files, self.writes = {}, False
+        several: Any = node
+        several.beside = ("agent",)
+        several.part = {"agent": self, "main": node}.__getitem__

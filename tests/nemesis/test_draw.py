@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay.nemesis.draw import injection_times
 from assay.nemesis.fault import Census
 from assay.nemesis.partition import MIXED
-from assay.nemesis.schedule import FIRST_AT, ScheduleError
+from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind, Target, parse
 from assay.nemesis.trigger import AfterOperations
 
@@ -191,3 +191,15 @@ def test_a_bridge_has_the_leader_on_one_side(keys: tuple[str, ...], kind: Kind) 
     """With the leader as the bridge its followers, on either side, might have nothing to say to each other."""
     schedule = draw(5, ["partition-bridge"], census=Census(3, 1, keys), time_limit=60)
     assert {step.target.kind for step in schedule.steps} == {kind}
+
+
+def test_one_process_is_for_faults_of_processes_alone() -> None:
+    census = Census(3, keys=("orders-0",))
+    (step, *_) = draw(1, ["kill"], census=census, target=parse("leader@agent")).steps
+    assert step.target == parse("leader:orders-0@agent")
+    assert all(step.target.process is None for step in draw(1, ["kill", "stop"], census=census).steps), "all of them"
+    for fault in ("freeze", "partition-one", "kill-consumer", "memory"):
+        with pytest.raises(ScheduleError, match=rf"{fault} takes no target one@agent: kill, stop, restart can be"):
+            draw(1, ["kill", fault], census=census, target=parse("one@agent"))
+        with pytest.raises(ScheduleError, match=rf"{fault} takes no target one@agent"):
+            FAULTS.check(Schedule(1, (Step(2.0, fault, parse("one@agent"), 5.0),)))

@@ -13,7 +13,7 @@ from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
 from assay.nemesis.target import Kind, Target, parse
 
-from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeCluster, FakeNode, FakeSystem, Play, now, run
+from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeAgent, FakeCluster, FakeNode, FakeSystem, Play, now, run
 
 MIXES = {"partition", "connection", "membership", "packets"}
 """Faults of which only the draw says what they do."""
@@ -211,6 +211,30 @@ def test_a_process_that_was_dead_before_was_not_killed() -> None:
     row = healed(play)
     assert row.took_effect is False
     assert "dead already" in row.detail["reason"]
+    assert play.cluster.untouched
+
+
+@pytest.mark.parametrize(("name", "state"), [("kill", "dead"), ("stop", "stopped"), ("restart", "dead")])
+@pytest.mark.parametrize("process", ["agent", "main"])
+def test_one_process_of_a_node_is_hit_and_the_others_are_not(name: str, state: str, process: str) -> None:
+    play = Play(Schedule(1, (Step(2.0, name, parse(f"n2@{process}"), 6.0),)), FakeCluster(3))
+    node = play.cluster.node("n2")
+    agent = FakeAgent(node)
+    row = healed(play)
+    assert row.took_effect, row
+    hit, spared = (agent, node) if process == "agent" else (node, agent)
+    assert {"kill": "kill", "stop": "stop", "restart": "terminate"}[name] in hit.calls
+    assert set(spared.calls) <= {"process"}
+    seen = row.detail["evidence"]["n2"]
+    assert state in {moment["state"] for moment in seen.values() if isinstance(moment, dict)}
+    assert node.state is agent.state is ProcessState.RUNNING
+
+
+def test_a_process_that_there_is_not_is_a_fault_that_failed() -> None:
+    play = Play(Schedule(1, (Step(2.0, "kill", parse("n2@agent"), 6.0),)), FakeCluster(3))
+    play.play()
+    row = play.row(1, FaultPhase.FAILED)
+    assert "n2 has one process alone, so there is no agent to be named: leave out @agent" in str(row.detail)
     assert play.cluster.untouched
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -213,7 +214,20 @@ def test_what_is_written_is_read(text: str) -> None:
     assert text.split(":")[0] == (str(target) if target.kind is Kind.NAMED else target.kind)
 
 
-@pytest.mark.parametrize("text", ["", "ones", "leader:", "zookeeper:k", "n2+", "n2:x", "n1+n1", "named"])
+@pytest.mark.parametrize("text", ["one@agent", "leader:orders-0@main", "n1+n2@a-1"])
+def test_one_process_of_each_node_is_named_behind_them(text: str) -> None:
+    whom, _, process = text.rpartition("@")
+    target = parse(text)
+    assert target.process == process
+    assert msgspec.structs.replace(target, process=None) == parse(whom)
+    assert str(target) == f"{parse(whom)}@{process}"
+    assert msgspec.json.decode(msgspec.json.encode(target), type=Target) == target
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "one@", "one@Agent", "@main", "one@a@b", "ones", "leader:", "zookeeper:k", "n2+", "n2:x", "n1+n1", "named"],
+)
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(TargetError):
         parse(text)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.deploy import start_system
-from assay.cluster.docker import DockerCluster, software
+from assay.cluster.docker import DockerCluster, kept, software
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import DeploymentError, Software, System
@@ -54,7 +54,7 @@ class Greeting(System):
 def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has(tmp_path: Path) -> None:
     steps: list[str] = []
     system = Greeting()
-    before = {name for name, *_ in software.present()}
+    before = {one.name for one in kept.present()}
 
     async def body() -> tuple[bytes, bytes]:
         cluster = DockerCluster(
@@ -83,11 +83,11 @@ def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has
         again: list[str] = []
         software.ensure(system, system.roles, again.append)
         assert again == [], "it is there"
-        assert all(used for name, *_, used in software.present() if name not in before), "nothing to prune"
+        assert all(one.used for one in kept.present() if one.name not in before), "nothing to prune"
     finally:
-        for name, *_ in software.present():
-            if name not in before:
-                software.remove(name)
+        for one in kept.present():
+            if one.name not in before:
+                kept.remove(one.name)
 
 
 @pytest.mark.docker
@@ -97,7 +97,7 @@ def test_a_package_that_there_is_not_is_named() -> None:
         def software(self, role: str) -> Software:
             return Software(python=("no-such-distribution-of-assay",))
 
-    with pytest.raises(ImageError, match="no-such-distribution-of-assay"):
+    with pytest.raises(ImageError, match=r"role server: wheels of (?s:.*)no-such-distribution-of-assay"):
         software.ensure(Unknown(), ["server"], lambda line: None)
 
 
@@ -108,6 +108,10 @@ def test_a_package_that_there_is_not_is_named() -> None:
         (Software(packages="redis"), "'redis'"),
         (Software(python=("-r requirements.txt",)), "'-r requirements.txt'"),
         (Software(python=("$(touch /x)",)), r"'\$\(touch /x\)'"),
+        (Software(image="Redis; x"), "'Redis; x'"),
+        (Software(image="redis:7", dockerfile=Path(__file__)), "an image and a dockerfile: take one"),
+        (Software(dockerfile=Path("/nowhere/Dockerfile")), "/nowhere/Dockerfile is no file"),
+        (Software(user="$(touch /x)"), r"'\$\(touch /x\)'"),
     ],
 )
 def test_what_is_no_name_is_refused_before_anything_is_built(given: Software, shown: str) -> None:

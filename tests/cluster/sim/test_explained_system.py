@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "your_own_system.md"
 
 
 def code() -> str:
-    section = PAGE.read_text().partition("## 8.")[2]
+    section = PAGE.read_text().partition("## 8.")[2].partition("\n## ")[0]
     return "\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL))
 
 

@@ -7,17 +7,20 @@ import subprocess
 import sys
 import tarfile
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.cluster.docker import source
+from assay.cluster.docker import image, kept, layer, software, source
 from assay.cluster.docker.image import REQUIREMENTS
+from assay.cluster.doctor import engine_available
 from assay.cluster.system import (
     ClientSessions,
     Configurable,
     Damageable,
+    DeploymentError,
     Durable,
     Grouped,
     Holdable,
@@ -52,6 +55,10 @@ class FakeCluster:
 
 class Least(System):
     name, roles = "least", ("server",)
+
+
+class PythonClient(OffsetsClient):
+    python = ("msgspec", "Not_Installed-Here[extra]", "tabulate==0.1")
 
 
 class SessionClient(OffsetsClient):
@@ -175,3 +182,42 @@ def test_a_module_of_one_file_is_copied_too(tmp_path: Path, monkeypatch: pytest.
         names = tar.getnames()
     assert f"{source.ROOT}/lonely_client.py" in names
     assert f"{source.ROOT}/assay/harness/core/client.py" in names
+
+
+def test_what_a_client_needs_of_python_is_on_its_nodes_alone_in_the_versions_that_are_here() -> None:
+    system = WithClientNodes(Least(), PythonClient)
+    found = software.needed(system, "client").python
+    assert found == (f"msgspec=={metadata.version('msgspec')}", "Not_Installed-Here[extra]", "tabulate==0.1")
+    assert software.needed(system, "server") == software.needed(WithClientNodes(Least(), OffsetsClient), "client")
+
+
+def test_python_of_a_client_that_is_no_list_is_refused_with_what_it_takes() -> None:
+    class Slip(OffsetsClient):
+        python = "msgspec"
+
+    Slip.__qualname__ = "Slip"
+    with pytest.raises(DeploymentError, match=r"role client: python takes names, such as .* not 'msgspec'"):
+        software.needed(WithClientNodes(Least(), Slip), "client")
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_wheels_of_a_client_are_in_the_image_of_its_nodes() -> None:
+    if not engine_available():
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
+
+    class Tabulating(OffsetsClient):
+        python = ("tabulate==0.9.0",)
+
+    Tabulating.__qualname__ = "Tabulating"
+    before = {one.name for one in kept.present()}
+    try:
+        made = software.ensure(WithClientNodes(Least(), Tabulating), ["server", "client"], lambda line: None)
+        code = "import msgspec, tabulate; print(tabulate.__version__)"
+        argv = ["docker", "run", "--rm", "--network=none", "--entrypoint=python3", made["client"].id, "-c", code]
+        assert layer.command(argv).stdout == "0.9.0\n"
+        assert made["server"].id == image.ensure(lambda line: None)
+    finally:
+        for one in kept.present():
+            if one.name not in before:
+                kept.remove(one.name)

@@ -1,0 +1,115 @@
+"""What an image has of that which a node needs: looked up in a container of it that has no network and ends at once."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.cluster.docker import layer
+from assay.cluster.docker.layer import ImageError
+
+TOOLS = (
+    *("sshd", "iptables", "iptables-restore", "ip", "python3"),
+    *("pkill", "setsid", "setpriv", "fallocate", "mount", "umount"),
+    *("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"),
+    *("find", "grep", "sed"),
+)
+"""The programs that the harness runs on a node (``cluster/ssh``); its init is copied to each."""
+MANAGERS = ("apt-get", "dnf", "microdnf", "yum", "apk")
+"""What installs packages; an image that has several has the first."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What a shell has that sshd starts."""
+
+# An applet of busybox may have a program's name and not do the same: it is tried where that is known.
+LOOK = f"""PATH={PATH}
+for tool in {" ".join(TOOLS)}; do command -v $tool >/dev/null 2>&1 || echo "missing $tool"; done
+setpriv --reuid 0 --regid 0 --clear-groups cat /dev/null >/dev/null 2>&1 || echo "missing setpriv"
+for manager in {" ".join(MANAGERS)}; do command -v $manager >/dev/null 2>&1 && echo "manager $manager"; done
+[ -r /etc/os-release ] && . /etc/os-release && echo "system $PRETTY_NAME"
+exit 0
+"""
+PYTHON = "import platform, sys; print(*sys.version_info[:2], *platform.libc_ver())"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """``missing``: of :data:`TOOLS`, in their order. ``manager``: of :data:`MANAGERS`. ``system``: its own name."""
+
+    missing: tuple[str, ...]
+    manager: str | None
+    system: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an image says that its processes run: what a Dockerfile has as ENV, WORKDIR and USER."""
+
+    environment: dict[str, str]
+    folder: str | None
+    user: str | None
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """An image's Python: its version, such as ``3.11``, and the platforms whose wheels run on it, as pip names them."""
+
+    version: str
+    platforms: tuple[str, ...]
+
+    def wheels(self, folder: Path) -> list[str]:
+        """Options of ``pip download`` for what runs on it."""
+        named = [f"--platform={platform}" for platform in self.platforms]
+        of_it = [f"--python-version={self.version}", "--implementation=cp", *named]
+        return ["--only-binary=:all:", *of_it, "-d", str(folder)]
+
+
+def look(image: str, named: str) -> Contents:
+    """Raises :class:`ImageError` for one without a shell; ``named`` is the user's name of it."""
+    lines = [line.partition(" ")[::2] for line in _run(image, named, LOOK).splitlines()]
+    missing = {value for kind, value in lines if kind == "missing"}
+    return Contents(
+        tuple(tool for tool in TOOLS if tool in missing),
+        next((value for kind, value in lines if kind == "manager"), None),
+        next((value for kind, value in lines if kind == "system"), "a system without /etc/os-release"),
+    )
+
+
+def settings(image: str) -> Settings:
+    config = json.loads(layer.command(["docker", "image", "inspect", "--format", "{{json .Config}}", image]).stdout)
+    pairs = (entry.partition("=") for entry in config.get("Env") or [])
+    folder = config.get("WorkingDir") or "/"
+    return Settings(
+        {key: value for key, _, value in pairs}, None if folder == "/" else folder, config.get("User") or None
+    )
+
+
+def interpreter(image: str, named: str) -> Interpreter:
+    """Of the ``python3`` that its processes find. Raises :class:`ImageError`."""
+    return parsed(_run(image, named, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON)}"))
+
+
+def parsed(said: str) -> Interpreter:
+    """From what :data:`PYTHON` printed. Another C library than glibc is taken for musl."""
+    major, minor, *libc = said.split()
+    version = f"{major}.{minor}"
+    if libc[:1] != ["glibc"]:
+        return Interpreter(version, ("musllinux_1_1_x86_64", "musllinux_1_2_x86_64"))
+    has = tuple(map(int, re.findall(r"\d+", libc[1])[:2]))
+    newer = ((28, "manylinux_2_28_x86_64"), (34, "manylinux_2_34_x86_64"))
+    return Interpreter(version, ("manylinux2014_x86_64", *(name for needs, name in newer if has >= (2, needs))))
+
+
+def _run(image: str, named: str, script: str) -> str:
+    argv = ["docker", "run", "--rm", "--network=none", "--user=0", "--entrypoint=/bin/sh", image, "-c", script]
+    done = layer.command(argv, check=False, timeout=120)
+    if done.returncode == 127 or "/bin/sh" in done.stderr:
+        raise ImageError(
+            f"{named} has no shell (/bin/sh), and what the harness does on a node is shell: build it FROM an image "
+            "that has one, such as debian:bookworm-slim or busybox, and copy your program into that"
+        )
+    if done.returncode != 0:
+        raise ImageError(f"{named} could not be looked into: {layer.tail(done.stdout + done.stderr)}")
+    return done.stdout

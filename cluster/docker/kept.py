@@ -1,0 +1,91 @@
+"""The images that were built here, and which of them no run needs any more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.cluster.docker import image, layer, own, software, tools
+
+DERIVED = ("software", own.NAME, "tools")
+"""What the label ``assay`` says of images that lose their names to later ones."""
+OURS = (*(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)), image.NAME, software.NAME)
+OURS += (own.NAME, own.BUNDLE)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One image. ``name``: or the id, of one whose name another has taken. ``of``: what it was built from."""
+
+    name: str
+    size: str
+    age: str
+    of: str
+    used: bool
+
+
+def present() -> list[Kept]:
+    """Every image that was built here, by name: of nodes, below them, and on images of the user's own.
+
+    Those of the user's that have only a name (``Software(image=...)``) are theirs, and not among them.
+    """
+    printed = layer.command(["docker", "image", "ls", "--no-trunc", "--filter=label=assay", "--format={{json .}}"])
+    rows = [json.loads(line) for line in printed.stdout.splitlines()]
+    if not rows:
+        return []
+    shown = layer.command(
+        ["docker", "image", "inspect", *(row["ID"] for row in rows), "--format={{json .Config.Labels}}"]
+    )
+    found = []
+    for row, line in zip(rows, shown.stdout.splitlines(), strict=True):
+        labels = json.loads(line)
+        dangling = row["Tag"] == "<none>"
+        # A label is inherited, by an image of the user's that was built on one of ours, too.
+        if not (labels["assay"] in DERIVED if dangling else row["Repository"] in OURS):
+            continue
+        name = row["ID"].removeprefix("sha256:")[:12] if dangling else f"{row['Repository']}:{row['Tag']}"
+        found.append(Kept(name, row["Size"], row["CreatedSince"], _of(labels), not dangling and _used(name, labels)))
+    return sorted(found, key=lambda kept: kept.name)
+
+
+def remove(name: str) -> None:
+    """Raises ``ImageError``, as for one on which others are built, or containers run."""
+    layer.command(["docker", "image", "rm", name])
+
+
+def prune() -> Iterator[str]:
+    """Removes those that no run needs any more; their names. What is built on others goes first.
+
+    Raises ``ImageError`` for one that cannot be removed, as where a container runs.
+    """
+    while unused := [kept.name for kept in present() if not kept.used]:
+        removed = [name for name in unused if _removed(name)]
+        if not removed:
+            remove(unused[0])  # which says why not
+        yield from removed
+
+
+def _removed(name: str) -> bool:
+    return layer.command(["docker", "image", "rm", name], check=False).returncode == 0
+
+
+def _of(labels: dict[str, str]) -> str:
+    """Labels are inherited: the Dockerfile's, too."""
+    return labels.get(own.DOCKERFILE_LABEL) or labels.get(tools.OWN, "")
+
+
+def _used(name: str, labels: dict[str, str]) -> bool:
+    """As far as is known here: which systems a user still tests is not."""
+    if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.reference(), own.bundle()}:
+        return True
+    if labels["assay"] == own.NAME:
+        return Path(labels[own.DOCKERFILE_LABEL]).is_file()
+    if labels.get(tools.NODE_IMAGE) != image.reference():
+        return False
+    if tools.OWN not in labels:
+        return labels["assay"] == "software"
+    if labels.get(tools.RECIPE) != tools.recipe():
+        return False
+    return layer.exists(labels[tools.OWN]) and layer.image_id(labels[tools.OWN]) == labels[tools.OWN_ID]

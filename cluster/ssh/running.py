@@ -1,0 +1,161 @@
+"""The processes of a node: the main one, and those beside it, started, ended and paused all together or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from assay.cluster.node import NodeError, ProcessState, ProcessStatus
+from assay.cluster.sidecars import Sidecar
+from assay.cluster.ssh import process
+from assay.cluster.ssh.process import MAIN
+
+
+@dataclass(frozen=True)
+class Program:
+    """A node's main process as it is launched; asked for again at every start, as a defect or a fault may change it.
+
+    ``user``: whom it runs as, if not root; ``owned``: files, and folders (with a ``/`` at the end), that it then gets.
+    ``beside``: the others, by name, in the order in which they start, before it.
+    """
+
+    argv: Sequence[str]
+    folder: str
+    environment: Mapping[str, str]
+    user: str | None = None
+    owned: Sequence[str] = ()
+    beside: Mapping[str, Program] = field(default_factory=dict)
+
+
+def beside(main: Program, others: Mapping[str, Sidecar]) -> Program:
+    """The main process's program with these beside it, which run where and as it does unless they say otherwise."""
+    programs = {}
+    for named, one in others.items():
+        environment = {**main.environment, **one.environment}
+        programs[named] = replace(main, argv=one.argv, environment=environment, user=one.user or main.user)
+    return replace(main, beside=programs)
+
+
+@dataclass(frozen=True)
+class OneProcess:
+    """See :class:`assay.cluster.node.Part`."""
+
+    node: Running
+    named: str
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    async def start(self) -> None:
+        await self.node.start_one(self.named)
+
+    async def kill(self) -> None:
+        await self.node.end_one(self.named, process.kill(self.named))
+
+    async def terminate(self) -> None:
+        await self.node.end_one(self.named, process.terminate(self.named))
+
+    async def stop(self) -> None:
+        await self.node.stop_one(self.named)
+
+    async def resume(self) -> None:
+        await self.node.end_one(self.named, process.resume(self.named))
+
+    async def process(self) -> ProcessStatus:
+        return process.status(await self.node.run(process.look(self.named)))
+
+
+class Running:
+    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+
+    name: str
+    beside: Sequence[str] = ()
+
+    async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
+        raise NotImplementedError
+
+    async def _note(self, fault: str, undo: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    async def _tick_off(self, fault: str) -> None:
+        raise NotImplementedError
+
+    async def _to_start(self) -> Program:
+        """What is to be started, once that can be."""
+        raise NotImplementedError
+
+    def part(self, process: str) -> OneProcess:
+        if process not in (MAIN, *self.beside):
+            raise NodeError(f"{self.name} has no process {process}; there are {', '.join((*self.beside, MAIN))}")
+        return OneProcess(self, process)
+
+    async def start(self) -> None:
+        program = await self._to_start()
+        self.beside = tuple(program.beside)
+        for named, other in program.beside.items():
+            if (await self.part(named).process()).state is ProcessState.DEAD:
+                await self._launch(named, other)
+        await self._launch(MAIN, program)
+
+    async def start_one(self, named: str) -> None:
+        program = await self._to_start()
+        await self._launch(named, program if named == MAIN else program.beside[named])
+
+    async def _launch(self, named: str, program: Program) -> None:
+        command = process.launch(
+            program.argv,
+            folder=program.folder,
+            environment=program.environment,
+            user=program.user,
+            owned=program.owned,
+            process=named,
+        )
+        try:
+            await self.run(command)
+        except NodeError as error:
+            raise NodeError(f"{error}; {process.log(named)} on {self.name} has what it printed") from error
+
+    async def kill(self) -> None:
+        await self._end(process.kill)
+
+    async def terminate(self) -> None:
+        await self._end(process.terminate)
+
+    async def stop(self) -> None:
+        await self.stop_one(MAIN)
+        for named in self.beside:
+            if (await self.part(named).process()).state is ProcessState.RUNNING:
+                await self.stop_one(named)
+
+    async def resume(self) -> None:
+        await self._end(process.resume)
+
+    async def _end(self, how: Callable[[str], str]) -> None:
+        """The main process first, which must be there, and then the others, if they are."""
+        await self.end_one(MAIN, how(MAIN))
+        for named in self.beside:
+            await self.end_one(named, process.if_there(how(named)))
+
+    async def end_one(self, named: str, command: str) -> None:
+        """Its pause is over then, in whichever way."""
+        await self.run(command)
+        await self._tick_off(_pause(named))
+
+    async def stop_one(self, named: str) -> None:
+        await self._note(_pause(named), process.undo_stop(named))
+        await self.run(process.stop(named))
+        if (await self.part(named).process()).state is not ProcessState.STOPPED:
+            raise NodeError(f"{self.name}: SIGSTOP was sent but the {named} process is gone; did it crash just now?")
+
+    async def process(self) -> ProcessStatus:
+        return await self.part(MAIN).process()
+
+    async def _alive(self) -> list[str]:
+        """The names of the processes that are not dead."""
+        states = {named: (await self.part(named).process()).state for named in (MAIN, *self.beside)}
+        return [named for named, state in states.items() if state is not ProcessState.DEAD]
+
+
+def _pause(named: str) -> str:
+    return "stop" if named == MAIN else f"stop {named}"

@@ -1,0 +1,155 @@
+"""What is added to an image, as the text of a Dockerfile, and what a build says on its way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.docker import contents, layer, tools
+from assay.cluster.docker.contents import MANAGERS, TOOLS, Contents
+from assay.cluster.docker.layer import ImageError
+
+MISSING = ("sshd", "iptables", "iptables-restore", "ip", "python3", "pkill", "setpriv")
+
+
+def text(found: Contents, packages: tuple[str, ...] = ()) -> str:
+    return tools.dockerfile("assay=software", "theirs:1", found, packages, "assay-tools:1")
+
+
+@pytest.mark.parametrize(
+    ("manager", "line"),
+    [
+        (
+            "apt-get",
+            "apt-get -q install -y --no-install-recommends "
+            "openssh-server iptables iproute2 python3 procps util-linux redis \\",
+        ),
+        (
+            "dnf",
+            "RUN dnf -y --setopt=install_weak_deps=False install "
+            "openssh-server iptables iproute python3 procps-ng util-linux redis && dnf clean all",
+        ),
+        (
+            "microdnf",
+            "RUN microdnf -y --setopt=install_weak_deps=0 install "
+            "openssh-server iptables iproute python3 procps-ng util-linux redis && microdnf clean all",
+        ),
+        (
+            "yum",
+            "RUN yum -y install openssh-server iptables iproute python3 procps-ng util-linux redis && yum clean all",
+        ),
+        ("apk", "RUN apk add --no-cache openssh-server iptables iproute2 python3 procps setpriv redis"),
+    ],
+)
+def test_each_package_manager_is_asked_once_for_what_is_missing_and_what_the_system_asks_for(
+    manager: str, line: str
+) -> None:
+    made = text(Contents(MISSING, manager, "theirs"), ("redis",))
+    assert any(found.endswith(line) for found in made.splitlines()), made
+    assert "COPY --from=assay-tools" not in made
+
+
+@pytest.mark.parametrize("manager", [*MANAGERS, None])
+def test_an_image_that_lacks_nothing_gets_an_init_and_no_package(manager: str | None) -> None:
+    made = text(Contents((), manager, "theirs"))
+    steps = [line for line in made.splitlines() if line.startswith(("RUN", "COPY"))]
+    settled = [f"{tools.PLACE}/tini", "/etc/ssh/assay_sshd_config", f"{tools.PLACE}/", f"{tools.PLACE}/settle"]
+    assert [step.split()[-1] for step in steps] == settled
+    assert "\nUSER 0\n" in made
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_every_tool_is_in_some_package_of_every_manager(manager: str) -> None:
+    assert set(tools.PACKAGES[manager]) == set(TOOLS)
+    assert manager in tools.INSTALL
+
+
+def test_without_a_package_manager_tools_are_copied_and_come_first() -> None:
+    made = text(Contents(("sshd", "setpriv"), None, "theirs"))
+    assert f"COPY --from=assay-tools:1 {tools.PLACE} {tools.PLACE}\n" in made
+    assert f"RUN /bin/sh {tools.PLACE}/settle sshd setpriv\n" in made
+
+
+@pytest.mark.parametrize(
+    ("missing", "packages", "said"),
+    [
+        (("sshd", "sed", "dd"), (), r"theirs:1 lacks dd, sed, and has no package manager .*add them in its Dockerfile"),
+        (("sshd",), ("redis",), r"theirs:1 has no package manager .*apt-get, dnf.*could install redis"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused_with_its_name(
+    missing: tuple[str, ...], packages: tuple[str, ...], said: str
+) -> None:
+    ordered = tuple(tool for tool in TOOLS if tool in missing)
+    with pytest.raises(ValueError, match=said):
+        text(Contents(ordered, None, "theirs"), packages)
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "platforms"),
+    [
+        ("3 9 glibc 2.17\n", "3.9", ["manylinux2014_x86_64"]),
+        ("3 11 glibc 2.36\n", "3.11", ["manylinux2014_x86_64", "manylinux_2_28_x86_64", "manylinux_2_34_x86_64"]),
+        ("3 12  \n", "3.12", ["musllinux_1_1_x86_64", "musllinux_1_2_x86_64"]),
+    ],
+)
+def test_wheels_are_those_of_the_images_own_python_and_c_library(said: str, version: str, platforms: list[str]) -> None:
+    found = contents.parsed(said)
+    assert (found.version, list(found.platforms)) == (version, platforms)
+
+
+CLASSIC = """\
+Sending build context to Docker daemon  2.048kB\r\r
+Step 1/4 : FROM debian
+ ---> 0123456789ab
+Step 2/4 : RUN true
+ ---> Using cache
+ ---> 123456789abc
+Step 3/4 : COPY a /a
+ ---> 3123456789ab
+Step 4/4 : RUN make
+ ---> Running in 23456789abcd
+\x1b[91mmake: no makefile
+\x1b[0mThe command '/bin/sh -c make' returned a non-zero code: 2
+"""
+BUILDKIT = """\
+#0 building with "default" instance using docker driver
+#1 [internal] load build definition from Dockerfile
+#1 DONE 0.0s
+#4 [1/3] FROM docker.io/library/debian
+#4 CACHED
+#5 [stage-1 2/3] RUN true
+#5 CACHED
+#6 [stage-1 3/3] RUN make
+#6 0.123 make: no makefile
+#6 ERROR: process "/bin/sh -c make" did not complete successfully: exit code: 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "steps"),
+    [(CLASSIC, ["step 3/4, COPY a /a", "step 4/4, RUN make"]), (BUILDKIT, ["step 3/3, RUN make"])],
+)
+def test_steps_that_are_done_are_shown_and_the_one_that_fails_is_named(
+    output: str, steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "said").write_text(output)
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\ncat {tmp_path}/said\nexit 2\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    shown: list[str] = []
+    with pytest.raises(ImageError, match=rf"^{steps[-1]} failed:\n(?s:.*)make: no makefile\n(?s:.*)assay doctor"):
+        layer.docker_build(["."], shown.append)
+    assert shown == steps
+
+
+def test_a_build_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho 'Step 1/2 : FROM x'\nexec sleep 1000\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ImageError, match=r"step 1/2, FROM x did not end within 0\.2 s"):
+        layer.docker_build(["."], lambda step: None, timeout=0.2)
