@@ -1,4 +1,4 @@
-"""What the operations of each model look like: which there are, and what values they take and give.
+"""What the operations of each model and workload look like: which there are, and what values they take and give.
 
 A history judged as something else than what it is would pass or fail for no reason, so what does not fit is an error.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from assay.harness.foreign.edn import Set
+from assay.harness.foreign.edn import Keyword, Map, Set
 
 Fits = Callable[[Any], bool]
 
@@ -30,6 +30,22 @@ def _text_or_nil(value: Any) -> bool:
 
 def _collection(value: Any) -> bool:
     return isinstance(value, tuple | Set)
+
+
+def _number(value: Any) -> bool:
+    return type(value) is int
+
+
+def _balances(value: Any) -> bool:
+    held = [one for _, one in value.pairs] if isinstance(value, Map) else value
+    return isinstance(held, list | tuple) and all(one is None or _number(one) for one in held)
+
+
+def _transfer(value: Any) -> bool:
+    if not isinstance(value, Map):
+        return False
+    said = {key.name: one for key, one in value.pairs if isinstance(key, Keyword)}
+    return {"from", "to", "amount"} <= said.keys() and _number(said["amount"])
 
 
 @dataclass(frozen=True)
@@ -62,3 +78,11 @@ MODELS: Final[Mapping[str, Mapping[str, Shape]]] = {
 
 ANY: Final = Shape()
 """Of each operation of a model that is not among these: what it takes, the model itself says."""
+
+_BANK: Final = {
+    "read": Shape(gives=_balances, given="a map of account to balance, or a vector of balances"),
+    "transfer": Shape(takes=_transfer, taken="a map with :from, :to and an :amount", repeats=True),
+}
+
+WORKLOADS: Final[Mapping[str, Mapping[str, Shape]]] = {"bank": _BANK}
+"""Of workloads that are judged by the checks in SQL."""

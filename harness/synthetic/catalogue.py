@@ -78,5 +78,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "fetch-and-add(1) and reads",
         ("counter-duplicate", "counter-order", "counter-phantom"),
     ),
+    "bank": Entry(
+        "a bank",
+        "transfers between the accounts of banks, and reads of all accounts of one",
+        ("bank-total", "bank-negative", "bank-unaccounted"),
+    ),
 }  # fmt: skip
 """By the name that `assay generate` takes."""

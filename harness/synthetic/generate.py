@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from assay.harness.core.history import HistoryError, HistoryReader
+from assay.harness.synthetic.bank import BankTraffic
 from assay.harness.synthetic.behind import WriterBehind
 from assay.harness.synthetic.counter import CounterTraffic
 from assay.harness.synthetic.group import GroupTraffic
@@ -50,6 +51,7 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
         SetTraffic,
         MaxRegisterTraffic,
         CounterTraffic,
+        BankTraffic,
     )
 }
 

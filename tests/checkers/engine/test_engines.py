@@ -40,7 +40,7 @@ from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.cli.main import main
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 
-from helpers.bank_histories import at_random
+from helpers.bank_histories import Bank, at_random
 from helpers.commit_histories import Members, poll
 from helpers.commit_histories import row as member
 from helpers.epoch_histories import compacted_disks, disks, terms
@@ -314,6 +314,12 @@ def absurd() -> list[Row]:
     return [row | {"op": row["op"] + first} for row in log.rows]
 
 
+def some_bank(number: int) -> Bank:
+    """Of every third only the whole is known."""
+    first = 3 * 10**7 + number * 100
+    return at_random(number, wrong=True, key=f"b-{number}", first=first, split=number % 3 > 0)
+
+
 def test_duckdb_and_the_oracles_agree(tmp_path: Path) -> None:
     check_together(tmp_path)
 
@@ -335,7 +341,7 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     some_logs, some_registers, some_groups = logs(), registers(), groups()
     some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), owners(), moved_on(), absurd())
     rows = [row for history in some for row in history]
-    rows += [row for n in range(30) for row in at_random(n, wrong=True, key=f"b-{n}", first=3 * 10**7 + n * 100).rows]
+    rows += [row for n in range(30) for row in some_bank(n).rows]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]
     rows += [row for _, ends in terms_of for row in ends]

@@ -1,0 +1,147 @@
+"""``assay check`` on histories of Jepsen's workloads: what each verdict is, and what is rejected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.checkers.verdict import Judgement
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.foreign import WORKLOADS as SHAPES
+from assay.harness.stored import request
+from assay.harness.stored.by_workload import MAKERS
+
+from helpers.workload_files import Event, balances, done, edn, transfer
+
+
+def checked(
+    path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], *options: str
+) -> tuple[str, dict[str, int], str]:
+    """Verdict, anomalies, and the first two notes on what was examined."""
+    path.write_text(edn(events))
+    main(["check", str(path), *options, "--json"])
+    judgement = msgspec.json.decode(capsys.readouterr().out, type=Judgement)
+    notes = "; ".join(one.note or "" for one in judgement.examined[:2])
+    return judgement.verdict.value, dict(judgement.anomalies), notes
+
+
+def rejected(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["check", *arguments]) == Exit.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_the_options_offer_what_there_is() -> None:
+    assert tuple(SHAPES) == tuple(MAKERS) == request.WORKLOADS
+
+
+def bank(*last: Event, first: list[Event] | None = None) -> list[Event]:
+    """Two accounts with 10 each; four reads and five transfers of 1, so that 6 and 14 are there in the end."""
+    events = [(9, "info", "start-partition", "nil")]
+    events = done(0, "read", "nil", balances((10, 10))) if first is None else first
+    for number in range(1, 5):
+        events += done(1, "transfer", transfer(0, 1, 1))
+        events += done(0, "read", "nil", balances((10 - number, 10 + number)))
+    return [*events, *last]
+
+
+RIGHT_BANKS: dict[str, list[Event]] = {
+    "all is there": [],
+    "a transfer of which no one knows, seen": [
+        *done(1, "transfer", transfer(0, 1, 2), type="info"), *done(0, "read", "nil", balances((4, 16))),
+    ],
+    "and not seen": [
+        *done(1, "transfer", transfer(0, 1, 2), type="info"), *done(0, "read", "nil", balances((6, 14))),
+    ],
+    "one that failed, not seen": [
+        *done(1, "transfer", transfer(0, 1, 7), "[:negative 0]", "fail"), *done(0, "read", "nil", balances((6, 14))),
+    ],
+    "an account that is empty and not shown": [
+        *done(1, "transfer", transfer(0, 1, 6)), *done(0, "read", "nil", "{1 20}"),
+    ],
+    "a vector of balances": done(0, "read", "nil", "[6 14]"),
+    "a wrong read that failed": done(0, "read", "nil", balances((6, 10)), "fail"),
+}  # fmt: skip
+WRONG_BANKS: dict[str, tuple[list[Event], dict[str, int]]] = {
+    "half of a transfer": (
+        [(1, "invoke", "transfer", transfer(0, 1, 2)), *done(0, "read", "nil", balances((4, 14)))], {"bank-total": 1},
+    ),
+    "less than nothing": (
+        [(1, "invoke", "transfer", transfer(0, 1, 7)), *done(0, "read", "nil", balances((-1, 21)))],
+        {"bank-negative": 1},
+    ),
+    "a transfer that failed": (
+        [*done(1, "transfer", transfer(0, 1, 2), type="fail"), *done(0, "read", "nil", balances((4, 16)))],
+        {"bank-unaccounted": 2},
+    ),
+    "an account without a balance": (done(0, "read", "nil", "{0 nil, 1 20}"), {"bank-total": 1, "bank-unaccounted": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("last", RIGHT_BANKS.values(), ids=RIGHT_BANKS)
+def test_a_right_bank_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str], last: list[Event]) -> None:
+    verdict, anomalies, notes = checked(tmp_path / "h.edn", capsys, bank(*last), "--workload=bank")
+    assert (verdict, anomalies) == ("pass", {})
+    assert "bank is taken to hold 20, as " in notes
+
+
+@pytest.mark.parametrize(("last", "anomalies"), WRONG_BANKS.values(), ids=WRONG_BANKS)
+def test_a_wrong_bank_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], last: list[Event], anomalies: dict[str, int]
+) -> None:
+    found = checked(tmp_path / "h.edn", capsys, bank(*last), "--workload=bank", "--total=20")
+    assert found == ("fail", anomalies, "0 events of the nemesis and 0 other lines left out; ")
+
+
+def test_where_nothing_was_read_before_a_transfer_only_totals_and_signs_are_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = done(1, "transfer", transfer(0, 1, 1))
+    unseen = bank(*done(0, "read", "nil", balances((0, 20))), first=late)
+    assert checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank")[:2] == ("pass", {})
+    assert checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank", "--total=20")[0] == "pass"
+    verdict, anomalies, _ = checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank", "--total=21")
+    assert (verdict, anomalies) == ("fail", {"bank-total": 5})
+
+
+def test_banks_under_keys_are_judged_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [
+        (process, type, f, f"[{key} {value}]")
+        for key in (1, 2)
+        for process, type, f, value in bank(*(done(0, "read", "nil", balances((1, 1))) if key == 2 else ()))
+    ]
+    verdict, anomalies, notes = checked(tmp_path / "h.edn", capsys, events, "--workload=bank")
+    assert (verdict, anomalies) == ("fail", {"bank-total": 1, "bank-unaccounted": 2})
+    assert "1 is taken to hold 20, as 5 of 5 reads show; 2 is taken to hold 20, as 5 of 6 reads show" in notes
+
+
+def test_what_is_no_bank_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    for events, words in (
+        (done(0, "write", "1"), ":write is no operation of bank, which has read, transfer"),
+        (done(0, "transfer", "{:from 0, :to 1}"), ":transfer takes a map with :from, :to and an :amount"),
+        (done(0, "transfer", "{:from 0, :to 1, :amount 1.5}"), ":transfer takes a map with :from, :to and an :amount"),
+        (done(0, "read", "nil", "17"), "the result of :read is a map of account to balance, or a vector"),
+        (done(0, "read", "nil", '{0 "much"}'), "the result of :read is a map of account to balance"),
+        (done(0, "read", "nil", "nil"), "the result of :read is a map of account to balance"),
+    ):
+        path.write_text(edn(events))
+        assert words in rejected(capsys, str(path), "--workload=bank")
+
+
+def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(bank()))
+    assert "--workload=bank" in rejected(capsys, str(path))
+    for options, words in (
+        (["--workload=bank", "--model=register"], "and so does --model: choose one"),
+        (["--workload=bank", "--family=set"], "and so does --family: choose one"),
+        (["--workload=bank", "--cas-refusals"], "a --workload has none"),
+        (["--model=register", "--total=3"], "it goes with --workload=bank"),
+    ):
+        assert words in rejected(capsys, str(path), *options)
+    (tmp_path / "sub").mkdir()
+    assert "--workload is for a file" in rejected(capsys, str(tmp_path / "sub"), "--workload=bank")
