@@ -25,6 +25,7 @@ from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.objects.ids import UNIQUE_IDS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
@@ -36,7 +37,7 @@ from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.rest.family import REST
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
-OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
+OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES, UNIQUE_IDS)
 FAMILIES: Final[tuple[Family, ...]] = (
     UNFLUSHED,
     LOG,

@@ -1,5 +1,5 @@
-"""Checks of objects with a simple sequential meaning: ``counters``, ``max_registers``, ``sets``, ``queues`` and
-``banks``.
+"""Checks of objects with a simple sequential meaning: ``counters``, ``max_registers``, ``sets``, ``queues``,
+``banks`` and ``ids``.
 
 Each module is one family: how a workload records itself, the views, the checks. ``emptiness`` judges the queues of a
 contract that says that they are linearizable, ``snapshots`` its sets. ``kinds`` counts the kinds of effects of a

@@ -36,6 +36,10 @@ def _number(value: Any) -> bool:
     return type(value) is int
 
 
+def _something(value: Any) -> bool:
+    return value is not None
+
+
 def _balances(value: Any) -> bool:
     held = [one for _, one in value.pairs] if isinstance(value, Map) else value
     return isinstance(held, list | tuple) and all(one is None or _number(one) for one in held)
@@ -84,5 +88,8 @@ _BANK: Final = {
     "transfer": Shape(takes=_transfer, taken="a map with :from, :to and an :amount", repeats=True),
 }
 
-WORKLOADS: Final[Mapping[str, Mapping[str, Shape]]] = {"bank": _BANK}
+WORKLOADS: Final[Mapping[str, Mapping[str, Shape]]] = {
+    "bank": _BANK,
+    "unique-ids": {"generate": Shape(gives=_something, given="the new id")},
+}
 """Of workloads that are judged by the checks in SQL."""

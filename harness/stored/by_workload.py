@@ -21,6 +21,7 @@ from assay.harness.stored.request import Request
 
 MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], Request], effects.Recorded]]] = {
     "bank": lambda done, request: effects.bank(done, request.total),
+    "unique-ids": lambda done, request: effects.unique_ids(done),
 }
 """By the name of the workload."""
 

@@ -138,6 +138,18 @@ def _balances(read: Completed) -> Mapping[str, int | None]:
     return balances
 
 
+def unique_ids(done: Sequence[Completed]) -> Recorded:
+    """An id that is no whole number of 64 bits is the text of it."""
+    return Recorded([(completed, [_id(completed)]) for completed in done])
+
+
+def _id(completed: Completed) -> Effect:
+    key, got = _key(completed, "ids"), completed.completion.result
+    if isinstance(got, int) and not isinstance(got, bool):
+        return Effect("id-generate", key, value=got)
+    return Effect("id-generate", key, name=None if got is None else _name(got))
+
+
 def _later(completed: Completed) -> Completed:
     ret = None if completed.ret is None else completed.ret + OPENED_BY
     return msgspec.structs.replace(completed, call=completed.call + OPENED_BY, ret=ret)

@@ -9,7 +9,7 @@ PARQUET: Final = "parquet"
 FORMATS: Final = (AUTO, PARQUET, "edn", "jepsen-log")
 MODELS: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set")
 BANK: Final = "bank"
-WORKLOADS: Final = (BANK,)
+WORKLOADS: Final = (BANK, "unique-ids")
 KEYS: Final = (AUTO, "tuples", "none")
 ORDERS: Final = ("time", "file")
 

@@ -83,5 +83,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "transfers between the accounts of banks, and reads of all accounts of one",
         ("bank-total", "bank-negative", "bank-unaccounted"),
     ),
+    "unique-ids": Entry(
+        "a unique-ids",
+        "ids that are generated, each once",
+        ("id-duplicate",),
+    ),
 }  # fmt: skip
 """By the name that `assay generate` takes."""

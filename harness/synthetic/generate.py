@@ -21,6 +21,7 @@ from assay.harness.synthetic.bank import BankTraffic
 from assay.harness.synthetic.behind import WriterBehind
 from assay.harness.synthetic.counter import CounterTraffic
 from assay.harness.synthetic.group import GroupTraffic
+from assay.harness.synthetic.ids import IdTraffic
 from assay.harness.synthetic.lease import LeaseTraffic
 from assay.harness.synthetic.log import LogTraffic
 from assay.harness.synthetic.max_register import MaxRegisterTraffic
@@ -52,6 +53,7 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
         MaxRegisterTraffic,
         CounterTraffic,
         BankTraffic,
+        IdTraffic,
     )
 }
 

@@ -53,6 +53,18 @@ def history(
     return rows
 
 
+def some_ids(key: str, rng: random.Random, first_op: int) -> list[Row]:
+    """Of which about every third has one that was handed out twice."""
+    given, rows = 0, []
+    for number in range(rng.randint(2, 9)):
+        call, outcome = 3 * number + rng.randint(0, 2), rng.choices(("ok", "info", "fail"), (8, 2, 1))[0]
+        given += rng.random() < 0.9
+        ident: dict[str, Any] = {"value": given} if number % 2 else {"name": f"n-{given // 2}"}
+        times = call, None if outcome == "info" else call + rng.randint(1, 4)
+        rows.append(effect(first_op + number, 0, "id-generate", key, *times, outcome=outcome, process=number, **ident))
+    return rows
+
+
 def counter(key: str, rng: random.Random, first_op: int) -> list[Row]:
     count = 0
 

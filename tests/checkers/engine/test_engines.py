@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.check import Check, Family, build, evidence, in_words, involved, named
+from assay.checkers.contract import OBJECTS as OF_FORMAT_1
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, duck
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
@@ -53,7 +54,7 @@ from helpers.judging import judge
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.lost_histories import Changes
 from helpers.object_histories import broken as broken_object
-from helpers.object_histories import counter, max_register, queue, some_set
+from helpers.object_histories import counter, max_register, queue, some_ids, some_set
 from helpers.object_oracle import count, largest, queue_losses
 from helpers.object_oracle import linearizable as orderly
 from helpers.oracle import Judge
@@ -128,6 +129,7 @@ INSTANCE = {
     "queue-duplicate": ("value",),
     "queue-phantom": ("value",),
     "queue-false-empty": ("op", "sub"),
+    "id-duplicate": ("value", "name"),
     "set-fork": ("small_op", "large_op"),
 }
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
@@ -480,7 +482,7 @@ def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, app
     }
 
 
-OBJECTS = {"counter": counter, "max-register": max_register, "set": some_set, "queue": queue}
+OBJECTS = {"counter": counter, "max-register": max_register, "set": some_set, "queue": queue, "unique-ids": some_ids}
 
 
 @pytest.mark.parametrize("family", OBJECT_FAMILIES, ids=lambda family: family.name)
@@ -507,7 +509,8 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
         one = OBJECTS[family.name](f"k-{index}", rng, index * 100)
         some.append(one if index % 3 == 0 else broken_object(one, rng))
     folder = write(folder / "history", [row for one in some for row in one])
-    contract = Contract(family=family.name, linearizable_queues=True, linearizable_sets=True)
+    said = family.name if family.name in OF_FORMAT_1 else None
+    contract = Contract(family=said, linearizable_queues=True, linearizable_sets=True)
     families = (family, *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,)}.get(family.name, ()))
     with DuckDB() as duck:
         by_duck = answers(duck, folder, contract, families)

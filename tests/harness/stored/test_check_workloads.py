@@ -132,6 +132,37 @@ def test_what_is_no_bank_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert words in rejected(capsys, str(path), "--workload=bank")
 
 
+def ids(*given: str) -> list[Event]:
+    return [event for number, one in enumerate(given) for event in done(number % 3, "generate", "nil", one)]
+
+
+@pytest.mark.parametrize(
+    ("events", "ends"),
+    [
+        (ids(*map(str, range(20))), ("pass", {})),
+        (ids(*map(str, range(20)), "7"), ("fail", {"id-duplicate": 1})),
+        ([*ids(*map(str, range(20))), *done(0, "generate", "nil", "7", "info")], ("pass", {})),
+        (ids(*(f'"n1-{number}"' for number in range(20)), '"7"', "7"), ("pass", {})),
+        (ids(*(f'"n1-{number}"' for number in range(20)), '"n1-3"'), ("fail", {"id-duplicate": 1})),
+        (ids(*(f"{2**70 + number}" for number in range(20))), ("pass", {})),
+        (ids(*(f"{{:node 1, :id {number % 19}}}" for number in range(20))), ("fail", {"id-duplicate": 1})),
+        (ids(*map(str, range(5))), ("unknown", {})),
+    ],
+    ids=["all differ", "one twice", "one did not arrive", "text", "text twice", "large", "maps", "too few"],
+)
+def test_ids_are_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], ends: tuple[str, dict[str, int]]
+) -> None:
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=unique-ids")[:2] == ends
+
+
+def test_an_answer_without_an_id_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "h.edn").write_text(edn(ids("1", "nil")))
+    assert "the result of :generate is the new id, not 'null'" in rejected(
+        capsys, str(tmp_path / "h.edn"), "--workload=unique-ids"
+    )
+
+
 def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "h.edn"
     path.write_text(edn(bank()))
