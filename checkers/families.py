@@ -27,6 +27,7 @@ from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.ids import UNIQUE_IDS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
+from assay.checkers.objects.monotonic import MONOTONIC, MONOTONIC_REAL_TIME
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
 from assay.checkers.objects.snapshots import SNAPSHOTS
@@ -37,7 +38,7 @@ from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.rest.family import REST
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
-OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES, UNIQUE_IDS)
+OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES, UNIQUE_IDS, MONOTONIC)
 FAMILIES: Final[tuple[Family, ...]] = (
     UNFLUSHED,
     LOG,
@@ -46,6 +47,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REGISTER,
     REGISTER_CAS,
     *OBJECT_FAMILIES,
+    MONOTONIC_REAL_TIME,
     BANK,
     EMPTINESS,
     SNAPSHOTS,

@@ -22,6 +22,7 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
   model alone, and a set under its lock: ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock.
 - ``sets``: for any system that stores; with it ``test_redis``, Redis with Sentinel, and ``test_nats``, NATS JetStream.
   ``queues``: for any system with queues; with it ``test_rabbitmq``. ``unique_ids``: for any system that makes ids.
+  ``monotonic``: for any system with counters.
 - ``bank`` and ``list_append``: for any system with transactions; ``sql``: a client of databases that speak SQL. With
   them ``test_postgresql`` and ``test_mariadb``, at each level of isolation.
 

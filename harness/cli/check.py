@@ -71,6 +71,10 @@ def add(commands: Any) -> None:
         "--total", type=int, metavar="N", help="that all accounts of a bank hold (default: what most reads show)"
     )
     parser.add_argument(
+        "--real-time", action="store_true",
+        help="of a workload: what had ended before something else began must come before it (default: it need not)",
+    )  # fmt: skip
+    parser.add_argument(
         "--time-limit", dest="seconds", type=_seconds, metavar="SECONDS",
         help="that the search by --model may take for each key; beyond it the key is unknown (300)",
     )  # fmt: skip

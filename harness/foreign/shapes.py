@@ -45,6 +45,11 @@ def _balances(value: Any) -> bool:
     return isinstance(held, list | tuple) and all(one is None or _number(one) for one in held)
 
 
+def _seen(value: Any) -> bool:
+    shown = [one for _, one in value.pairs] if isinstance(value, Map) else [value]
+    return all(one is None or _number(one) for one in shown)
+
+
 def _transfer(value: Any) -> bool:
     if not isinstance(value, Map):
         return False
@@ -83,13 +88,19 @@ MODELS: Final[Mapping[str, Mapping[str, Shape]]] = {
 ANY: Final = Shape()
 """Of each operation of a model that is not among these: what it takes, the model itself says."""
 
+_SEES: Final = Shape(gives=_seen, given="a map of counter to whole number, or the number of the one counter")
 _BANK: Final = {
     "read": Shape(gives=_balances, given="a map of account to balance, or a vector of balances"),
     "transfer": Shape(takes=_transfer, taken="a map with :from, :to and an :amount", repeats=True),
 }
 
+_MONOTONIC: Final = {
+    "read": _SEES, "inc": _SEES, "add": _SEES,
+}  # fmt: skip
+
 WORKLOADS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "bank": _BANK,
+    "monotonic": _MONOTONIC,
     "unique-ids": {"generate": Shape(gives=_something, given="the new id")},
 }
 """Of workloads that are judged by the checks in SQL."""

@@ -21,6 +21,7 @@ from assay.harness.stored.request import Request
 
 MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], Request], effects.Recorded]]] = {
     "bank": lambda done, request: effects.bank(done, request.total),
+    "monotonic": lambda done, request: effects.monotonic(done),
     "unique-ids": lambda done, request: effects.unique_ids(done),
 }
 """By the name of the workload."""
@@ -32,6 +33,7 @@ def judge_workload(ops: pa.Table, request: Request, engines: Engines, watch: Wat
     Raises ``HistoryError`` for operations that are not the workload's.
     """
     assert request.workload is not None
+    contract = Contract(transaction_order="real-time" if request.real_time else "none")
     recorded = MAKERS[request.workload](effects.operations(ops), request)
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         history = Path(folder) / "history"
@@ -40,7 +42,7 @@ def judge_workload(ops: pa.Table, request: Request, engines: Engines, watch: Wat
                 writer.completed(completed, its_effects)
         reader = HistoryReader(history)
         with engines.open(reader) as engine:
-            judgement = judge(reader, Contract(), engine, watch=watch)
+            judgement = judge(reader, contract, engine, watch=watch)
     if not recorded.note:
         return judgement
     found_out = Examined(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)

@@ -27,7 +27,7 @@ from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
 from assay.harness.stored.by_workload import judge_workload
-from assay.harness.stored.request import AUTO, BANK, PARQUET, WORKLOADS, Request
+from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, WORKLOADS, Request
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
 
@@ -94,6 +94,8 @@ def _of_workload(request: Request) -> None:
                 raise SettingsError(f"--workload says how a file is judged, and so does {option}: choose one")
         if request.refusals:
             raise SettingsError("--cas-refusals is for a model that has a cas, and a --workload has none")
+    if request.real_time and request.workload not in ORDERED:
+        raise SettingsError(f"--real-time goes with --workload={' or '.join(ORDERED)}, where it need not be promised")
     if request.total is not None and request.workload != BANK:
         raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
 

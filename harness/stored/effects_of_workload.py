@@ -138,6 +138,23 @@ def _balances(read: Completed) -> Mapping[str, int | None]:
     return balances
 
 
+def monotonic(done: Sequence[Completed]) -> Recorded:
+    """An increment returns what it made the counters, as a read does."""
+    return Recorded([(completed, list(_seen(completed))) for completed in done])
+
+
+def _seen(completed: Completed) -> Iterable[Effect]:
+    if completed.completion.outcome is not Outcome.OK:
+        return
+    kind, shown = "read" if completed.operation.f == "read" else "add", completed.completion.result
+    key = completed.operation.key
+    if not isinstance(shown, dict):
+        yield Effect(f"monotonic-{kind}", _key(completed, "counter"), value=shown)
+        return
+    for name, value in shown.items():
+        yield Effect(f"monotonic-{kind}", name if key is None else f"{key}/{name}", value=value)
+
+
 def unique_ids(done: Sequence[Completed]) -> Recorded:
     """An id that is no whole number of 64 bits is the text of it."""
     return Recorded([(completed, [_id(completed)]) for completed in done])

@@ -9,7 +9,10 @@ PARQUET: Final = "parquet"
 FORMATS: Final = (AUTO, PARQUET, "edn", "jepsen-log")
 MODELS: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set")
 BANK: Final = "bank"
-WORKLOADS: Final = (BANK, "unique-ids")
+MONOTONIC: Final = "monotonic"
+WORKLOADS: Final = (BANK, MONOTONIC, "unique-ids")
+ORDERED: Final = (MONOTONIC,)
+"""Workloads that a system may pass without keeping the order of real time."""
 KEYS: Final = (AUTO, "tuples", "none")
 ORDERS: Final = ("time", "file")
 
@@ -31,6 +34,8 @@ class Request:
     order: str = ORDERS[0]
     refusals: bool = False
     family: str | None = None
+    real_time: bool = False
+    """Whether what had ended before something else began must come before it."""
     seconds: float | None = None
     """Per key, for the search; None: as much as it takes by default."""
     bytes: int | None = None

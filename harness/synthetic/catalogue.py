@@ -88,5 +88,10 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "ids that are generated, each once",
         ("id-duplicate",),
     ),
+    "monotonic": Entry(
+        "a monotonic",
+        "adds to pairs of counters that only grow, and reads of both of a pair",
+        ("nonmonotonic-read", "monotonic-cycle"),
+    ),
 }  # fmt: skip
 """By the name that `assay generate` takes."""

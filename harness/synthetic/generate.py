@@ -25,6 +25,7 @@ from assay.harness.synthetic.ids import IdTraffic
 from assay.harness.synthetic.lease import LeaseTraffic
 from assay.harness.synthetic.log import LogTraffic
 from assay.harness.synthetic.max_register import MaxRegisterTraffic
+from assay.harness.synthetic.monotonic import MonotonicTraffic
 from assay.harness.synthetic.offsets import OffsetsTraffic
 from assay.harness.synthetic.plan import Made, Plan, Record
 from assay.harness.synthetic.queue import QueueTraffic
@@ -54,6 +55,7 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
         CounterTraffic,
         BankTraffic,
         IdTraffic,
+        MonotonicTraffic,
     )
 }
 

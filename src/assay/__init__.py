@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from assay.checkers.objects.counters import COUNTER_ANOMALIES
     from assay.checkers.objects.ids import ID_ANOMALIES
     from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+    from assay.checkers.objects.monotonic import MONOTONIC_ANOMALIES
     from assay.checkers.objects.queues import QUEUE_ANOMALIES
     from assay.checkers.objects.sets import SET_ANOMALIES
     from assay.checkers.register.family import REGISTER_ANOMALIES
@@ -154,6 +155,7 @@ _HOMES = {
     "assay.checkers.log.replicas": "REPLICA_ANOMALIES",
     "assay.checkers.objects.banks": "BANK_ANOMALIES",
     "assay.checkers.objects.ids": "ID_ANOMALIES",
+    "assay.checkers.objects.monotonic": "MONOTONIC_ANOMALIES",
     "assay.checkers.objects.counters": "COUNTER_ANOMALIES",
     "assay.checkers.objects.max_registers": "MAX_REGISTER_ANOMALIES",
     "assay.checkers.objects.queues": "QUEUE_ANOMALIES",
@@ -201,17 +203,18 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "Durable", "EXHAUSTED", "Effect", "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible",
     "Exhaustion", "Explanation", "FailingOver", "Family", "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator",
     "Grouped", "HandingOver", "Holdable", "ID_ANOMALIES", "Impact", "Injection", "Inspectable", "Inspector", "Invoke",
-    "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "Membered", "Model", "ModelError", "Movable",
-    "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome",
-    "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "Provisioned",
-    "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating",
-    "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings",
-    "Shaped", "Slowable", "Slowed", "Software", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints",
-    "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View",
-    "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role",
-    "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix",
-    "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence",
-    "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "Membered", "Model",
+    "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
+    "OperationEvent", "Outcome", "PENDING", "Parameter", "Pending", "Phase", "Powered", "ProcessState",
+    "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES",
+    "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES",
+    "ScheduleError", "Scope", "SeenAtRest", "Settings", "Shaped", "Slowable", "Slowed", "Software", "Source",
+    "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES",
+    "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE",
+    "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process", "experiment", "forbid",
+    "in_phase", "keyed", "limit", "linearizable", "mix", "on_each", "on_event", "once", "phases", "probe_processes",
+    "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger", "time_limit", "transform",
+    "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

@@ -63,7 +63,17 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
 
 
 OTHERS = {"test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq"}
-OF_OTHERS = {"bank", "etcd_gateway", "etcd_lock_client", "list_append", "queues", "sets", "sql", "unique_ids"}
+OF_OTHERS = {
+    "bank",
+    "etcd_gateway",
+    "etcd_lock_client",
+    "list_append",
+    "monotonic",
+    "queues",
+    "sets",
+    "sql",
+    "unique_ids",
+}
 """Modules that are about systems of others, and of no promise of the broker's."""
 ALL = [pytest.param(*one, id="+".join(filter(None, one[:2]))) for one in contracts()]
 

@@ -1,4 +1,4 @@
-"""The workloads for systems with transactions, on a store in memory: a right one passes, and a wrong one is named."""
+"""The workloads for systems with transactions or counters, on a store in memory: what is wrong with one is named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay.checkers.verdict import Verdict
 from assay.harness.core import transactions
 from assay.harness.core.generator import simulate, split_phases
 from assay.harness.core.operation import Operation
-from assay.workloads import bank, list_append
+from assay.workloads import bank, list_append, monotonic
 
 from helpers.in_memory import judged
 
@@ -94,3 +94,33 @@ def test_no_transaction_reads_a_key_twice_or_after_an_append_to_it() -> None:
     ]
     assert len(keys) == 500
     assert all(len(set(one)) == len(one) > 0 for one in keys)
+
+
+class Counters:
+    """Reads show the state of so many adds ago: of one process, or of all."""
+
+    def __init__(self, behind: int = 0) -> None:
+        self._states: list[dict[str, int]] = [{}]
+        self._behind = behind
+
+    def __call__(self, operation: Operation) -> Any:
+        if operation.f == monotonic.ADD:
+            now = self._states[-1]
+            self._states.append(now | {operation.key: now.get(str(operation.key), 0) + 1})
+            return self._states[-1][str(operation.key)]
+        there = self._states[max(0, len(self._states) - 1 - self._behind)]
+        return {key: there[key] for key in operation.argument if key in there}
+
+
+@pytest.mark.parametrize("real_time", [False, True])
+def test_counters_that_grow_pass(tmp_path: Path, real_time: bool) -> None:
+    promised = monotonic.promised(real_time=real_time)
+    judgement = judged(tmp_path, monotonic.traffic(), monotonic.effects, Counters(), promised)
+    assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
+
+
+def test_counters_that_are_read_as_they_were_are_named(tmp_path: Path) -> None:
+    """A process sees less than it has added itself."""
+    judgement = judged(tmp_path, monotonic.traffic(), monotonic.effects, Counters(9), monotonic.promised())
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.anomalies["nonmonotonic-read"] > 5

@@ -30,6 +30,7 @@ from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
@@ -54,7 +55,7 @@ from helpers.judging import judge
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.lost_histories import Changes
 from helpers.object_histories import broken as broken_object
-from helpers.object_histories import counter, max_register, queue, some_ids, some_set
+from helpers.object_histories import counter, growing, max_register, queue, some_ids, some_set
 from helpers.object_oracle import count, largest, queue_losses
 from helpers.object_oracle import linearizable as orderly
 from helpers.oracle import Judge
@@ -130,6 +131,9 @@ INSTANCE = {
     "queue-phantom": ("value",),
     "queue-false-empty": ("op", "sub"),
     "id-duplicate": ("value", "name"),
+    "nonmonotonic-read": ("op",),
+    "monotonic-cycle": ("ops",),
+    "monotonic-cycle-real-time": ("ops",),
     "set-fork": ("small_op", "large_op"),
 }
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
@@ -482,7 +486,14 @@ def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, app
     }
 
 
-OBJECTS = {"counter": counter, "max-register": max_register, "set": some_set, "queue": queue, "unique-ids": some_ids}
+OBJECTS = {
+    "counter": counter,
+    "max-register": max_register,
+    "set": some_set,
+    "queue": queue,
+    "unique-ids": some_ids,
+    "monotonic": growing,
+}
 
 
 @pytest.mark.parametrize("family", OBJECT_FAMILIES, ids=lambda family: family.name)
@@ -510,8 +521,12 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
         some.append(one if index % 3 == 0 else broken_object(one, rng))
     folder = write(folder / "history", [row for one in some for row in one])
     said = family.name if family.name in OF_FORMAT_1 else None
-    contract = Contract(family=said, linearizable_queues=True, linearizable_sets=True)
-    families = (family, *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,)}.get(family.name, ()))
+    contract = Contract(family=said, linearizable_queues=True, linearizable_sets=True,
+                        transaction_order="real-time")  # fmt: skip
+    families = (
+        family,
+        *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,), "monotonic": (MONOTONIC_REAL_TIME,)}.get(family.name, ()),
+    )
     with DuckDB() as duck:
         by_duck = answers(duck, folder, contract, families)
     assert all(answer.findings for answer in by_duck.values())

@@ -132,6 +132,53 @@ def test_what_is_no_bank_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert words in rejected(capsys, str(path), "--workload=bank")
 
 
+def grows(*last: Event) -> list[Event]:
+    """As in the workload of TiDB: increments of one key, reads of all."""
+    events = []
+    for number in range(1, 7):
+        events += done(0, "inc", "0", f"{{0 {number}}}") + done(1, "inc", "1", f"{{1 {number}}}")
+        events += done(2, "read", "{0 nil, 1 nil}", f"{{0 {number}, 1 {number}}}")
+    return [*events, *last]
+
+
+GROWTH: dict[str, tuple[list[Event], list[str], tuple[str, dict[str, int]]]] = {
+    "it grows": ([], ["--real-time"], ("pass", {})),
+    "a process sees less than before": (done(2, "read", "{}", "{0 5}"), [], ("fail", {"nonmonotonic-read": 1})),
+    "it is gone": (done(2, "read", "{}", "{0 nil}"), [], ("fail", {"nonmonotonic-read": 1})),
+    "another process does": (done(3, "read", "{}", "{0 5}"), [], ("pass", {})),
+    "and must not": (done(3, "read", "{}", "{0 5}"), ["--real-time"], ("fail", {"monotonic-cycle-real-time": 1})),
+    "two reads disagree": (
+        [*done(3, "read", "{}", "{0 7, 1 8}"), *done(4, "read", "{}", "{0 8, 1 7}")], [],
+        ("fail", {"monotonic-cycle": 1}),
+    ),
+    "it did not arrive": (done(2, "read", "{}", "{0 5}", "info"), ["--real-time"], ("pass", {})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("last", "options", "ends"), GROWTH.values(), ids=GROWTH)
+def test_counters_that_only_grow_are_judged(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    last: list[Event],
+    options: list[str],
+    ends: tuple[str, dict[str, int]],
+) -> None:
+    assert checked(tmp_path / "h.edn", capsys, grows(*last), "--workload=monotonic", *options)[:2] == ends
+
+
+def test_a_counter_of_its_own_under_each_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [
+        (process, type, f, f'["{key}" {"nil" if type == "invoke" else number}]')
+        for number in range(10)
+        for key in "ab"
+        for process, type, f, _ in done(0, "read", "nil")
+    ]
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=monotonic")[:2] == ("pass", {})
+    events += [(0, "invoke", "read", '["a" nil]'), (0, "ok", "read", '["a" 3]')]
+    found = checked(tmp_path / "h.edn", capsys, events, "--workload=monotonic")
+    assert found[:2] == ("fail", {"nonmonotonic-read": 1})
+
+
 def ids(*given: str) -> list[Event]:
     return [event for number, one in enumerate(given) for event in done(number % 3, "generate", "nil", one)]
 
@@ -171,6 +218,7 @@ def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: py
         (["--workload=bank", "--model=register"], "and so does --model: choose one"),
         (["--workload=bank", "--family=set"], "and so does --family: choose one"),
         (["--workload=bank", "--cas-refusals"], "a --workload has none"),
+        (["--workload=bank", "--real-time"], "--real-time goes with --workload=monotonic"),
         (["--model=register", "--total=3"], "it goes with --workload=bank"),
     ):
         assert words in rejected(capsys, str(path), *options)

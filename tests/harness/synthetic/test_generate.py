@@ -37,6 +37,7 @@ from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.processes import PROCESSES
 from assay.checkers.progress import PROGRESS
@@ -151,6 +152,7 @@ UNPLANTED = (
     EXPIRY,
     INSPECTION,
     LOST_CHANGES,
+    MONOTONIC_REAL_TIME,
     PARTINGS,
     PROCESSES,
     PROGRESS,
