@@ -23,8 +23,8 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
 - ``sets``: for any system that stores; with it ``test_redis``, Redis with Sentinel, and ``test_nats``, NATS JetStream.
   ``queues``: for any system with queues; with it ``test_rabbitmq``. ``unique_ids``: for any system that makes ids.
   ``monotonic``: for any system with counters.
-- ``bank`` and ``list_append``: for any system with transactions; ``sql``: a client of databases that speak SQL. With
-  them ``test_postgresql`` and ``test_mariadb``, at each level of isolation.
+- ``bank``, ``list_append`` and ``long_fork``: for any system with transactions; ``sql``: a client of databases that
+  speak SQL. With them ``test_postgresql`` and ``test_mariadb``, at each level of isolation.
 
 They import the harness, the checks' contracts, the broker's client, protocol and deployment, and nothing else
 of the broker.

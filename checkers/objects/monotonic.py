@@ -1,4 +1,4 @@
-"""Values that only grow: no one sees one, and then less of it (Jepsen's monotonic).
+"""Values that only grow: no process sees one, and then less of it (Jepsen's monotonic).
 
 How a workload records itself in ``effects`` (``key`` is a value's name; nothing else may change it):
 
@@ -13,9 +13,9 @@ with the order of processes. An operation comes before another
 - where the contract says so (``transaction_order="real-time"``): if it had returned before the other was called.
 
 Operations that come before each other in a circle contradict each other. Two of one process that saw one value fall are
-the smallest circle, with a name of their own: ``nonmonotonic-read``. From a fall on a process counts as another, so that
-it is not found twice. All other circles are a ``monotonic-cycle``: the smallest is two reads of two values, each of
-which saw more of one and less of the other. One that needs real time is a ``monotonic-cycle-real-time``.
+the smallest circle, with a name of their own: ``nonmonotonic-read``. From a fall on a process counts as another, so
+that it is not found twice. All other circles are a ``monotonic-cycle``: the smallest is two reads of two values, each
+of which saw more of one and less of the other. One that needs real time is a ``monotonic-cycle-real-time``.
 
 There is no circle iff some order of the operations, in which each process keeps its own (and those of real time), has
 no value fall. That a value was ever made what a read shows is not asked: an add of unknown outcome does not say what it
@@ -67,7 +67,10 @@ def _cycle(anomaly: str, meaning: str, explained_by: tuple[str, ...]) -> Check:
         anomaly=anomaly,
         meaning=meaning,
         views=(Table(table, f"select * from monotonic_found where anomaly = '{anomaly}'"),),
-        evidence=f"select key, claim, ops, more, first_op, second_op from {table} {order_by('number')} limit {MOST_FINDINGS}",
+        evidence=f"""
+            select key, claim, ops, more, first_op, second_op from {table}
+            {order_by("number")} limit {MOST_FINDINGS}
+            """,
         examined=f"select count(*) as examined from {SEEN.name}",
         explain=_circle,
         explained_by=explained_by,

@@ -35,6 +35,8 @@ examples:
   assay check jepsen.log --model=cas-register             lines such as INFO  jepsen.util - 0 :invoke :read nil
   assay check kv.txt --format=edn --model=kv --json       {:process 1, :type :invoke, :f :get, :key "7", :value nil}
   assay check history.edn --workload=bank --total=100     Jepsen's bank: transfers, and reads of all accounts
+  assay check history.edn --workload=list-append --real-time
+                                                          Elle's transactions, which must be strictly serializable
   assay check history.edn --model=bank.models:Account     your own: the class Account in bank/models.py, from here too
   assay check history/ --model=kv --time-limit=60 --memory-limit=2GB
                                                           what takes longer, or more, is unknown, with the key's name

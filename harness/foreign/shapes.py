@@ -50,6 +50,15 @@ def _seen(value: Any) -> bool:
     return all(one is None or _number(one) for one in shown)
 
 
+def _micros(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(micro, tuple) and len(micro) == 3 and isinstance(micro[0], Keyword) for micro in value
+    )
+
+
+_A_LIST: Final = "a vector of micro-operations such as [:r 1 nil] and [:w 1 2]"
+
+
 def _transfer(value: Any) -> bool:
     if not isinstance(value, Map):
         return False
@@ -98,9 +107,15 @@ _MONOTONIC: Final = {
     "read": _SEES, "inc": _SEES, "add": _SEES,
 }  # fmt: skip
 
+_MICROS: Final = Shape(takes=_micros, gives=_micros, taken=_A_LIST, given=_A_LIST)
+_TRANSACTIONS: Final = {"txn": _MICROS, "read": _MICROS, "write": _MICROS}
+
 WORKLOADS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "bank": _BANK,
+    "list-append": _TRANSACTIONS,
+    "long-fork": _TRANSACTIONS,
     "monotonic": _MONOTONIC,
+    "rw-register": _TRANSACTIONS,
     "unique-ids": {"generate": Shape(gives=_something, given="the new id")},
 }
 """Of workloads that are judged by the checks in SQL."""

@@ -21,7 +21,10 @@ from assay.harness.stored.request import Request
 
 MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], Request], effects.Recorded]]] = {
     "bank": lambda done, request: effects.bank(done, request.total),
+    "list-append": lambda done, request: effects.transactional(done),
+    "long-fork": lambda done, request: effects.transactional(done),
     "monotonic": lambda done, request: effects.monotonic(done),
+    "rw-register": lambda done, request: effects.transactional(done),
     "unique-ids": lambda done, request: effects.unique_ids(done),
 }
 """By the name of the workload."""

@@ -27,7 +27,7 @@ from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
 from assay.harness.stored.by_workload import judge_workload
-from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, WORKLOADS, Request
+from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, Request
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
 
@@ -127,7 +127,7 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
             path,
             format,
             said,
-            keys=Keys(request.keys),
+            keys=_keys(request),
             order=Order(request.order),
             refusals=request.refusals,
             progress=lambda done: watch(f"reading {path.name}", done, size),
@@ -139,6 +139,12 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
     else:
         judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
     return _described(_with_reading(judgement, format, foreign), foreign.ops, foreign.left_out)
+
+
+def _keys(request: Request) -> Keys:
+    """A transaction names its keys itself, and one of two micro-operations is no key and value."""
+    keys = Keys(request.keys)
+    return Keys.NONE if keys is Keys.AUTO and request.workload in TRANSACTIONAL else keys
 
 
 def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:

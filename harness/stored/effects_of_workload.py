@@ -16,6 +16,8 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from assay.harness.core import transactions
+from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 OPENED_BY: Final = 2
@@ -153,6 +155,14 @@ def _seen(completed: Completed) -> Iterable[Effect]:
         return
     for name, value in shown.items():
         yield Effect(f"monotonic-{kind}", name if key is None else f"{key}/{name}", value=value)
+
+
+def transactional(done: Sequence[Completed]) -> Recorded:
+    """Lists or registers, whatever the operation is called. Raises ``HistoryError`` for what is none."""
+    try:
+        return Recorded([(completed, transactions.effects(completed)) for completed in done])
+    except ValueError as error:
+        raise HistoryError(str(error)) from error
 
 
 def unique_ids(done: Sequence[Completed]) -> Recorded:

@@ -10,8 +10,9 @@ FORMATS: Final = (AUTO, PARQUET, "edn", "jepsen-log")
 MODELS: Final = ("register", "cas-register", "kv", "mutex", "fifo-queue", "set")
 BANK: Final = "bank"
 MONOTONIC: Final = "monotonic"
-WORKLOADS: Final = (BANK, MONOTONIC, "unique-ids")
-ORDERED: Final = (MONOTONIC,)
+TRANSACTIONAL: Final = ("list-append", "long-fork", "rw-register")
+WORKLOADS: Final = (BANK, "list-append", "long-fork", MONOTONIC, "rw-register", "unique-ids")
+ORDERED: Final = (*TRANSACTIONAL, MONOTONIC)
 """Workloads that a system may pass without keeping the order of real time."""
 KEYS: Final = (AUTO, "tuples", "none")
 ORDERS: Final = ("time", "file")

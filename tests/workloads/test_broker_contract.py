@@ -68,6 +68,7 @@ OF_OTHERS = {
     "etcd_gateway",
     "etcd_lock_client",
     "list_append",
+    "long_fork",
     "monotonic",
     "queues",
     "sets",

@@ -179,6 +179,71 @@ def test_a_counter_of_its_own_under_each_key(tmp_path: Path, capsys: pytest.Capt
     assert found[:2] == ("fail", {"nonmonotonic-read": 1})
 
 
+def forks(*last: Event, f: str = "txn") -> list[Event]:
+    """Writes of one key each, in groups of two, and reads of both; without ``f`` as newer versions call them."""
+    events = []
+    for number in range(6):
+        events += done(number % 2, f or "write", f"[[:w {number} 1]]")
+        group = number - number % 2
+        called = f"[[:r {group} nil] [:r {group + 1} nil]]"
+        there = "1" if number % 2 else "nil"
+        events += done(2, f or "read", called, f"[[:r {group} 1] [:r {group + 1} {there}]]")
+    return [*events, *last]
+
+
+def both(x: str, y: str, process: int = 2) -> list[Event]:
+    return done(process, "txn", "[[:r 6 nil] [:r 7 nil]]", f"[[:r 6 {x}] [:r 7 {y}]]")
+
+
+OPEN = [(8, "invoke", "txn", "[[:w 6 1]]"), (9, "invoke", "txn", "[[:w 7 1]]")]
+TRANSACTIONS: dict[str, tuple[list[Event], str, list[str], tuple[str, dict[str, int]]]] = {
+    "groups that are read in one order": (forks(), "long-fork", [], ("pass", {})),
+    "as newer versions write it": (forks(f=""), "long-fork", [], ("pass", {})),
+    "a long fork": (
+        forks(*OPEN, *both("1", "nil"), *both("nil", "1", 3)), "long-fork", [], ("fail", {"G-nonadjacent": 1}),
+    ),
+    "one saw both": (forks(*OPEN, *both("1", "nil"), *both("1", "1", 3)), "long-fork", [], ("pass", {})),
+    "an old state": (forks(*both("nil", "nil"), *done(3, "txn", "[[:r 0 nil]]")), "long-fork", [], ("pass", {})),
+    "that must not be shown": (
+        forks(*done(3, "txn", "[[:r 0 nil] [:r 1 nil]]")), "rw-register", ["--real-time"],
+        ("fail", {"G-single-real-time": 1}),
+    ),
+    "lists": (
+        [event for number in range(12) for event in done(0, "txn", f"[[:append 1 {number}]]")]
+        + done(1, "txn", "[[:r 1 nil]]", f"[[:r 1 [{' '.join(map(str, range(12)))}]]]"),
+        "list-append", ["--real-time"], ("pass", {}),
+    ),
+    "lists in two orders": (
+        [event for number in range(12) for event in done(0, "txn", f"[[:append 1 {number}]]")]
+        + done(1, "txn", "[[:r 1 nil]]", "[[:r 1 [0 1 2]]]") + done(1, "txn", "[[:r 1 nil]]", "[[:r 1 [0 2]]]"),
+        "list-append", [], ("fail", {"incompatible-order": 1}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "workload", "options", "ends"), TRANSACTIONS.values(), ids=TRANSACTIONS)
+def test_transactions_are_judged(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    events: list[Event],
+    workload: str,
+    options: list[str],
+    ends: tuple[str, dict[str, int]],
+) -> None:
+    assert checked(tmp_path / "h.edn", capsys, events, f"--workload={workload}", *options)[:2] == ends
+
+
+def test_what_is_no_transaction_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    for value, words in (
+        ("nil", ":txn takes a vector of micro-operations such as [:r 1 nil]"),
+        ("[[:r 1]]", ":txn takes a vector of micro-operations"),
+        ('[[:w 1 "a"]]', "'a'] is no micro-operation; there are [append, key, integer]"),
+    ):
+        path.write_text(edn(done(0, "txn", value)))
+        assert words in rejected(capsys, str(path), "--workload=long-fork")
+
+
 def ids(*given: str) -> list[Event]:
     return [event for number, one in enumerate(given) for event in done(number % 3, "generate", "nil", one)]
 
@@ -218,7 +283,7 @@ def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: py
         (["--workload=bank", "--model=register"], "and so does --model: choose one"),
         (["--workload=bank", "--family=set"], "and so does --family: choose one"),
         (["--workload=bank", "--cas-refusals"], "a --workload has none"),
-        (["--workload=bank", "--real-time"], "--real-time goes with --workload=monotonic"),
+        (["--workload=bank", "--real-time"], "--real-time goes with --workload=list-append or "),
         (["--model=register", "--total=3"], "it goes with --workload=bank"),
     ):
         assert words in rejected(capsys, str(path), *options)
