@@ -28,7 +28,7 @@ HELD, STALE, NOT_HELD = "held", "stale-epoch", "not-held"
 """Why an operation failed: another has the lock, a newer token is known, the client has no token."""
 
 
-class LockedSet:
+class LockedSet(sets.SetClient):
     """A subclass says how the lock is had, and where the set lies."""
 
     blocking = True
@@ -47,7 +47,7 @@ class LockedSet:
         raise NotImplementedError
 
     def store(self, elements: list[int], lock: Any) -> bool:
-        """Whether it was stored; ``lock`` None: whoever has the lock."""
+        """Whether it was stored. Without a ``lock`` it is stored in any case."""
         raise NotImplementedError
 
     def invoke(self, operation: Operation) -> Completion:
@@ -73,10 +73,6 @@ class LockedSet:
         except self.errors as error:
             return Completion(Outcome.INFO, error=type(error).__name__)
         return Completion(Outcome.OK) if done else Completion(Outcome.FAIL, error="lock-lost")
-
-    @staticmethod
-    def effects(completed: Completed) -> Sequence[Effect]:
-        return sets.effects(completed)
 
 
 def traffic(name: str) -> Generator:

@@ -15,7 +15,7 @@ of a change it is not known. One of ``refusals`` says that nothing was changed.
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from assay import Completed, Completion, Context, Effect, Generator, Operation, Outcome, Phase, unfold
+from assay import BlockingClient, Completed, Completion, Context, Effect, Generator, Operation, Outcome, Phase, unfold
 
 READ, WRITE, CAS = "read", "write", "cas"
 OFTEN: Final = (READ, READ, WRITE, CAS)
@@ -44,7 +44,7 @@ def unique_values(keys: Sequence[str]) -> Generator:
     return unfold(step, 1) | [Operation(READ, key, phase=Phase.DRAIN) for key in keys]
 
 
-class Registers:
+class Registers(BlockingClient):
     """A subclass says how a register is asked."""
 
     blocking = True

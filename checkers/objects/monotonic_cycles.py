@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import MOST_FINDINGS, Table
 from assay.checkers.engine import INFINITY, Engine
@@ -143,9 +143,9 @@ class _Growth:
 
 def _components(
     classified: Classified, anomaly: str, graph: _Growth, known: Iterable[int] = ()
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """A row for each component; ``known``: those that have one of these are reported already."""
-    cycles, before, rows = Cycles(classified), set(known), list[dict[str, object]]()
+    cycles, before, rows = Cycles(classified), set(known), list[dict[str, Any]]()
     for component in classified.components:
         ids = classified.graph.nodes[component.members]
         members: list[int] = ids[ids >= 0].tolist()

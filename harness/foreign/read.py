@@ -54,7 +54,7 @@ def read(
     for the first thing that is wrong, ``OSError`` when it cannot be opened.
     """
     begun = time.perf_counter()
-    pairing = Pairing(path, (MODELS | WORKLOADS).get(model), model, keys, order, refusals=refusals)
+    pairing = Pairing(path, {**MODELS, **WORKLOADS}.get(model), model, keys, order, refusals=refusals)
     log = LogReader(path)
     for entry in _maps(path, progress) if format is Format.EDN else log.entries(progress):
         pairing.add(entry)
