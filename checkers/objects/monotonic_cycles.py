@@ -70,6 +70,7 @@ class _Operation:
 def search(engine: Engine) -> list[str]:
     """Makes ``monotonic_found``: one row for each component, the first few with words."""
     rows = engine.arrow("select op, key, process, value, call, ret from monotonic_seen")
+    rows = rows.sort_by([("op", "ascending"), ("key", "ascending")])  # of equally short circles the same one, always
     falls = engine.arrow("select op from monotonic_falls group by op")
     graph = _Growth(rows, _ints(falls, "op"))
     found = _components(graph.classified(), _NAME, graph)

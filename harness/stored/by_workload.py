@@ -30,8 +30,12 @@ MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], Request], effects.Reco
 """By the name of the workload."""
 
 
-def judge_workload(ops: pa.Table, request: Request, engines: Engines, watch: Watch) -> Judgement:
+def judge_workload(
+    ops: pa.Table, request: Request, engines: Engines, watch: Watch
+) -> tuple[Judgement, tuple[str, ...]]:
     """``ops`` as they are read from the file at ``request.path``, of ``request.workload``, by the strictest contract.
+
+    And what a user should know that was not said in the file and had to be found out.
 
     Raises ``HistoryError`` for operations that are not the workload's.
     """
@@ -47,6 +51,6 @@ def judge_workload(ops: pa.Table, request: Request, engines: Engines, watch: Wat
         with engines.open(reader) as engine:
             judgement = judge(reader, contract, engine, watch=watch)
     if not recorded.note:
-        return judgement
+        return judgement, ()
     found_out = Examined(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
-    return msgspec.structs.replace(judgement, examined=(found_out, *judgement.examined))
+    return msgspec.structs.replace(judgement, examined=(found_out, *judgement.examined)), (recorded.note,)

@@ -107,6 +107,15 @@ def test_where_nothing_was_read_before_a_transfer_only_totals_and_signs_are_judg
     assert (verdict, anomalies) == ("fail", {"bank-total": 5})
 
 
+def test_what_had_to_be_found_out_is_said_under_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(bank()))
+    assert main(["check", str(path), "--workload=bank"]) == Exit.PASS
+    assert "bank is taken to hold 20, as 5 of 5 reads show" in capsys.readouterr().out.splitlines()
+    assert main(["check", str(path), "--workload=bank", "--total=20"]) == Exit.PASS
+    assert "is taken" not in capsys.readouterr().out
+
+
 def test_banks_under_keys_are_judged_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = [
         (process, type, f, f"[{key} {value}]")
