@@ -2,8 +2,8 @@
 
 Read ``contract`` (what is forbidden) and ``verdict`` (what comes out), then ``judge`` (from a history to a verdict). A
 check is declared with ``check`` and ``sql``: SQL views over the history's tables, and words for what they find.
-``families`` lists all built-in checks; the families have folders of their own: ``log``, ``register``,
-``objects`` (counters, max registers, sets, queues), ``groups`` and ``transactions``; ``refusals`` looks at several,
+``families`` lists all built-in checks; the families have folders of their own: ``log``, ``register``, ``objects``
+(counters, max registers, sets, queues, banks, ids), ``groups`` and ``transactions``; ``refusals`` looks at several,
 ``lost_changes`` is its mirror image.
 
 Around them: ``engine`` (DuckDB and Spark), ``source`` (a history's files as views), ``damage`` and ``validate`` (whole

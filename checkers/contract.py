@@ -109,7 +109,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     transaction_order: Literal["none", "process", "real-time"] = "none"
     """What transactions must respect in addition to their dependencies: the order in which each process made them, or
     that one had returned before another was called (strict serializability); a cycle with it is, say,
-    ``G-single-real-time``.
+    ``G-single-real-time``. Reads of values that only grow must respect the latter, too, where it is said.
     """
     unflushed: int = 0
     """How many of the last records of a partition, acknowledged or not, may go when *all* servers lose power together.

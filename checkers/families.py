@@ -26,7 +26,9 @@ from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.objects.ids import UNIQUE_IDS
 from assay.checkers.objects.max_registers import MAX_REGISTERS
+from assay.checkers.objects.monotonic import MONOTONIC, MONOTONIC_REAL_TIME
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
 from assay.checkers.objects.snapshots import SNAPSHOTS
@@ -37,7 +39,7 @@ from assay.checkers.register.family import REGISTER, REGISTER_CAS
 from assay.checkers.rest.family import REST
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
-OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES)
+OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES, UNIQUE_IDS, MONOTONIC)
 FAMILIES: Final[tuple[Family, ...]] = (
     INVARIANTS,
     UNFLUSHED,
@@ -47,6 +49,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     REGISTER,
     REGISTER_CAS,
     *OBJECT_FAMILIES,
+    MONOTONIC_REAL_TIME,
     BANK,
     EMPTINESS,
     SNAPSHOTS,

@@ -221,7 +221,7 @@ OUTSIDE = {
     "system_under_test/process.py": "the real process",
     "system_under_test/storage/local.py": "the real disk",
     "system_under_test/zookeeper/adapter.py": "the real ZooKeeper",
-    "workloads/etcd_lock_client.py": "a client that blocks, which the simulation refuses",
+    "workloads/locks.py": "a client that blocks, which the simulation refuses",
 }
 
 

@@ -18,14 +18,17 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
 - ``test_offsets``: ``offsets_client``: committed offsets as registers.
 - ``test_zookeeper_group``: ``connector_client``: the design in which consumers share partitions through ZooKeeper;
   ``test_migration``: ``migration``: a group moves from that design to the other and back.
-- ``test_zookeeper``: another system, ZooKeeper alone, in one module; ``test_etcd``: registers of etcd, judged by a
-  model alone, and a set under its lock: ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock.
-- ``sets``: for any system that stores; with it ``test_redis``, Redis with Sentinel, and ``test_nats``, NATS JetStream.
-  ``queues``: for any system with queues; with it ``test_rabbitmq``.
+- ``registers``, ``locks``, ``sets``, ``queues``, ``unique_ids`` and ``monotonic``: workloads for any system that has
+  such things, each a module to copy. ``bank``, ``list_append`` and ``long_fork``: for any system with transactions;
+  ``sql``: a client of databases that speak SQL.
+- systems of others, each with a module that says how it starts and one that tests it: ``test_zookeeper`` (registers;
+  in one module), ``test_etcd`` (``etcd_system``; registers judged by a model alone, and a set under its lock:
+  ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock), ``test_redis`` (``redis_system``) and
+  ``test_nats`` (``nats_system``; both sets), ``test_rabbitmq`` (``rabbitmq_system``; queues), ``test_postgresql``
+  (``postgresql_system``) and ``test_mariadb`` (``mariadb_system``; both lists and a bank, at each level of
+  isolation).
 - ``kafka_log``: the log through librdkafka, for any broker that speaks Kafka's protocol; with it ``test_kafka``, our
   own broker and Tansu.
-- ``bank`` and ``list_append``: for any system with transactions; ``sql``: a client of databases that speak SQL. With
-  them ``test_postgresql`` and ``test_mariadb``, at each level of isolation.
 
 They import the harness, the checks' contracts, the broker's client, protocol and deployment, and nothing else
 of the broker.

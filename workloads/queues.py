@@ -2,7 +2,7 @@
 
 A client answers three operations on the queue ``operation.key``: ``enqueue`` adds its argument, a number that is used
 once; ``dequeue`` takes one element, if there is any; ``drain`` takes all until it finds the end of the queue. Both
-return a list of what they took, also one that was broken off. Its ``effects`` are those here.
+return a list of what they took, also one that was broken off. It inherits from :class:`QueueClient`.
 """
 
 from collections.abc import Sequence
@@ -53,6 +53,14 @@ def effects(completed: Completed) -> Sequence[Effect]:
         return [*taken, Effect("queue-drained", key)]
     nothing = Outcome.OK if completion.outcome is Outcome.OK else Outcome.FAIL
     return taken or [Effect("queue-dequeue", key, outcome=nothing)]
+
+
+class QueueClient:
+    """What clients of this workload inherit."""
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return effects(completed)
 
 
 def at_least_once(*, may_stall: Sequence[str] = ()) -> Contract:

@@ -1,7 +1,7 @@
 """Elements are added to one set, and those that were acknowledged are in it in the end: for any system that stores.
 
 A client answers two operations: ``add`` stores its argument, a number that is used once, and ``read`` returns all that
-are there. Its ``effects`` are those here, and its contract is ``forbid(*SET_ANOMALIES)``.
+are there. It inherits from :class:`SetClient`, and its contract is ``forbid(*SET_ANOMALIES)``.
 """
 
 from collections.abc import Sequence
@@ -26,3 +26,11 @@ def effects(completed: Completed) -> Sequence[Effect]:
     if completed.operation.f == ADD:
         return [Effect("set-add", KEY, value=completed.operation.argument)]
     return [Effect("set-read", KEY, value=value) for value in completed.completion.result or [None]]
+
+
+class SetClient:
+    """What clients of this workload inherit."""
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return effects(completed)

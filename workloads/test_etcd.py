@@ -11,86 +11,17 @@ With ``serializable`` reads, which etcd says may be stale, it finds none
 followed by another and does not know (https://jepsen.io/analyses/etcd-3.4.3).
 """
 
-import asyncio
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
-from assay import (
-    SET_ANOMALIES,
-    BlockingClient,
-    Cluster,
-    Completion,
-    Context,
-    Endpoint,
-    Generator,
-    Node,
-    Operation,
-    Outcome,
-    Phase,
-    Settings,
-    Software,
-    System,
-    WorkloadMix,
-    by_role,
-    experiment,
-    forbid,
-    linearizable,
-    unfold,
-)
+from assay import SET_ANOMALIES, Endpoint, Generator, Settings, WorkloadMix, experiment, forbid, linearizable
 from assay.workloads import sets
 from assay.workloads.etcd_gateway import SECONDS, TROUBLE, ask, text
 from assay.workloads.etcd_lock_client import FENCED, LockedSet
+from assay.workloads.etcd_system import Etcd
+from assay.workloads.registers import Registers, few_values
 
-PORT, PEERS, DATA = 2379, 2380, "/var/lib/etcd-assay"
 KEYS = tuple(f"r{number}" for number in range(5))
-
-
-@dataclass(frozen=True)
-class Etcd(System):
-    name: str = "etcd"
-    roles: Sequence[str] = ("server",)
-    failover: float = 1.5
-    """Seconds, by the time limit of an election below."""
-
-    def software(self, role: str) -> Software:
-        return Software(packages=("etcd-server",))
-
-    def port(self, role: str) -> int:
-        return PORT
-
-    def data_folder(self, node: Node) -> str:
-        return DATA
-
-    def argv(self, node: Node) -> Sequence[str]:
-        return ["sh", "-ec", "exec etcd $(cat /etc/assay-etcd)"]
-
-    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
-        members = ",".join(f"{one.name}=http://{one.address}:{PEERS}" for one in by_role(cluster, "server"))
-        urls = {"peer": PEERS, "client": PORT}
-        lines = [f"--name={node.name} --data-dir={DATA}/member --initial-cluster={members}"]
-        lines += ["--heartbeat-interval=50 --election-timeout=500"]
-        lines += [f"--listen-{what}-urls=http://0.0.0.0:{port}" for what, port in urls.items()]
-        lines += [f"--initial-advertise-peer-urls=http://{node.address}:{PEERS}"]
-        lines += [f"--advertise-client-urls=http://{node.address}:{PORT}"]
-        return {"/etc/assay-etcd": " ".join(lines).encode()}
-
-    async def ready(self, node: Node) -> bool:
-        return "header" in await asyncio.to_thread(ask, f"{node.address}:{PORT}", "kv/range", key=text("ready"))
-
-    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        for node in by_role(cluster, "server"):
-            with suppress(*TROUBLE):
-                status = await asyncio.to_thread(ask, f"{node.address}:{PORT}", "maintenance/status")
-                if status["header"]["member_id"] == status.get("leader"):
-                    return node
-        return None
-
-    def keys(self) -> Sequence[str]:
-        return ["registers"]
-
 
 STALE = WorkloadMix(
     name="serializable-reads",
@@ -99,47 +30,35 @@ STALE = WorkloadMix(
 )
 
 
-class Registers(BlockingClient):
+class EtcdRegisters(Registers):
     """Asks its own member."""
 
-    blocking = True
+    errors = TROUBLE
 
     def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.address, self.how = endpoint.address, {"serializable": True} if STALE.name in endpoint.options else {}
         ask(self.address, "kv/range", key=text("open"))
 
-    def invoke(self, operation: Operation) -> Completion:
-        key = text(operation.key)
-        try:
-            if operation.f == "read":
-                found = ask(self.address, "kv/range", key=key, **self.how).get("kvs")
-                return Completion(Outcome.OK, int(b64decode(found[0]["value"])) if found else None)
-            if operation.f == "write":
-                ask(self.address, "kv/put", key=key, value=text(operation.argument))
-                return Completion(Outcome.OK)
-            expected, new = operation.argument
-            compare = [{"key": key, "target": "VALUE", "value": text(expected)}]
-            put = [{"requestPut": {"key": key, "value": text(new)}}]
-            answer = ask(self.address, "kv/txn", compare=compare, success=put)
-            return Completion(Outcome.OK, answer.get("succeeded", False))
-        except TROUBLE as error:
-            return Completion(Outcome.FAIL if operation.f == "read" else Outcome.INFO, error=type(error).__name__)
+    def read(self, key: str) -> int | None:
+        found = ask(self.address, "kv/range", key=text(key), **self.how).get("kvs")
+        return int(b64decode(found[0]["value"])) if found else None
+
+    def write(self, key: str, value: int) -> None:
+        ask(self.address, "kv/put", key=text(key), value=text(value))
+
+    def cas(self, key: str, expected: int, new: int) -> bool:
+        compare = [{"key": text(key), "target": "VALUE", "value": text(expected)}]
+        put = [{"requestPut": {"key": text(key), "value": text(new)}}]
+        return bool(ask(self.address, "kv/txn", compare=compare, success=put).get("succeeded", False))
 
     def close(self) -> None:
         """Each request has a connection of its own."""
 
 
-def step(number: int, context: Context) -> tuple[Operation, int]:
-    f, key = context.choose(("read", "read", "write", "cas"), salt=1), context.choose(KEYS, salt=2)
-    value = context.below(5, salt=3)
-    argument = {"read": None, "write": value, "cas": [context.below(5, salt=4), value]}[f]
-    return Operation(f, key, argument), number + 1
-
-
-@experiment(system=Etcd(), client=Registers, contract=linearizable("cas-register", patience=SECONDS), mixes=[STALE])
+@experiment(system=Etcd(), client=EtcdRegisters, contract=linearizable("cas-register", patience=SECONDS), mixes=[STALE])
 def test_etcd(settings: Settings) -> Generator:
     """A read shows the latest write, and a compare-and-set replaces what it expected."""
-    return unfold(step, 0) | [Operation("read", key, phase=Phase.DRAIN) for key in KEYS] * 3
+    return few_values(KEYS)
 
 
 WITH_FENCE = WorkloadMix(

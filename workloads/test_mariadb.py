@@ -8,64 +8,17 @@ and reported (https://jepsen.io/analyses/mysql-8.0.34 shows the same of MySQL). 
 is found.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pymysql
 
-from assay import BANK_ANOMALIES, Cluster, Generator, Node, Settings, Software, System, experiment
+from assay import BANK_ANOMALIES, Generator, Settings, experiment
 from assay.workloads import bank, list_append
+from assay.workloads.mariadb_system import MariaDB, connect
 from assay.workloads.sql import SqlClient
 
-PORT, DATA = 3306, "/var/lib/mysql/assay"
 BROKEN_OFF = ((1020,), (1205,), (1213,))
 """Error codes of transactions that the server has rolled back: changed since it was read, lock wait, deadlock."""
-VARIANTS = {"innodb_snapshot_isolation": ("OFF", "ON")}
-START = f"""
-install -d -o mysql -g mysql -m 700 {DATA} /run/mysqld
-[ -d {DATA}/mysql ] || mariadb-install-db --no-defaults --user=mysql --datadir={DATA} > /dev/null
-exec mariadbd --no-defaults --user=mysql --datadir={DATA} --bind-address=0.0.0.0 --skip-name-resolve \\
-    --init-file=/etc/assay.sql"""
-TABLES = """create database if not exists assay;
-create user if not exists assay@'%';
-grant all on assay.* to assay@'%';
-create table if not exists assay.lists (id int primary key, elements text not null);
-create table if not exists assay.accounts (id varchar(9) primary key, balance int not null);
-"""
-
-
-def connect(host: str) -> Any:
-    return pymysql.connect(host=host, port=PORT, user="assay", database="assay", connect_timeout=1, read_timeout=4)
-
-
-@dataclass(frozen=True)
-class MariaDB(System):
-    name: str = "mariadb"
-    roles: Sequence[str] = ("server",)
-    variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: VARIANTS)
-    chosen: tuple[str, ...] = ()
-
-    def with_setting(self, name: str, value: str) -> System:
-        if name not in VARIANTS:
-            raise ValueError(f"mariadb has no setting {name} here; it has {', '.join(VARIANTS)}")
-        return replace(self, chosen=(*self.chosen, f"--{name}={value}"))
-
-    def software(self, role: str) -> Software:
-        return Software(packages=("mariadb-server",))
-
-    def port(self, role: str) -> int:
-        return PORT
-
-    def argv(self, node: Node) -> Sequence[str]:
-        return ["sh", "-ec", " ".join((START, *self.chosen))]
-
-    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
-        return {"/etc/assay.sql": TABLES.encode()}
-
-    async def ready(self, node: Node) -> bool:
-        connect(node.address).close()
-        return True
 
 
 class Serializable(SqlClient):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, build, doubts
-from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.engine import Engine, Row
 from assay.checkers.sql import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
@@ -26,6 +26,7 @@ from assay.checkers.transactions.graph import (
     Graph,
     classify,
 )
+from assay.checkers.transactions.real_time import InTime, in_real_time
 from assay.checkers.transactions.views import SOURCE_VIEWS
 from assay.checkers.transactions.words import Link, Moments, Reasons, circle, links, repeated
 from assay.checkers.verdict import MOST_OPERATIONS
@@ -42,9 +43,6 @@ else:
 PROCESS: Final = "process"
 REAL_TIME: Final = "real-time"
 ORDERS: Final = (PROCESS, REAL_TIME)
-
-_MOMENTS: Final = -(2**62)
-"""Ids from here up to those of fans stand for moments: two edges for each transaction express real time with them."""
 
 _COLUMNS: Final = {
     "anomaly": "string", "number": "int64", "key": "string", "first_op": "int64", "second_op": "int64",
@@ -115,13 +113,14 @@ class _Search:
 
     def ordered(self, order: str) -> None:
         """Cycles that need time as well, where they are stronger than all without."""
-        nodes, times, source, target = self._moments() if order == REAL_TIME else self._turns()
+        known = self._node, self._call, self._ret, self._place
+        added = in_real_time(*known) if order == REAL_TIME else self._turns()
         graph = Graph.of(
-            np.concatenate([self._node, nodes]),
-            np.concatenate([self._call, times]),
-            np.concatenate([self._source, source]),
-            np.concatenate([self._target, target]),
-            np.concatenate([self._kind, np.full(len(source), ORDER)]),
+            np.concatenate([self._node, added.nodes]),
+            np.concatenate([self._call, added.times]),
+            np.concatenate([self._source, added.source]),
+            np.concatenate([self._target, added.target]),
+            np.concatenate([self._kind, np.full(len(added.source), ORDER)]),
         )
         classified = self._classify(graph)
         cycles = Cycles(classified)
@@ -199,33 +198,13 @@ class _Search:
         self._counts[name] = self._counts.get(name, 0) + 1
         self._instances.append(_Instance(name, ops, size, cycle, repeat))
 
-    def _turns(self) -> tuple[Ints, Ints, Ints, Ints]:
+    def _turns(self) -> InTime:
         """An edge between each two neighbours of a process."""
         ops = np.flatnonzero(self._node >= 0)
         ops = ops[np.lexsort((self._call[ops], self._process[ops], self._place[ops]))]
         same = (np.diff(self._process[ops]) == 0) & (np.diff(self._place[ops]) == 0)
         none = np.zeros(0, np.int64)
-        return none, none, self._node[ops[:-1][same]], self._node[ops[1:][same]]
-
-    def _moments(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """A node for each return, one after the other; each transaction leads to its own, and the last before its call
-        leads to it."""
-        ended = np.flatnonzero((self._node >= 0) & (self._ret != INFINITY))
-        ended = ended[np.lexsort((self._ret[ended], self._place[ended]))]
-        returns, places = self._ret[ended], self._place[ended]
-        moments = _MOMENTS + np.arange(len(ended), dtype=np.int64)
-        same = np.diff(places) == 0
-        # Windows follow each other in time, but an operation may return long after its window: so place by place.
-        began = np.flatnonzero(self._node >= 0)
-        began = began[np.lexsort((self._call[began], self._place[began]))]
-        before = _last_before(places, returns, self._place[began], self._call[began])
-        known = before >= 0
-        return (
-            moments,
-            returns,
-            np.concatenate([self._node[ended], moments[:-1][same], moments[before[known]]]),
-            np.concatenate([moments, moments[1:][same], self._node[began[known]]]),
-        )
+        return InTime(none, none, self._node[ops[:-1][same]], self._node[ops[1:][same]])
 
     def _moments_of(self, ops: set[int]) -> Mapping[int, Moments]:
         rows = np.flatnonzero(np.isin(self._node, np.array(sorted(ops), np.int64)))
@@ -233,24 +212,6 @@ class _Search:
             int(self._node[row]): Moments(int(self._process[row]), int(self._call[row]), int(self._ret[row]))
             for row in rows
         }
-
-
-def _last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
-    """For each (place, call) the index of the last of (places, returns) in the same place below it, or -1."""
-    both = np.lexsort(
-        (
-            np.concatenate([np.ones(len(returns), np.int64), np.zeros(len(call), np.int64)]),
-            np.concatenate([returns, call]),
-            np.concatenate([places, place]),
-        )
-    )
-    is_return = both < len(returns)
-    last = np.maximum.accumulate(np.where(is_return, both, -1))
-    found = np.full(len(call), -1, np.int64)
-    found[both[~is_return] - len(returns)] = last[~is_return]
-    here = found >= 0
-    here[here] = places[found[here]] == place[here]
-    return np.where(here, found, -1)
 
 
 def _ints(table: pa.Table, name: str) -> Ints:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from assay.checkers.engine import Engine, Row
 from assay.checkers.times import seconds
-from assay.checkers.transactions.edges import FIRST, WR, WW
+from assay.checkers.transactions.edges import FIRST, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Step
 from assay.checkers.verdict import LONGEST_LIST
 
@@ -95,7 +95,13 @@ def circle(cycle: Sequence[Link], size: int, why: str, reasons: Reasons, moments
     sentences = [reasons.sentence(link, moments) for link in cycle[:LONGEST_LIST]]
     more = f" (and {len(cycle) - LONGEST_LIST} more)" if len(cycle) > LONGEST_LIST else ""
     others = f"; {size} transactions depend on each other in circles in all" if size > len(cycle) else ""
-    return f"{len(cycle)} transactions go round in a circle{why}: {'; '.join(sentences)}{more}{others}."
+    named = f"{why}, a long fork" if is_long_fork(cycle) else why
+    return f"{len(cycle)} transactions go round in a circle{named}: {'; '.join(sentences)}{more}{others}."
+
+
+def is_long_fork(cycle: Sequence[Link]) -> bool:
+    """Two reads, each of which saw a write that the other missed."""
+    return [link.kind for link in cycle] in ([RW, WR, RW, WR], [WR, RW, WR, RW])
 
 
 def repeated(row: Row) -> str:

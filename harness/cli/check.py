@@ -11,7 +11,7 @@ from typing import Any, Final
 from assay.checkers.contract import OBJECTS
 from assay.harness.cli.command import Exit, reading
 from assay.harness.run.settings import ENGINES, parse_engine
-from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, Request
+from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, Request
 
 UNITS: Final = {f"{name}b": 1000**at for at, name in enumerate("kmgt", 1)} | {
     f"{name}ib": 1024**at for at, name in enumerate("kmgt", 1)
@@ -21,7 +21,8 @@ LEAST_MEMORY: Final = 1_000_000
 
 DESCRIPTION: Final = """\
 Judges a history: a run's by the contract that is stored with it, Parquet folders in the schema by the strictest, and
-what other tools wrote (Jepsen's history.edn, lines of a jepsen.log) by a model: is it linearizable?"""
+what other tools wrote (Jepsen's history.edn, lines of a jepsen.log) by a model: is it linearizable? Or by the workload
+that made it: what Jepsen's checker of that name asks."""
 
 EXAMPLES: Final = """\
 examples:
@@ -33,6 +34,9 @@ examples:
   assay check history.edn --model=register --keys=tuples  values are [key value], of jepsen.independent
   assay check jepsen.log --model=cas-register             lines such as INFO  jepsen.util - 0 :invoke :read nil
   assay check kv.txt --format=edn --model=kv --json       {:process 1, :type :invoke, :f :get, :key "7", :value nil}
+  assay check history.edn --workload=bank --total=100     Jepsen's bank: transfers, and reads of all accounts
+  assay check history.edn --workload=list-append --real-time
+                                                          Elle's transactions, which must be strictly serializable
   assay check history.edn --model=bank.models:Account     your own: the class Account in bank/models.py, from here too
   assay check history/ --model=kv --time-limit=60 --memory-limit=2GB
                                                           what takes longer, or more, is unknown, with the key's name
@@ -59,7 +63,18 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--model", type=_model, metavar="MODEL",
-        help=f"what the operations are of ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it",
+        help=f"what the operations are of ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it "
+        "or --workload",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workload", choices=WORKLOADS, help="of a file: which of Jepsen's workloads made it, for the checks in SQL"
+    )
+    parser.add_argument(
+        "--total", type=int, metavar="N", help="that all accounts of a bank hold (default: what most reads show)"
+    )
+    parser.add_argument(
+        "--real-time", action="store_true",
+        help="of a workload: what had ended before something else began must come before it (default: it need not)",
     )  # fmt: skip
     parser.add_argument(
         "--time-limit", dest="seconds", type=_seconds, metavar="SECONDS",

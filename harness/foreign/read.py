@@ -13,7 +13,7 @@ from assay.harness.foreign.jepsen_log import LogReader
 from assay.harness.foreign.keys import Keys
 from assay.harness.foreign.pairing import Order, Pairing
 from assay.harness.foreign.recognise import Format
-from assay.harness.foreign.shapes import MODELS
+from assay.harness.foreign.shapes import MODELS, WORKLOADS
 from assay.harness.foreign.source import Read, pieces
 
 __all__ = ["Foreign", "Format", "read"]
@@ -47,14 +47,14 @@ def read(
     refusals: bool = False,
     progress: Read = lambda done: None,
 ) -> Foreign:
-    """The operations of a file. Those of one of ``MODELS`` must be the model's; of any other, all of them.
+    """The operations of a file. Those of one of ``MODELS`` or ``WORKLOADS`` must be its own; of any other, all of them.
 
     ``refusals``: a CAS that ended ``:fail`` without an error found another value there, which then is a result (false).
     ``progress`` is called with the number of bytes read. Raises ``MalformedError`` naming file, line, column and reason
     for the first thing that is wrong, ``OSError`` when it cannot be opened.
     """
     begun = time.perf_counter()
-    pairing = Pairing(path, MODELS.get(model), model, keys, order, refusals=refusals)
+    pairing = Pairing(path, {**MODELS, **WORKLOADS}.get(model), model, keys, order, refusals=refusals)
     log = LogReader(path)
     for entry in _maps(path, progress) if format is Format.EDN else log.entries(progress):
         pairing.add(entry)

@@ -1,4 +1,4 @@
-"""What the operations of each model look like: which there are, and what values they take and give.
+"""What the operations of each model and workload look like: which there are, and what values they take and give.
 
 A history judged as something else than what it is would pass or fail for no reason, so what does not fit is an error.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from assay.harness.foreign.edn import Set
+from assay.harness.foreign.edn import Keyword, Map, Set
 
 Fits = Callable[[Any], bool]
 
@@ -30,6 +30,40 @@ def _text_or_nil(value: Any) -> bool:
 
 def _collection(value: Any) -> bool:
     return isinstance(value, tuple | Set)
+
+
+def _number(value: Any) -> bool:
+    return type(value) is int
+
+
+def _something(value: Any) -> bool:
+    return value is not None
+
+
+def _balances(value: Any) -> bool:
+    held = [one for _, one in value.pairs] if isinstance(value, Map) else value
+    return isinstance(held, list | tuple) and all(one is None or _number(one) for one in held)
+
+
+def _seen(value: Any) -> bool:
+    shown = [one for _, one in value.pairs] if isinstance(value, Map) else [value]
+    return all(one is None or _number(one) for one in shown)
+
+
+def _micros(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(micro, tuple) and len(micro) == 3 and isinstance(micro[0], Keyword) for micro in value
+    )
+
+
+_A_LIST: Final = "a vector of micro-operations such as [:r 1 nil] and [:w 1 2]"
+
+
+def _transfer(value: Any) -> bool:
+    if not isinstance(value, Map):
+        return False
+    said = {key.name: one for key, one in value.pairs if isinstance(key, Keyword)}
+    return {"from", "to", "amount"} <= said.keys() and _number(said["amount"])
 
 
 @dataclass(frozen=True)
@@ -62,3 +96,26 @@ MODELS: Final[Mapping[str, Mapping[str, Shape]]] = {
 
 ANY: Final = Shape()
 """Of each operation of a model that is not among these: what it takes, the model itself says."""
+
+_SEES: Final = Shape(gives=_seen, given="a map of counter to whole number, or the number of the one counter")
+_BANK: Final = {
+    "read": Shape(gives=_balances, given="a map of account to balance, or a vector of balances"),
+    "transfer": Shape(takes=_transfer, taken="a map with :from, :to and an :amount", repeats=True),
+}
+
+_MONOTONIC: Final = {
+    "read": _SEES, "inc": _SEES, "add": _SEES,
+}  # fmt: skip
+
+_MICROS: Final = Shape(takes=_micros, gives=_micros, taken=_A_LIST, given=_A_LIST)
+_TRANSACTIONS: Final = {"txn": _MICROS, "read": _MICROS, "write": _MICROS}
+
+WORKLOADS: Final[Mapping[str, Mapping[str, Shape]]] = {
+    "bank": _BANK,
+    "list-append": _TRANSACTIONS,
+    "long-fork": _TRANSACTIONS,
+    "monotonic": _MONOTONIC,
+    "rw-register": _TRANSACTIONS,
+    "unique-ids": {"generate": Shape(gives=_something, given="the new id")},
+}
+"""Of workloads that are judged by the checks in SQL."""

@@ -1,7 +1,7 @@
 """``assay check PATH``: which kind of history lies there, and its judgement.
 
 A run folder or a history folder is judged by its contract (``stored``), or by ``--model`` alone; a file, or a store
-folder of Jepsen's with a ``history.edn``, is of a foreign format and needs a model.
+folder of Jepsen's with a ``history.edn``, is of a foreign format and needs a model or a workload.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
-from assay.harness.stored.request import AUTO, PARQUET, Request
+from assay.harness.stored.by_workload import judge_workload
+from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, Request
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
 
@@ -52,9 +53,14 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
         raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
     if request.refusals and request.model is not None and "cas" not in MODELS.get(request.model, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
+    _of_workload(request)
     path = _foreign_file(request)
     if path is not None:
         return _foreign(request, path, engines, watch)
+    if request.workload is not None:
+        raise SettingsError(
+            f"--workload is for a file of another tool, and {request.path} is a folder, whose effects say what it is of"
+        )
     if request.refusals:
         raise SettingsError(
             f"--cas-refusals is for a file, and {request.path} is a folder, in which refusals are results"
@@ -79,6 +85,20 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
     return Checked(judgement, describe(judgement, look_up(opened, judgement), ending))
 
 
+def _of_workload(request: Request) -> None:
+    """Raises ``SettingsError`` for options that do not go together."""
+    if request.workload is not None:
+        for option, given in (("--model", request.model), ("--family", request.family)):
+            if given is not None:
+                raise SettingsError(f"--workload says how a file is judged, and so does {option}: choose one")
+        if request.refusals:
+            raise SettingsError("--cas-refusals is for a model that has a cas, and a --workload has none")
+    if request.real_time and request.workload not in ORDERED:
+        raise SettingsError(f"--real-time goes with --workload={' or '.join(ORDERED)}, where it need not be promised")
+    if request.total is not None and request.workload != BANK:
+        raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
+
+
 def _foreign_file(request: Request) -> Path | None:
     path = request.path
     if not path.exists():
@@ -92,25 +112,39 @@ def _foreign_file(request: Request) -> Path | None:
 
 
 def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Checked:
-    if request.model is None:
-        raise SettingsError(f"say what {path} is a history of: --model={'|'.join(MODELS)}, or your own")
-    model = model_of(request.model)
+    said = request.workload or request.model
+    if said is None:
+        raise SettingsError(
+            f"say what {path} is a history of: --model={'|'.join(MODELS)}, or your own, or "
+            f"--workload={'|'.join(WORKLOADS)}"
+        )
+    model = None if request.model is None else model_of(request.model)
     try:
         format = recognise(path) if request.format == AUTO else Format(request.format)
         size = path.stat().st_size
         foreign = read(
             path,
             format,
-            request.model,
-            keys=Keys(request.keys),
+            said,
+            keys=_keys(request),
             order=Order(request.order),
             refusals=request.refusals,
             progress=lambda done: watch(f"reading {path.name}", done, size),
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
-    judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
-    return _described(_with_reading(judgement, format, foreign), foreign.ops, foreign.left_out)
+    found_out: tuple[str, ...] = ()
+    if model is not None:
+        judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
+    else:
+        judgement, found_out = judge_workload(foreign.ops, request, engines, _checking(watch))
+    return _described(_with_reading(judgement, format, foreign), foreign.ops, *found_out, foreign.left_out)
+
+
+def _keys(request: Request) -> Keys:
+    """A transaction names its keys itself, and one of two micro-operations is no key and value."""
+    keys = Keys(request.keys)
+    return Keys.NONE if keys is Keys.AUTO and request.workload in TRANSACTIONAL else keys
 
 
 def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:

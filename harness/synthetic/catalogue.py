@@ -78,5 +78,20 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         "fetch-and-add(1) and reads",
         ("counter-duplicate", "counter-order", "counter-phantom"),
     ),
+    "bank": Entry(
+        "a bank",
+        "transfers between the accounts of banks, and reads of all accounts of one",
+        ("bank-total", "bank-negative", "bank-unaccounted"),
+    ),
+    "unique-ids": Entry(
+        "a unique-ids",
+        "ids that are generated, each once",
+        ("id-duplicate",),
+    ),
+    "monotonic": Entry(
+        "a monotonic",
+        "adds to pairs of counters that only grow, and reads of both of a pair",
+        ("nonmonotonic-read", "monotonic-cycle"),
+    ),
 }  # fmt: skip
 """By the name that `assay generate` takes."""

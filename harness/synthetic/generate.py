@@ -17,12 +17,15 @@ from typing import Final
 import msgspec
 
 from assay.harness.core.history import HistoryError, HistoryReader
+from assay.harness.synthetic.bank import BankTraffic
 from assay.harness.synthetic.behind import WriterBehind
 from assay.harness.synthetic.counter import CounterTraffic
 from assay.harness.synthetic.group import GroupTraffic
+from assay.harness.synthetic.ids import IdTraffic
 from assay.harness.synthetic.lease import LeaseTraffic
 from assay.harness.synthetic.log import LogTraffic
 from assay.harness.synthetic.max_register import MaxRegisterTraffic
+from assay.harness.synthetic.monotonic import MonotonicTraffic
 from assay.harness.synthetic.offsets import OffsetsTraffic
 from assay.harness.synthetic.plan import Made, Plan, Record
 from assay.harness.synthetic.queue import QueueTraffic
@@ -50,6 +53,9 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
         SetTraffic,
         MaxRegisterTraffic,
         CounterTraffic,
+        BankTraffic,
+        IdTraffic,
+        MonotonicTraffic,
     )
 }
 

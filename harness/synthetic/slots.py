@@ -38,6 +38,7 @@ EVENTS: Final = 4
 SCENE_PROCESS: Final = 2_000_000_000
 SENTINEL_PROCESS: Final = 2_100_000_000
 DRAIN_PROCESS: Final = 2_100_000_001
+OPENING_PROCESS: Final = 2_100_000_002
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,15 @@ class Schedule:
         begin, none = (index + 2 * self._plan.clients) * self.width, np.zeros_like(index)
         outcome = np.full(len(index), OK, np.int8)
         return Slots(index, none, np.full_like(index, process), outcome, none, begin, begin + self.width // 2)
+
+    def before(self, number: Ints, process: int) -> Slots:
+        """Some thousand operations of one process before the main phase, that all end well.
+
+        Their indexes are those after all others; no operation of the main phase is called in the first ``width``.
+        """
+        none, index = np.zeros_like(number), self._plan.operations + number
+        outcome = np.full(len(number), OK, np.int8)
+        return Slots(index, none, np.full_like(index, process), outcome, none, 2 * number, 2 * number + 1)
 
     def _scenes(self) -> tuple[int, ...]:
         """One in each part of the middle half of the run."""

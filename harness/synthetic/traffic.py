@@ -108,6 +108,10 @@ class Traffic(abc.ABC):
     def stage(self, anomaly: str, at: Opening) -> Scene:
         """The scene of an anomaly. How many steps it has, and what it takes, does not depend on where it opens."""
 
+    def begin(self, writer: HistoryWriter) -> None:
+        """What comes before the main phase."""
+        return
+
     def finish(self, writer: HistoryWriter) -> None:
         """What comes after the main phase."""
         return
@@ -115,6 +119,7 @@ class Traffic(abc.ABC):
     def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
         """Writes everything; where the anomalies are that were planted."""
         planted: list[Planted] = []
+        self.begin(writer)
         for slots in self.schedule.chunks(self.bulk):
             planted += self._chunk(slots, writer)
         self.finish(writer)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from assay.checkers.log.replicas import REPLICA_ANOMALIES
     from assay.checkers.objects.banks import BANK_ANOMALIES
     from assay.checkers.objects.counters import COUNTER_ANOMALIES
+    from assay.checkers.objects.ids import ID_ANOMALIES
     from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+    from assay.checkers.objects.monotonic import MONOTONIC_ANOMALIES
     from assay.checkers.objects.queues import QUEUE_ANOMALIES
     from assay.checkers.objects.sets import SET_ANOMALIES
     from assay.checkers.register.family import REGISTER_ANOMALIES
@@ -153,6 +155,8 @@ _HOMES = {
     "assay.checkers.log.family": "LOG_ANOMALIES",
     "assay.checkers.log.replicas": "REPLICA_ANOMALIES",
     "assay.checkers.objects.banks": "BANK_ANOMALIES",
+    "assay.checkers.objects.ids": "ID_ANOMALIES",
+    "assay.checkers.objects.monotonic": "MONOTONIC_ANOMALIES",
     "assay.checkers.objects.counters": "COUNTER_ANOMALIES",
     "assay.checkers.objects.max_registers": "MAX_REGISTER_ANOMALIES",
     "assay.checkers.objects.queues": "QUEUE_ANOMALIES",
@@ -201,11 +205,11 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "ClientsProvisioned", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
     "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
     "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation", "FailingOver", "Family",
-    "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "Impact",
-    "Injection", "Inspectable", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
-    "MAX_REGISTER_ANOMALIES", "Membered", "Model", "ModelError", "Movable", "NOTHING", "Node", "NodeError",
-    "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter", "Part",
-    "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES",
+    "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "ID_ANOMALIES",
+    "Impact", "Injection", "Inspectable", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
+    "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "Membered", "Model", "ModelError", "Movable", "NOTHING", "Node",
+    "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter",
+    "Part", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES",
     "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable",
     "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several",
     "Shaped", "Sidecar", "Slowable", "Slowed", "Software", "Source", "Standalone", "Standing", "StoredRecord",

@@ -12,13 +12,16 @@ Times = tuple[int, int | None]
 
 
 class Bank:
-    """Rows, one operation after the other as they are given."""
+    """Rows, one operation after the other as they are given. ``split``: is it known how much each account has?"""
 
     def __init__(
-        self, *opened: int, outcome: str = "ok", opened_in: Times = (0, 1), key: str = "bank", first: int = 0
-    ) -> None:
+        self, *opened: int, outcome: str = "ok", opened_in: Times = (0, 1), key: str = "bank", first: int = 0,
+        split: bool = True,
+    ) -> None:  # fmt: skip
         self.key, self.rows, self.op = key, list[Row](), first
-        self._add([("bank-open", str(number), value) for number, value in enumerate(opened)], opened_in, outcome)
+        whole = [] if split else [("bank-open", None, sum(opened))]
+        each = [("bank-open", str(number), value if split else None) for number, value in enumerate(opened)]
+        self._add([*whole, *each], opened_in, outcome)
 
     def transfer(self, source: int, target: int, amount: int, when: Times, outcome: str = "ok") -> Bank:
         return self._add([("bank-withdraw", str(source), amount), ("bank-deposit", str(target), amount)], when, outcome)
@@ -26,7 +29,7 @@ class Bank:
     def read(self, balances: Sequence[int], when: Times) -> Bank:
         return self._add([("bank-read", str(number), value) for number, value in enumerate(balances)], when, "ok")
 
-    def _add(self, effects: list[tuple[str, str, int]], when: Times, outcome: str) -> Bank:
+    def _add(self, effects: Sequence[tuple[str, str | None, int | None]], when: Times, outcome: str) -> Bank:
         ret = None if outcome == "info" else when[1]
         for sub, (kind, owner, value) in enumerate(effects):
             given = {"owner": owner, "value": value, "outcome": outcome, "process": self.op}

@@ -53,6 +53,34 @@ def history(
     return rows
 
 
+def some_ids(key: str, rng: random.Random, first_op: int) -> list[Row]:
+    """Of which about every third has one that was handed out twice."""
+    given, rows = 0, []
+    for number in range(rng.randint(2, 9)):
+        call, outcome = 3 * number + rng.randint(0, 2), rng.choices(("ok", "info", "fail"), (8, 2, 1))[0]
+        given += rng.random() < 0.9
+        ident: dict[str, Any] = {"value": given} if number % 2 else {"name": f"n-{given // 2}"}
+        times = call, None if outcome == "info" else call + rng.randint(1, 4)
+        rows.append(effect(first_op + number, 0, "id-generate", key, *times, outcome=outcome, process=number, **ident))
+    return rows
+
+
+def growing(key: str, rng: random.Random, first_op: int) -> list[Row]:
+    """Two counters, seen alone or together, mostly as they grow; at a time of their own."""
+    held, rows = [0, 0], list[Row]()
+    for number in range(rng.randint(2, 9)):
+        call, outcome = first_op + 5 * number + rng.randint(0, 4), rng.choices(("ok", "info", "fail"), (8, 2, 1))[0]
+        times, add = (call, None if outcome == "info" else call + rng.randint(1, 4)), rng.random() < 0.4
+        held[number % 2] += add
+        for sub in (number % 2,) if add else (0, 1):
+            value = None if rng.random() < 0.05 else held[sub] - (rng.random() < 0.1)
+            given = {"value": value, "outcome": outcome, "process": 10 * first_op + number % 3}
+            rows.append(
+                effect(first_op + number, sub, f"monotonic-{'add' if add else 'read'}", f"{key}-{sub}", *times, **given)
+            )
+    return rows
+
+
 def counter(key: str, rng: random.Random, first_op: int) -> list[Row]:
     count = 0
 

@@ -63,10 +63,28 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
             yield name, mix.name, mixed(experiment, Settings(seed=1, workload_mix=(mix.name,))).contract
 
 
-OTHERS = {
-    "test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq",
-}  # fmt: skip
-OF_OTHERS = {"bank", "etcd_gateway", "etcd_lock_client", "kafka_log", "list_append", "queues", "sets", "sql"}
+OTHERS = {"test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq"}
+OF_OTHERS = {
+    "bank",
+    "etcd_gateway",
+    "etcd_lock_client",
+    "etcd_system",
+    "kafka_log",
+    "list_append",
+    "locks",
+    "long_fork",
+    "mariadb_system",
+    "monotonic",
+    "nats_system",
+    "postgresql_system",
+    "queues",
+    "rabbitmq_system",
+    "redis_system",
+    "registers",
+    "sets",
+    "sql",
+    "unique_ids",
+}
 """Modules that are about systems of others, and of no promise of the broker's."""
 ALL = [pytest.param(*one, id="+".join(filter(None, one[:2]))) for one in contracts()]
 

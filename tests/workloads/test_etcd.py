@@ -13,7 +13,7 @@ from assay.workloads import test_etcd as etcd
 Asked = list[tuple[str, dict[str, Any]]]
 
 
-def client(monkeypatch: pytest.MonkeyPatch, answer: Any, **options: Any) -> tuple[etcd.Registers, Asked]:
+def client(monkeypatch: pytest.MonkeyPatch, answer: Any, **options: Any) -> tuple[etcd.EtcdRegisters, Asked]:
     """One that is given this answer, or this error, whatever it asks."""
     asked: Asked = []
 
@@ -24,7 +24,7 @@ def client(monkeypatch: pytest.MonkeyPatch, answer: Any, **options: Any) -> tupl
         return answer
 
     monkeypatch.setattr(etcd, "ask", ask)
-    made = etcd.Registers()
+    made = etcd.EtcdRegisters()
     made.open(SimpleNamespace(address="n1:2379", options=options), None)  # type: ignore[arg-type]
     return made, asked
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.workloads import etcd_lock_client, sets
+from assay.workloads import etcd_lock_client, locks, sets
 from assay.workloads.etcd_gateway import text
 from assay.workloads.etcd_lock_client import FENCED, LockedSet
 
@@ -58,7 +58,7 @@ class Gateway:
 def client(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, asleep: Any = None, *options: str) -> LockedSet:
     """``asleep`` happens while it thinks."""
     monkeypatch.setattr(etcd_lock_client, "ask", gateway.ask)
-    monkeypatch.setattr(etcd_lock_client.time, "sleep", lambda _: asleep() if asleep else None)
+    monkeypatch.setattr(locks.time, "sleep", lambda _: asleep() if asleep else None)
     made = LockedSet()
     made.open(SimpleNamespace(address="n1:2379", options=options), None)  # type: ignore[arg-type]
     return made

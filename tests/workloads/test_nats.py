@@ -11,7 +11,7 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.workloads import sets
+from assay.workloads import nats_system, sets
 from assay.workloads import test_nats as nats
 
 
@@ -80,7 +80,7 @@ def test_a_slip_of_the_client_is_no_trouble() -> None:
 
 def test_each_server_knows_all_others() -> None:
     nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.{10 + number}") for number in (1, 2, 3)]
-    system: Any = nats.JetStream()
+    system: Any = nats_system.JetStream()
     (text,) = system.files(nodes[1], SimpleNamespace(nodes=nodes)).values()
     assert "server_name: n2" in text.decode()
-    assert all(f"nats://{node.address}:{nats.ROUTES}" in text.decode() for node in nodes)
+    assert all(f"nats://{node.address}:{nats_system.ROUTES}" in text.decode() for node in nodes)

@@ -11,7 +11,7 @@ import pytest
 from aiormq.exceptions import AMQPConnectionError, ChannelInvalidStateError, DeliveryError
 
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.workloads import queues
+from assay.workloads import queues, rabbitmq_system
 from assay.workloads import test_rabbitmq as rabbitmq
 
 
@@ -81,9 +81,9 @@ def test_nodes_know_each_other_and_what_a_partition_means() -> None:
     nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.{10 + number}") for number in (1, 2, 3)]
     system: Any = rabbitmq.RabbitMQ().with_setting("partition-handling", "autoheal")
     files = system.files(nodes[1], SimpleNamespace(nodes=nodes))
-    assert "cluster_partition_handling = autoheal" in files[f"{rabbitmq.CONFIG}.conf"].decode()
-    assert all(f"rabbit@{node.address}" in files[f"{rabbitmq.CONFIG}.conf"].decode() for node in nodes)
-    assert json.loads(files[f"{rabbitmq.CONFIG}.json"])["policies"][0]["pattern"] == rabbitmq.MIRRORED
+    assert "cluster_partition_handling = autoheal" in files[f"{rabbitmq_system.CONFIG}.conf"].decode()
+    assert all(f"rabbit@{node.address}" in files[f"{rabbitmq_system.CONFIG}.conf"].decode() for node in nodes)
+    assert json.loads(files[f"{rabbitmq_system.CONFIG}.json"])["policies"][0]["pattern"] == rabbitmq.MIRRORED
     assert "rabbit@198.18.0.12" in system.argv(nodes[1])[-1]
     with pytest.raises(ValueError, match="rabbitmq has no setting heartbeat here; it has partition-handling"):
         system.with_setting("heartbeat", "1")

@@ -1,4 +1,4 @@
-"""The workloads of sets and queues, on stores in memory: a right one passes, and a wrong one is named."""
+"""The workloads of sets, queues and ids, on stores in memory: a right one passes, and a wrong one is named."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from assay import SET_ANOMALIES, forbid
+from assay import ID_ANOMALIES, SET_ANOMALIES, forbid
 from assay.checkers.verdict import Verdict
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads import queues, sets
+from assay.workloads import queues, sets, unique_ids
 
 from helpers.in_memory import judged
 
@@ -111,3 +111,32 @@ def test_a_take_that_broke_off_with_nothing_excuses_no_loss() -> None:
     assert outcomes(queues.DEQUEUE, Completion(Outcome.OK, [])) == [("queue-dequeue", None, Outcome.OK)]
     assert outcomes(queues.DRAIN, Completion(Outcome.INFO, [3])) == [("queue-dequeue", 3, Outcome.OK)]
     assert outcomes(queues.DRAIN, Completion(Outcome.OK, [3]))[1:] == [("queue-drained", None, None)]
+
+
+class Ids:
+    """``nodes`` that count by themselves, each its own numbers; ``apart``: a number has its node's name before it."""
+
+    def __init__(self, nodes: int, *, apart: bool) -> None:
+        self._next, self._turn, self._apart = [0] * nodes, 0, apart
+
+    def __call__(self, operation: Operation) -> Any:
+        node = self._turn % len(self._next)
+        self._turn, self._next[node] = self._turn + 1, self._next[node] + 1
+        return f"n{node}-{self._next[node]}" if self._apart else self._next[node]
+
+
+@pytest.mark.parametrize("ids", [Ids(1, apart=False), Ids(3, apart=True)], ids=["one counts", "each has its own name"])
+def test_ids_that_differ_pass(tmp_path: Path, ids: Ids) -> None:
+    judgement = judged(tmp_path, unique_ids.traffic(), unique_ids.effects, ids, forbid(*ID_ANOMALIES))
+    assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
+
+
+def test_ids_of_two_that_count_from_the_same_number_are_named(tmp_path: Path) -> None:
+    ids = Ids(2, apart=False)
+    judgement = judged(tmp_path, unique_ids.traffic(), unique_ids.effects, ids, forbid(*ID_ANOMALIES))
+    assert (judgement.verdict, judgement.anomalies) == (Verdict.FAIL, {"id-duplicate": 175})
+
+
+def test_an_id_that_did_not_arrive_was_handed_out_to_no_one() -> None:
+    lost = Completed(0, 0, "w0", Operation(unique_ids.GENERATE), Completion(Outcome.INFO, 7), 0, None)
+    assert [(one.value, one.name) for one in unique_ids.effects(lost)] == [(None, None)]

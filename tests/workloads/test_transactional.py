@@ -1,4 +1,4 @@
-"""The workloads for systems with transactions, on a store in memory: a right one passes, and a wrong one is named."""
+"""The workloads for systems with transactions or counters, on a store in memory: what is wrong with one is named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay.checkers.verdict import Verdict
 from assay.harness.core import transactions
 from assay.harness.core.generator import simulate, split_phases
 from assay.harness.core.operation import Operation
-from assay.workloads import bank, list_append
+from assay.workloads import bank, list_append, long_fork, monotonic
 
 from helpers.in_memory import judged
 
@@ -94,3 +94,64 @@ def test_no_transaction_reads_a_key_twice_or_after_an_append_to_it() -> None:
     ]
     assert len(keys) == 500
     assert all(len(set(one)) == len(one) > 0 for one in keys)
+
+
+class Counters:
+    """Reads show the state of so many adds ago: of one process, or of all."""
+
+    def __init__(self, behind: int = 0) -> None:
+        self._states: list[dict[str, int]] = [{}]
+        self._behind = behind
+
+    def __call__(self, operation: Operation) -> Any:
+        if operation.f == monotonic.ADD:
+            now = self._states[-1]
+            self._states.append(now | {operation.key: now.get(str(operation.key), 0) + 1})
+            return self._states[-1][str(operation.key)]
+        there = self._states[max(0, len(self._states) - 1 - self._behind)]
+        return {key: there[key] for key in operation.argument if key in there}
+
+
+@pytest.mark.parametrize("real_time", [False, True])
+def test_counters_that_grow_pass(tmp_path: Path, real_time: bool) -> None:
+    promised = monotonic.promised(real_time=real_time)
+    judgement = judged(tmp_path, monotonic.traffic(), monotonic.effects, Counters(), promised)
+    assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
+
+
+def test_counters_that_are_read_as_they_were_are_named(tmp_path: Path) -> None:
+    """A process sees less than it has added itself."""
+    judgement = judged(tmp_path, monotonic.traffic(), monotonic.effects, Counters(9), monotonic.promised())
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.anomalies["nonmonotonic-read"] > 5
+
+
+class Sites:
+    """Two of them, each of which learns of the other's writes only ``late`` operations after they were made."""
+
+    def __init__(self, late: int) -> None:
+        self._written: list[tuple[int, int, Any]] = []
+        self._late, self._now = late, 0
+
+    def __call__(self, operation: Operation) -> Any:
+        self._now += 1
+        ((f, key, _), *_) = operation.argument
+        if f == "w":
+            self._written.append((self._now, key, key % 2))
+            return operation.argument
+        site = self._now % 2
+        there = {key for when, key, at in self._written if at == site or when + self._late < self._now}
+        return [["r", key, 1 if key in there else None] for _, key, _ in operation.argument]
+
+
+def test_one_site_has_no_long_forks_and_two_have_some_where_they_may(tmp_path: Path) -> None:
+    levels = ("serializable", "snapshot isolation", "parallel snapshot isolation")
+    verdicts = {}
+    for late in (0, 9):
+        for level in levels:
+            judgement = judged(tmp_path / f"{late}-{level}", long_fork.traffic(), transactions.effects, Sites(late),
+                               long_fork.promised(level))  # fmt: skip
+            verdicts[late, level] = judgement.verdict
+            assert set(judgement.anomalies) == ({"G-nonadjacent"} if late else set())
+    assert [verdicts[0, level] for level in levels] == [Verdict.PASS] * 3
+    assert [verdicts[9, level] for level in levels] == [Verdict.FAIL, Verdict.FAIL, Verdict.PASS]

@@ -57,7 +57,7 @@ def test_a_client_that_reads_from_a_cache_is_caught(workload: ModuleType, tmp_pa
         def __init__(self) -> None:
             self.cache: dict[str, dict[str, Any]] = {}
 
-        def read(self, key: str, _: None = None) -> dict[str, Any]:
+        def read(self, key: str) -> dict[str, Any]:
             if key not in self.cache:
                 self.cache[key] = super().read(key)
             return self.cache[key]
@@ -80,8 +80,6 @@ ENOUGH = 10
 
 class Registers:
     """A server that loses answers to conditional writes, after they took effect or before, or rejects the writes."""
-
-    handler = SimpleNamespace(timeout_exception=TimeoutError)
 
     def __init__(self, ways: Iterable[str]) -> None:
         self.ways, self.data, self.versions = iter(ways), collections.defaultdict(bytes), collections.Counter[str]()
@@ -141,7 +139,7 @@ def test_two_compare_and_sets_without_answers_that_both_replaced_a_value_are_fou
     first = {"value": 1, "version": 1}
     reads = itertools.chain([first, None, first], itertools.repeat(None))
     read = workload.RegisterClient.read
-    monkeypatch.setattr(workload.RegisterClient, "read", lambda self, key, _=None: next(reads) or read(self, key))
+    monkeypatch.setattr(workload.RegisterClient, "read", lambda self, key: next(reads) or read(self, key))
     history(workload, tmp_path, ["lost", "lost", "lost"])
     judgement = judge(tmp_path, experiment_of(workload.test_zookeeper).contract)  # type: ignore[union-attr]
     assert judgement.verdict is Verdict.FAIL

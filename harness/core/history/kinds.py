@@ -21,6 +21,8 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "max-register": ("max-write", "max-read"),
     "set": ("set-add", "set-remove", "set-read"),
     "bank": ("bank-open", "bank-withdraw", "bank-deposit", "bank-read"),
+    "unique-ids": ("id-generate",),
+    "monotonic": ("monotonic-add", "monotonic-read"),
     "queue": ("queue-enqueue", "queue-dequeue", "queue-drained"),
     "transactions": ("txn-append", "txn-write", "txn-read"),
     "groups": (

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.check import Check, Family, build, evidence, in_words, involved, named
+from assay.checkers.contract import OBJECTS as OF_FORMAT_1
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, duck
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
@@ -29,6 +30,7 @@ from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
+from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
@@ -40,7 +42,7 @@ from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.cli.main import main
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 
-from helpers.bank_histories import at_random
+from helpers.bank_histories import Bank, at_random
 from helpers.commit_histories import Members, poll
 from helpers.commit_histories import row as member
 from helpers.epoch_histories import compacted_disks, disks, terms
@@ -53,7 +55,7 @@ from helpers.judging import judge
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.lost_histories import Changes
 from helpers.object_histories import broken as broken_object
-from helpers.object_histories import counter, max_register, queue, some_set
+from helpers.object_histories import counter, growing, max_register, queue, some_ids, some_set
 from helpers.object_oracle import count, largest, queue_losses
 from helpers.object_oracle import linearizable as orderly
 from helpers.oracle import Judge
@@ -128,6 +130,10 @@ INSTANCE = {
     "queue-duplicate": ("value",),
     "queue-phantom": ("value",),
     "queue-false-empty": ("op", "sub"),
+    "id-duplicate": ("value", "name"),
+    "nonmonotonic-read": ("op",),
+    "monotonic-cycle": ("ops",),
+    "monotonic-cycle-real-time": ("ops",),
     "set-fork": ("small_op", "large_op"),
 }
 """The columns that tell one instance of a log anomaly from another, as the oracle names it."""
@@ -314,6 +320,12 @@ def absurd() -> list[Row]:
     return [row | {"op": row["op"] + first} for row in log.rows]
 
 
+def some_bank(number: int) -> Bank:
+    """Of every third only the whole is known."""
+    first = 3 * 10**7 + number * 100
+    return at_random(number, wrong=True, key=f"b-{number}", first=first, split=number % 3 > 0)
+
+
 def test_duckdb_and_the_oracles_agree(tmp_path: Path) -> None:
     check_together(tmp_path)
 
@@ -335,7 +347,7 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     some_logs, some_registers, some_groups = logs(), registers(), groups()
     some = (*some_logs, *some_registers, *some_groups, *members(), *kept(), owners(), moved_on(), absurd())
     rows = [row for history in some for row in history]
-    rows += [row for n in range(30) for row in at_random(n, wrong=True, key=f"b-{n}", first=3 * 10**7 + n * 100).rows]
+    rows += [row for n in range(30) for row in some_bank(n).rows]
     assert {"ok", "fail", "info"} == {row["outcome"] for row in rows}
     terms_of = [terms(f"e-{n}", random.Random(f"engines/e/{n}"), 10**7 + n * 100) for n in range(50)]
     rows += [row for _, ends in terms_of for row in ends]
@@ -474,7 +486,14 @@ def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, app
     }
 
 
-OBJECTS = {"counter": counter, "max-register": max_register, "set": some_set, "queue": queue}
+OBJECTS = {
+    "counter": counter,
+    "max-register": max_register,
+    "set": some_set,
+    "queue": queue,
+    "unique-ids": some_ids,
+    "monotonic": growing,
+}
 
 
 @pytest.mark.parametrize("family", OBJECT_FAMILIES, ids=lambda family: family.name)
@@ -501,8 +520,13 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
         one = OBJECTS[family.name](f"k-{index}", rng, index * 100)
         some.append(one if index % 3 == 0 else broken_object(one, rng))
     folder = write(folder / "history", [row for one in some for row in one])
-    contract = Contract(family=family.name, linearizable_queues=True, linearizable_sets=True)
-    families = (family, *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,)}.get(family.name, ()))
+    said = family.name if family.name in OF_FORMAT_1 else None
+    contract = Contract(family=said, linearizable_queues=True, linearizable_sets=True,
+                        transaction_order="real-time")  # fmt: skip
+    families = (
+        family,
+        *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,), "monotonic": (MONOTONIC_REAL_TIME,)}.get(family.name, ()),
+    )
     with DuckDB() as duck:
         by_duck = answers(duck, folder, contract, families)
     assert all(answer.findings for answer in by_duck.values())

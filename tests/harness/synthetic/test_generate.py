@@ -35,9 +35,9 @@ from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.lost_changes import LOST_CHANGES
-from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
+from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.processes import PROCESSES
 from assay.checkers.progress import PROGRESS
@@ -152,6 +152,7 @@ UNPLANTED = (
     EXPIRY,
     INSPECTION,
     LOST_CHANGES,
+    MONOTONIC_REAL_TIME,
     PARTINGS,
     PROCESSES,
     PROGRESS,
@@ -163,7 +164,6 @@ UNPLANTED = (
     SPLITS,
     STARTS,
     STATEMENTS,
-    BANK,
 )
 """What needs more than generated histories have."""
 

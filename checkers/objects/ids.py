@@ -1,0 +1,68 @@
+"""Unique ids: an id that was handed out is handed out once (Jepsen's unique-ids).
+
+How a workload records itself in ``effects`` (``key`` is the generator's name):
+
+- ``id-generate``: the id is ``value``, or ``name`` where it is text; neither where it is not known. Only ok ones count:
+  an id that no client got is no one's. An operation that takes a whole range of ids has a row for each.
+
+Two rows with one id contradict each other, whenever they were: there is nothing that a unique id may be handed out
+after. So the check is exact. That ids rise is not claimed (``objects.monotonic`` asks that of values).
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, value_of
+from assay.checkers.engine import Row
+from assay.checkers.objects.kinds import family
+from assay.checkers.sql import first_rows, order_by, row_number, total_of
+
+IDS: Final = Table(
+    "ids_generated",
+    """
+    select key, value, name, count(*) as times from effects
+    where kind = 'id-generate' and outcome = 'ok' and (value is not null or name is not null)
+    group by key, value, name
+    """,
+    fine=True,
+)
+
+
+def _duplicate(row: Row, evidence: Evidence) -> Explanation:
+    first, again = row["first_op"], row["again_op"]
+    handed = row["value"] if row["name"] is None else f"{row['name']!r}"
+    others = "" if row["times"] == 2 else f", and {row['times'] - 2} more did"
+    if first == again:
+        claim = f"{evidence.who(first)} got {handed} twice in one answer at {evidence.returned(first)}{others}"
+    else:
+        claim = (
+            f"{evidence.who(first)} got {handed} at {evidence.returned(first)}, and {evidence.who(again)} got it again "
+            f"at {evidence.returned(again)}{others}"
+        )
+    about = (value_of(row["key"], row["value"]),) if row["name"] is None else ()
+    return Explanation(f"{row['key']}: {claim}.", (first, again), row["times"] - 2, about=about)
+
+
+ID_DUPLICATE: Final = Check(
+    anomaly="id-duplicate",
+    meaning="one unique id was handed out more than once",
+    views=(Table("found_id_duplicate", "select key, value, name, times from ids_generated where times > 1"),),
+    evidence=f"""
+        select key, value, name, times, max(case when turn = 1 then op end) as first_op,
+            max(case when turn = 2 then op end) as again_op
+        from (
+            select f.key, f.value, f.name, f.times, e.op,
+                {row_number(by="f.key, f.value, f.name", order="e.ret, e.op, e.sub")} as turn
+            from {first_rows("found_id_duplicate", "key, value, name")} f join effects e
+                on e.kind = 'id-generate' and e.outcome = 'ok' and f.key = e.key
+                and coalesce(f.value = e.value, f.value is null and e.value is null)
+                and coalesce(f.name = e.name, f.name is null and e.name is null)) as handed
+        where turn <= 2 group by key, value, name, times {order_by("key, value, name")}
+        """,
+    examined=f"select {total_of('times')} as examined from ids_generated",
+    explain=_duplicate,
+)
+
+UNIQUE_IDS: Final = family("unique-ids", (ID_DUPLICATE,), (IDS,))
+
+ID_ANOMALIES: Final = UNIQUE_IDS.anomalies
+"""Everything that these checks can report."""

@@ -1,0 +1,103 @@
+"""Values that only grow: no process sees one, and then less of it (Jepsen's monotonic).
+
+How a workload records itself in ``effects`` (``key`` is a value's name; nothing else may change it):
+
+- ``monotonic-add``: ``value``: what the operation made it, null where that is not known.
+- ``monotonic-read``: ``value``; one row for each value that a read shows. Null: nothing was there.
+
+Both say that an operation *saw* a value, and only ok ones do. The definition is that of Elle's ``monotonic-key-graph``
+with the order of processes. An operation comes before another
+
+- if it saw less of some value, or
+- if the same process made it earlier, or
+- where the contract says so (``transaction_order="real-time"``): if it had returned before the other was called.
+
+Operations that come before each other in a circle contradict each other. Two of one process that saw one value fall are
+the smallest circle, with a name of their own: ``nonmonotonic-read``. From a fall on a process counts as another, so
+that it is not found twice. All other circles are a ``monotonic-cycle``: the smallest is two reads of two values, each
+of which saw more of one and less of the other. One that needs real time is a ``monotonic-cycle-real-time``.
+
+There is no circle iff some order of the operations, in which each process keeps its own (and those of real time), has
+no value fall. That a value was ever made what a read shows is not asked: an add of unknown outcome does not say what it
+made it. Where each add adds one and real time is promised, ``counters`` asks more; of one that is written, whatever it
+was, ``max_registers``.
+"""
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
+from assay.checkers.engine import Row
+from assay.checkers.objects.kinds import family
+from assay.checkers.objects.monotonic_cycles import FALLS, SEEN, held, search
+from assay.checkers.sql import first_of, order_by
+
+
+def looked(op: int) -> str:
+    """What findings are about."""
+    return f"what operation {op} saw"
+
+
+def _fall(row: Row, evidence: Evidence) -> Explanation:
+    first, less = row["former_op"], row["op"]
+    claim = (
+        f"{row['key']}: {evidence.who(less)} saw {row['former']} at {evidence.returned(first)}, and only "
+        f"{held(row['value'])} in an operation that it called at {evidence.called(less)}."
+    )
+    return Explanation(claim, (less, first), about=(looked(less),))
+
+
+NONMONOTONIC_READ: Final = Check(
+    anomaly="nonmonotonic-read",
+    meaning="one process saw a value that only grows, and then less of it",
+    views=(Table("found_nonmonotonic_read", f"select * from {FALLS.name}"),),
+    evidence=first_of("found_nonmonotonic_read", "key, process, op", also="op as less_op"),
+    examined=f"select count(*) as examined from {SEEN.name} where former is not null",
+    explain=_fall,
+)
+
+
+def _circle(row: Row, evidence: Evidence) -> Explanation:
+    operations = tuple(int(op) for op in row["ops"].split(","))
+    return Explanation(row["claim"], operations, row["more"], about=tuple(map(looked, operations)))
+
+
+def _cycle(anomaly: str, meaning: str, explained_by: tuple[str, ...]) -> Check:
+    table = f"found_{anomaly.replace('-', '_')}"
+    return Check(
+        anomaly=anomaly,
+        meaning=meaning,
+        views=(Table(table, f"select * from monotonic_found where anomaly = '{anomaly}'"),),
+        evidence=f"""
+            select key, claim, ops, more, first_op, second_op from {table}
+            {order_by("number")} limit {MOST_FINDINGS}
+            """,
+        examined=f"select count(*) as examined from {SEEN.name}",
+        explain=_circle,
+        explained_by=explained_by,
+    )
+
+
+MONOTONIC_CYCLE: Final = _cycle(
+    "monotonic-cycle", "operations saw values that only grow in orders that contradict each other", ()
+)
+MONOTONIC_CYCLE_REAL_TIME: Final = _cycle(
+    "monotonic-cycle-real-time",
+    "operations saw values that only grow in orders that contradict each other, or the times of operations",
+    ("nonmonotonic-read", "monotonic-cycle"),
+)
+
+MONOTONIC: Final = family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), (SEEN, FALLS), search)
+
+
+MONOTONIC_REAL_TIME: Final = Family(
+    name="monotonic-real-time",
+    checks=(MONOTONIC_CYCLE_REAL_TIME,),
+    applies="""
+        select coalesce(sum(e.many), 0) as examined from effect_kinds e cross join txn_declared d
+        where e.kind in ('monotonic-add', 'monotonic-read') and d.transaction_order = 'real-time'
+        """,
+)
+"""After the other, which makes its tables."""
+
+MONOTONIC_ANOMALIES: Final = MONOTONIC.anomalies
+"""Everything that is reported where the contract declares no order of real time."""

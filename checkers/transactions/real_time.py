@@ -1,0 +1,71 @@
+"""The order of real time as edges of a graph: two for each operation, however many came before. Pure, over arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from assay.checkers.engine import INFINITY
+from assay.harness.core.late import Late
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from assay.checkers.transactions.graph import Ints
+else:
+    np = Late("numpy")
+
+_MOMENTS: Final = -(2**62)
+"""Ids from here up to those of fans stand for moments."""
+
+
+@dataclass(frozen=True)
+class InTime:
+    """Nodes that stand for moments, with their times; and the edges of an order of time."""
+
+    nodes: Ints
+    times: Ints
+    source: Ints
+    target: Ints
+
+
+def in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> InTime:
+    """A node for each return, one after the other. Each operation leads to its own return, and the last return before
+    its call leads to it.
+
+    ``node``: ids, those below 0 stand for no operation. ``place``: only operations of one place are put in order.
+    """
+    ended = np.flatnonzero((node >= 0) & (ret != INFINITY))
+    ended = ended[np.lexsort((ret[ended], place[ended]))]
+    returns, places = ret[ended], place[ended]
+    ids = _MOMENTS + np.arange(len(ended), dtype=np.int64)
+    same = np.diff(places) == 0
+    # Windows follow each other in time, but an operation may return long after its window: so place by place.
+    began = np.flatnonzero(node >= 0)
+    began = began[np.lexsort((call[began], place[began]))]
+    before = _last_before(places, returns, place[began], call[began])
+    known = before >= 0
+    return InTime(
+        ids,
+        returns,
+        np.concatenate([node[ended], ids[:-1][same], ids[before[known]]]),
+        np.concatenate([ids, ids[1:][same], node[began[known]]]),
+    )
+
+
+def _last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
+    """For each (place, call) the index of the last of (places, returns) in the same place below it, or -1."""
+    both = np.lexsort(
+        (
+            np.concatenate([np.ones(len(returns), np.int64), np.zeros(len(call), np.int64)]),
+            np.concatenate([returns, call]),
+            np.concatenate([places, place]),
+        )
+    )
+    is_return = both < len(returns)
+    last = np.maximum.accumulate(np.where(is_return, both, -1))
+    found = np.full(len(call), -1, np.int64)
+    found[both[~is_return] - len(returns)] = last[~is_return]
+    here = found >= 0
+    here[here] = places[found[here]] == place[here]
+    return np.where(here, found, -1)

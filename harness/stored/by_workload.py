@@ -1,0 +1,56 @@
+"""Judges a file of another tool by the workload that made it: what Jepsen's checker of that name asks, in SQL."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engines
+from assay.checkers.judge import Watch, judge
+from assay.checkers.verdict import Examined, Judgement
+from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.operation import Completed
+from assay.harness.stored import effects_of_workload as effects
+from assay.harness.stored.request import Request
+
+MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], Request], effects.Recorded]]] = {
+    "bank": lambda done, request: effects.bank(done, request.total),
+    "list-append": lambda done, request: effects.transactional(done),
+    "long-fork": lambda done, request: effects.transactional(done),
+    "monotonic": lambda done, request: effects.monotonic(done),
+    "rw-register": lambda done, request: effects.transactional(done),
+    "unique-ids": lambda done, request: effects.unique_ids(done),
+}
+"""By the name of the workload."""
+
+
+def judge_workload(
+    ops: pa.Table, request: Request, engines: Engines, watch: Watch
+) -> tuple[Judgement, tuple[str, ...]]:
+    """``ops`` as they are read from the file at ``request.path``, of ``request.workload``, by the strictest contract.
+
+    And what a user should know that was not said in the file and had to be found out.
+
+    Raises ``HistoryError`` for operations that are not the workload's.
+    """
+    assert request.workload is not None
+    contract = Contract(transaction_order="real-time" if request.real_time else "none")
+    recorded = MAKERS[request.workload](effects.operations(ops), request)
+    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+        history = Path(folder) / "history"
+        with HistoryWriter(history) as writer:
+            for completed, its_effects in recorded.rows:
+                writer.completed(completed, its_effects)
+        reader = HistoryReader(history)
+        with engines.open(reader) as engine:
+            judgement = judge(reader, contract, engine, watch=watch)
+    if not recorded.note:
+        return judgement, ()
+    found_out = Examined(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
+    return msgspec.structs.replace(judgement, examined=(found_out, *judgement.examined)), (recorded.note,)

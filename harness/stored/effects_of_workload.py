@@ -1,0 +1,194 @@
+"""Effects of a workload that another tool ran, made from its operations: what the checks in SQL read.
+
+Jepsen's workloads name their operations and values as its own code does (``jepsen.tests.bank`` and so on).
+
+A history of a *bank* does not say what its accounts were opened with. So it gets an operation more, before all others,
+which opens them: with the total that was given, else the one that most reads show. What each account held is known
+only if some read returned before the first transfer was called. An account that a read lacks was empty, as in Jepsen;
+one that it shows without a balance is missing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from assay.harness.core import transactions
+from assay.harness.core.history import HistoryError
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
+
+OPENED_BY: Final = 2
+"""Nanoseconds by which all else comes later when a bank is opened before it."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Operations, each with its effects, and in ``note`` what was not said in the file and had to be found out."""
+
+    rows: Iterable[tuple[Completed, Sequence[Effect]]]
+    note: str = ""
+
+
+def operations(ops: pa.Table) -> list[Completed]:
+    """The rows of ``ops`` with their values as plain data: a keyword is its name, a map a ``dict``."""
+    return [
+        Completed(
+            index=row["index"],
+            process=row["process"],
+            worker=row["worker"],
+            operation=Operation(row["f"], row["key"], _decoded(row["argument"]), phase=Phase(row["phase"])),
+            completion=Completion(Outcome(row["outcome"]), _decoded(row["result"]), row["error"]),
+            call=row["call"],
+            ret=row["ret"],
+        )
+        for row in ops.to_pylist()
+    ]
+
+
+def _decoded(text: str | None) -> Any:
+    return None if text is None else _plain(msgspec.json.decode(text))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case {"keyword": str(name)} if len(value) == 1:
+            return name
+        case {"map": pairs} if len(value) == 1:
+            return {_name(_plain(key)): _plain(one) for key, one in pairs}
+        case [*elements]:
+            return [_plain(element) for element in elements]
+    return value
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def bank(done: Sequence[Completed], total: int | None) -> Recorded:
+    """``total``: what all accounts of a bank hold; None: what most reads show."""
+    banks: dict[str, list[Completed]] = {}
+    for completed in done:
+        banks.setdefault(_key(completed, "bank"), []).append(completed)
+    opened, notes = list[Effect](), list[str]()
+    accounts: dict[str, tuple[str, ...]] = {}
+    for key, mine in banks.items():
+        reads = [(read, _balances(read)) for read in mine if _is_ok(read, "read")]
+        accounts[key] = tuple(dict.fromkeys(account for _, held in reads for account in held))
+        totals = Counter(sum(value or 0 for value in held.values()) for _, held in reads)
+        if not totals:
+            continue
+        whole = total if total is not None else totals.most_common(1)[0][0]
+        if total is None:
+            notes.append(f"{key} is taken to hold {whole}, as {totals[whole]} of {len(reads)} reads show")
+        opened += _opening(key, accounts[key], whole, _untouched(mine, reads, whole))
+    first = Completed(
+        index=1 + max((completed.index for completed in done), default=0),
+        process=1 + max((completed.process for completed in done), default=0),
+        worker="opening",
+        operation=Operation("open"),
+        completion=Completion(Outcome.OK),
+        call=0,
+        ret=1,
+    )
+    return Recorded(
+        [(first, opened), *((_later(completed), _of_bank(completed, accounts)) for completed in done)],
+        "; ".join(notes),
+    )
+
+
+def _untouched(
+    mine: Sequence[Completed], reads: Sequence[tuple[Completed, Mapping[str, int | None]]], whole: int
+) -> Mapping[str, int | None] | None:
+    """What a read showed before anything could have been moved."""
+    moved = min((one.call for one in mine if one.operation.f == "transfer" and not _failed(one)), default=None)
+    for read, held in reads:
+        known = None not in held.values() and sum(value or 0 for value in held.values()) == whole
+        if known and (moved is None or (read.ret is not None and read.ret < moved)):
+            return held
+    return None
+
+
+def _opening(key: str, accounts: Sequence[str], whole: int, held: Mapping[str, int | None] | None) -> Iterable[Effect]:
+    if held is None:
+        yield Effect("bank-open", key, value=whole)
+    for account in accounts:
+        yield Effect("bank-open", key, owner=account, value=None if held is None else held.get(account, 0))
+
+
+def _of_bank(completed: Completed, accounts: Mapping[str, Sequence[str]]) -> Sequence[Effect]:
+    key = _key(completed, "bank")
+    if completed.operation.f == "transfer":
+        moved = completed.operation.argument
+        source, target, amount = _name(moved["from"]), _name(moved["to"]), moved["amount"]
+        return (Effect("bank-withdraw", key, owner=source, value=amount),
+                Effect("bank-deposit", key, owner=target, value=amount))  # fmt: skip
+    if not _is_ok(completed, "read"):
+        return ()
+    held = dict.fromkeys(accounts[key], 0) | dict(_balances(completed))
+    return [
+        Effect("bank-read", key, owner=account, value=value) for account, value in held.items() if value is not None
+    ]
+
+
+def _balances(read: Completed) -> Mapping[str, int | None]:
+    held = read.completion.result
+    balances: Mapping[str, int | None]
+    balances = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
+    return balances
+
+
+def monotonic(done: Sequence[Completed]) -> Recorded:
+    """An increment returns what it made the counters, as a read does."""
+    return Recorded([(completed, list(_seen(completed))) for completed in done])
+
+
+def _seen(completed: Completed) -> Iterable[Effect]:
+    if completed.completion.outcome is not Outcome.OK:
+        return
+    kind, shown = "read" if completed.operation.f == "read" else "add", completed.completion.result
+    key = completed.operation.key
+    if not isinstance(shown, dict):
+        yield Effect(f"monotonic-{kind}", _key(completed, "counter"), value=shown)
+        return
+    for name, value in shown.items():
+        yield Effect(f"monotonic-{kind}", name if key is None else f"{key}/{name}", value=value)
+
+
+def transactional(done: Sequence[Completed]) -> Recorded:
+    """Lists or registers, whatever the operation is called. Raises ``HistoryError`` for what is none."""
+    try:
+        return Recorded([(completed, transactions.effects(completed)) for completed in done])
+    except ValueError as error:
+        raise HistoryError(str(error)) from error
+
+
+def unique_ids(done: Sequence[Completed]) -> Recorded:
+    """An id that is no whole number of 64 bits is the text of it."""
+    return Recorded([(completed, [_id(completed)]) for completed in done])
+
+
+def _id(completed: Completed) -> Effect:
+    key, got = _key(completed, "ids"), completed.completion.result
+    if isinstance(got, int) and not isinstance(got, bool):
+        return Effect("id-generate", key, value=got)
+    return Effect("id-generate", key, name=None if got is None else _name(got))
+
+
+def _later(completed: Completed) -> Completed:
+    ret = None if completed.ret is None else completed.ret + OPENED_BY
+    return msgspec.structs.replace(completed, call=completed.call + OPENED_BY, ret=ret)
+
+
+def _key(completed: Completed, nameless: str) -> str:
+    return nameless if completed.operation.key is None else str(completed.operation.key)
+
+
+def _is_ok(completed: Completed, f: str) -> bool:
+    return completed.operation.f == f and completed.completion.outcome is Outcome.OK
+
+
+def _failed(completed: Completed) -> bool:
+    return completed.completion.outcome is Outcome.FAIL

@@ -1,0 +1,153 @@
+"""The history of correct banks: transfers between accounts, and reads of all of them.
+
+A bank's transfers are the same ``PERIOD`` again and again, a walk that leads back to where it began, so what its
+accounts hold is a function of how many transfers were done. Two more accounts have transfers in scenes alone: of them
+it is known exactly what they hold.
+"""
+
+import random
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic import rows, segments
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
+from assay.harness.synthetic.slots import OPENING_PROCESS
+from assay.harness.synthetic.state import Tally
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+
+TRANSFER, READ = range(2)
+BUSY: Final = 4
+"""Accounts that transfers of ordinary traffic are between."""
+ACCOUNTS: Final = tuple(str(number) for number in range(BUSY + 2))
+OPENED: Final = 10
+"""What each account begins with."""
+AT_A_TIME: Final = 1000
+"""Banks that one operation opens."""
+
+
+def _walk(steps: int) -> list[tuple[int, int, int]]:
+    """Transfers (source, target, amount) that never take more than there is; then the same ones back."""
+    chance, held, done = random.Random(7), [OPENED] * BUSY, list[tuple[int, int, int]]()
+    while len(done) < steps:
+        source, target = chance.sample(range(BUSY), 2)
+        amount = min(held[source], chance.randint(1, 5))
+        if amount:
+            held[source], held[target] = held[source] - amount, held[target] + amount
+            done.append((source, target, amount))
+    return [*done, *((target, source, amount) for source, target, amount in reversed(done))]
+
+
+TRANSFERS: Final = np.array(_walk(32), dtype=np.int64)
+PERIOD: Final = len(TRANSFERS)
+
+
+def _held() -> segments.Ints:
+    """What each account holds after so many transfers of a period."""
+    held = np.full((PERIOD, len(ACCOUNTS)), OPENED, dtype=np.int64)
+    for number, (source, target, amount) in enumerate(TRANSFERS[:-1].tolist(), 1):
+        held[number] = held[number - 1]
+        held[number, source] -= amount
+        held[number, target] += amount
+    return held
+
+
+HELD: Final = _held()
+
+
+def _shown(held: list[int]) -> str:
+    return "{" + ",".join(f'"{account}":{value}' for account, value in zip(ACCOUNTS, held, strict=True)) + "}"
+
+
+class BankTraffic(Traffic):
+    model = "bank"
+    verbs = ("transfer", "read")
+    weights = (0.7, 0.3)
+    bulk = 3
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._done = Tally(plan.keys)
+
+    def begin(self, writer: HistoryWriter) -> None:
+        """Opens all banks before anything else, ``AT_A_TIME`` in one operation."""
+        groups = -(-self.plan.keys // AT_A_TIME)
+        ops = self.schedule.before(np.arange(groups, dtype=np.int64), OPENING_PROCESS)
+        bank = np.arange(self.plan.keys, dtype=np.int64)
+        writer.batch("ops", rows.operations(ops, np.ones(groups, np.bool_), {
+            "worker": "0", "f": "open", "argument": "null", "result": "null",
+        }))  # fmt: skip
+        each = np.repeat(bank, len(ACCOUNTS))
+        account = np.tile(np.arange(len(ACCOUNTS)), self.plan.keys)
+        rows.write_effects(writer, ops, [
+            rows.Part(
+                "bank-open", each // AT_A_TIME, rows.Named(each, self.names),
+                {"owner": rows.Named(account, ACCOUNTS), "value": np.full(len(each), OPENED)},
+                sub=each % AT_A_TIME * len(ACCOUNTS) + account,
+            ),
+        ])  # fmt: skip
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        held = HELD[at.count % PERIOD].tolist()
+
+        def transfer(source: int, target: int, amount: int, begin: int, end: int | None) -> SceneStep:
+            moved = tuple(Effect(f"bank-{kind}", at.key, owner=ACCOUNTS[account], value=amount)
+                          for kind, account in (("withdraw", source), ("deposit", target)))  # fmt: skip
+            return SceneStep("transfer", begin, end, moved, argument=[ACCOUNTS[source], ACCOUNTS[target], amount])
+
+        def read(changed: dict[int, int], begin: int) -> SceneStep:
+            shown = {name: held[number] + changed.get(number, 0) for number, name in enumerate(ACCOUNTS)}
+            effects = tuple(Effect("bank-read", at.key, owner=name, value=value) for name, value in shown.items())
+            return SceneStep("read", begin, begin + 1, effects, result=shown)
+
+        source, target, amount = TRANSFERS[at.count % PERIOD].tolist()
+        more = held[0] + 1
+        known, spare = BUSY, BUSY + 1
+        steps, takes, value = {
+            # The transfer is half done.
+            "bank-total": (
+                (transfer(source, target, amount, 0, 3), read({source: -amount}, 1)), 1, sum(held) - amount,
+            ),
+            "bank-negative": ((transfer(0, 1, more, 0, None), read({0: -more, 1: more}, 1)), 0, -1),
+            # Of the other account it is not known what it gave away; and in the end all is as before.
+            "bank-unaccounted": (
+                (transfer(known, spare, 1, 0, 1), transfer(spare, 0, 1, 2, None), read({}, 3),
+                 transfer(spare, known, 1, 5, 6)), 0, held[known],
+            ),
+        }[anomaly]  # fmt: skip
+        return Scene(key=at.key, steps=steps, value=value, takes=takes)
+
+    def act(self, block: Block) -> Acts:
+        slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)
+        count = self._done.follow(block.key, (block.landed & (verb == TRANSFER)).astype(np.int64) + block.takes)
+        turn, keep = count % PERIOD, block.keep
+        moves = np.flatnonzero(keep & (verb == TRANSFER))
+        looks = np.flatnonzero(keep & (verb == READ) & slots.ok)
+        reads, account = segments.ranks(looks, np.full(len(looks), len(ACCOUNTS)))
+        source, target, amount = TRANSFERS[turn[moves]].T
+        parts = [
+            rows.Part("bank-withdraw", moves, key.at(moves), {"owner": rows.Named(source, ACCOUNTS), "value": amount}),
+            rows.Part(
+                "bank-deposit", moves, key.at(moves), {"owner": rows.Named(target, ACCOUNTS), "value": amount}, sub=1
+            ),
+            rows.Part(
+                "bank-read", reads, key.at(reads),
+                {"owner": rows.Named(account, ACCOUNTS), "value": HELD[turn[reads], account]}, sub=account,
+            ),
+        ]  # fmt: skip
+        moved = pa.array([f'["{ACCOUNTS[a]}","{ACCOUNTS[b]}",{much}]' for a, b, much in TRANSFERS.tolist()])
+        shown = pa.array([_shown(held) for held in HELD.tolist()])
+        at, doing = pa.array(turn[keep]), verb[keep]
+        return Acts(
+            verb=verb,
+            key=key,
+            parts=parts,
+            count=count,
+            argument=pc.if_else(doing == TRANSFER, moved.take(at), "null"),
+            result=pc.if_else((slots.ok & (verb == READ))[keep], shown.take(at), rows.NONE),
+        )

@@ -1,0 +1,96 @@
+"""The history of correct counters that are read two at a time: adds, which return what they made it, and reads of both.
+
+An object is a pair of counters, x and y, to which adds go in turn: so both are functions of how many adds were done.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay.harness.core.operation import Effect
+from assay.harness.synthetic import rows
+from assay.harness.synthetic.plan import Plan
+from assay.harness.synthetic.scene import Opening, Scene, SceneStep
+from assay.harness.synthetic.segments import Number
+from assay.harness.synthetic.state import Tally
+from assay.harness.synthetic.traffic import Acts, Block, Traffic
+
+ADD, READ = range(2)
+
+
+def _x(count: Number) -> Number:
+    """What x is after so many adds, of which it gets the first."""
+    return (count + 1) // 2
+
+
+def _y(count: Number) -> Number:
+    return count // 2
+
+
+class MonotonicTraffic(Traffic):
+    model = "monotonic"
+    verbs = ("add", "read")
+    weights = (0.5, 0.5)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._done = Tally(plan.keys)
+        self._both = pa.array([f"{name}-{which}" for name in self.names.to_pylist() for which in "xy"], pa.string())
+
+    def stage(self, anomaly: str, at: Opening) -> Scene:
+        """Each adds one to both."""
+        x, y = _x(at.count), _y(at.count)
+
+        def add(which: str, value: int, begin: int, end: int, process: int) -> SceneStep:
+            effect = Effect("monotonic-add", f"{at.key}-{which}", value=value)
+            return SceneStep("add", begin, end, (effect,), process, argument=which, result=value)
+
+        def read(x: int, y: int, begin: int, process: int) -> SceneStep:
+            seen = {"x": x, "y": y}
+            effects = tuple(Effect("monotonic-read", f"{at.key}-{which}", value=value) for which, value in seen.items())
+            return SceneStep("read", begin, begin + 1, effects, process, result=seen)
+
+        steps, which, value = {
+            "nonmonotonic-read": (
+                (add("x", x + 1, 0, 1, 0), add("y", y + 1, 2, 3, 1), read(x, y + 1, 4, 0)), "x", x + 1,
+            ),
+            "monotonic-cycle": (
+                (add("x", x + 1, 0, 6, 0), add("y", y + 1, 1, 7, 1), read(x + 1, y, 2, 2), read(x, y + 1, 4, 3)),
+                "y", y + 1,
+            ),
+        }[anomaly]  # fmt: skip
+        return Scene(key=f"{at.key}-{which}", about=at.key, steps=steps, value=value, takes=2)
+
+    def act(self, block: Block) -> Acts:
+        slots, verb, keep = block.slots, block.verb, block.keep
+        key = rows.Named(block.key, self.names)
+        count = self._done.follow(block.key, (block.landed & (verb == ADD)).astype(np.int64) + block.takes)
+        turn, made = count % 2, np.where(count % 2 == 0, _x(count) + 1, _y(count) + 1)
+        adds = np.flatnonzero(keep & (verb == ADD))
+        reads = np.flatnonzero(keep & (verb == READ) & slots.ok)
+        parts = [
+            rows.Part(
+                "monotonic-add", adds, rows.Named(2 * block.key[adds] + turn[adds], self._both),
+                {"value": rows.Known(made[adds], slots.ok[adds])},
+            ),
+            *(
+                rows.Part(
+                    "monotonic-read", reads, rows.Named(2 * block.key[reads] + place, self._both),
+                    {"value": seen(count[reads])}, sub=place,
+                )
+                for place, seen in enumerate((_x, _y))
+            ),
+        ]  # fmt: skip
+        doing, ok = verb[keep], slots.ok[keep]
+        both = pc.binary_join_element_wise(
+            '{"x":', rows.numbers(_x(count)[keep]), ',"y":', rows.numbers(_y(count)[keep]), "}", ""
+        )
+        got = pc.if_else(doing == ADD, rows.numbers(made[keep]), both)
+        return Acts(
+            verb=verb,
+            key=key,
+            parts=parts,
+            count=count,
+            argument=pc.if_else(doing == ADD, pa.array(['"x"', '"y"']).take(pa.array(turn[keep])), "null"),
+            result=pc.if_else(ok, got, rows.NONE),
+        )

@@ -1,0 +1,300 @@
+"""``assay check`` on histories of Jepsen's workloads: what each verdict is, and what is rejected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.checkers.verdict import Judgement
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.foreign import WORKLOADS as SHAPES
+from assay.harness.stored import request
+from assay.harness.stored.by_workload import MAKERS
+
+from helpers.workload_files import Event, balances, done, edn, transfer
+
+
+def checked(
+    path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], *options: str
+) -> tuple[str, dict[str, int], str]:
+    """Verdict, anomalies, and the first two notes on what was examined."""
+    path.write_text(edn(events))
+    main(["check", str(path), *options, "--json"])
+    judgement = msgspec.json.decode(capsys.readouterr().out, type=Judgement)
+    notes = "; ".join(one.note or "" for one in judgement.examined[:2])
+    return judgement.verdict.value, dict(judgement.anomalies), notes
+
+
+def rejected(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["check", *arguments]) == Exit.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_the_options_offer_what_there_is() -> None:
+    assert tuple(SHAPES) == tuple(MAKERS) == request.WORKLOADS
+
+
+def bank(*last: Event, first: list[Event] | None = None) -> list[Event]:
+    """Two accounts with 10 each; four reads and five transfers of 1, so that 6 and 14 are there in the end."""
+    events = [(9, "info", "start-partition", "nil")]
+    events = done(0, "read", "nil", balances((10, 10))) if first is None else first
+    for number in range(1, 5):
+        events += done(1, "transfer", transfer(0, 1, 1))
+        events += done(0, "read", "nil", balances((10 - number, 10 + number)))
+    return [*events, *last]
+
+
+RIGHT_BANKS: dict[str, list[Event]] = {
+    "all is there": [],
+    "a transfer of which no one knows, seen": [
+        *done(1, "transfer", transfer(0, 1, 2), type="info"), *done(0, "read", "nil", balances((4, 16))),
+    ],
+    "and not seen": [
+        *done(1, "transfer", transfer(0, 1, 2), type="info"), *done(0, "read", "nil", balances((6, 14))),
+    ],
+    "one that failed, not seen": [
+        *done(1, "transfer", transfer(0, 1, 7), "[:negative 0]", "fail"), *done(0, "read", "nil", balances((6, 14))),
+    ],
+    "an account that is empty and not shown": [
+        *done(1, "transfer", transfer(0, 1, 6)), *done(0, "read", "nil", "{1 20}"),
+    ],
+    "a vector of balances": done(0, "read", "nil", "[6 14]"),
+    "a wrong read that failed": done(0, "read", "nil", balances((6, 10)), "fail"),
+}  # fmt: skip
+WRONG_BANKS: dict[str, tuple[list[Event], dict[str, int]]] = {
+    "half of a transfer": (
+        [(1, "invoke", "transfer", transfer(0, 1, 2)), *done(0, "read", "nil", balances((4, 14)))], {"bank-total": 1},
+    ),
+    "less than nothing": (
+        [(1, "invoke", "transfer", transfer(0, 1, 7)), *done(0, "read", "nil", balances((-1, 21)))],
+        {"bank-negative": 1},
+    ),
+    "a transfer that failed": (
+        [*done(1, "transfer", transfer(0, 1, 2), type="fail"), *done(0, "read", "nil", balances((4, 16)))],
+        {"bank-unaccounted": 2},
+    ),
+    "an account without a balance": (done(0, "read", "nil", "{0 nil, 1 20}"), {"bank-total": 1, "bank-unaccounted": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("last", RIGHT_BANKS.values(), ids=RIGHT_BANKS)
+def test_a_right_bank_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str], last: list[Event]) -> None:
+    verdict, anomalies, notes = checked(tmp_path / "h.edn", capsys, bank(*last), "--workload=bank")
+    assert (verdict, anomalies) == ("pass", {})
+    assert "bank is taken to hold 20, as " in notes
+
+
+@pytest.mark.parametrize(("last", "anomalies"), WRONG_BANKS.values(), ids=WRONG_BANKS)
+def test_a_wrong_bank_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], last: list[Event], anomalies: dict[str, int]
+) -> None:
+    found = checked(tmp_path / "h.edn", capsys, bank(*last), "--workload=bank", "--total=20")
+    assert found == ("fail", anomalies, "0 events of the nemesis and 0 other lines left out; ")
+
+
+def test_where_nothing_was_read_before_a_transfer_only_totals_and_signs_are_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = done(1, "transfer", transfer(0, 1, 1))
+    unseen = bank(*done(0, "read", "nil", balances((0, 20))), first=late)
+    assert checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank")[:2] == ("pass", {})
+    assert checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank", "--total=20")[0] == "pass"
+    verdict, anomalies, _ = checked(tmp_path / "h.edn", capsys, unseen, "--workload=bank", "--total=21")
+    assert (verdict, anomalies) == ("fail", {"bank-total": 5})
+
+
+def test_what_had_to_be_found_out_is_said_under_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(bank()))
+    assert main(["check", str(path), "--workload=bank"]) == Exit.PASS
+    assert "bank is taken to hold 20, as 5 of 5 reads show" in capsys.readouterr().out.splitlines()
+    assert main(["check", str(path), "--workload=bank", "--total=20"]) == Exit.PASS
+    assert "is taken" not in capsys.readouterr().out
+
+
+def test_banks_under_keys_are_judged_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [
+        (process, type, f, f"[{key} {value}]")
+        for key in (1, 2)
+        for process, type, f, value in bank(*(done(0, "read", "nil", balances((1, 1))) if key == 2 else ()))
+    ]
+    verdict, anomalies, notes = checked(tmp_path / "h.edn", capsys, events, "--workload=bank")
+    assert (verdict, anomalies) == ("fail", {"bank-total": 1, "bank-unaccounted": 2})
+    assert "1 is taken to hold 20, as 5 of 5 reads show; 2 is taken to hold 20, as 5 of 6 reads show" in notes
+
+
+def test_what_is_no_bank_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    for events, words in (
+        (done(0, "write", "1"), ":write is no operation of bank, which has read, transfer"),
+        (done(0, "transfer", "{:from 0, :to 1}"), ":transfer takes a map with :from, :to and an :amount"),
+        (done(0, "transfer", "{:from 0, :to 1, :amount 1.5}"), ":transfer takes a map with :from, :to and an :amount"),
+        (done(0, "read", "nil", "17"), "the result of :read is a map of account to balance, or a vector"),
+        (done(0, "read", "nil", '{0 "much"}'), "the result of :read is a map of account to balance"),
+        (done(0, "read", "nil", "nil"), "the result of :read is a map of account to balance"),
+    ):
+        path.write_text(edn(events))
+        assert words in rejected(capsys, str(path), "--workload=bank")
+
+
+def grows(*last: Event) -> list[Event]:
+    """As in the workload of TiDB: increments of one key, reads of all."""
+    events = []
+    for number in range(1, 7):
+        events += done(0, "inc", "0", f"{{0 {number}}}") + done(1, "inc", "1", f"{{1 {number}}}")
+        events += done(2, "read", "{0 nil, 1 nil}", f"{{0 {number}, 1 {number}}}")
+    return [*events, *last]
+
+
+GROWTH: dict[str, tuple[list[Event], list[str], tuple[str, dict[str, int]]]] = {
+    "it grows": ([], ["--real-time"], ("pass", {})),
+    "a process sees less than before": (done(2, "read", "{}", "{0 5}"), [], ("fail", {"nonmonotonic-read": 1})),
+    "it is gone": (done(2, "read", "{}", "{0 nil}"), [], ("fail", {"nonmonotonic-read": 1})),
+    "another process does": (done(3, "read", "{}", "{0 5}"), [], ("pass", {})),
+    "and must not": (done(3, "read", "{}", "{0 5}"), ["--real-time"], ("fail", {"monotonic-cycle-real-time": 1})),
+    "two reads disagree": (
+        [*done(3, "read", "{}", "{0 7, 1 8}"), *done(4, "read", "{}", "{0 8, 1 7}")], [],
+        ("fail", {"monotonic-cycle": 1}),
+    ),
+    "it did not arrive": (done(2, "read", "{}", "{0 5}", "info"), ["--real-time"], ("pass", {})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("last", "options", "ends"), GROWTH.values(), ids=GROWTH)
+def test_counters_that_only_grow_are_judged(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    last: list[Event],
+    options: list[str],
+    ends: tuple[str, dict[str, int]],
+) -> None:
+    assert checked(tmp_path / "h.edn", capsys, grows(*last), "--workload=monotonic", *options)[:2] == ends
+
+
+def test_a_counter_of_its_own_under_each_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [
+        (process, type, f, f'["{key}" {"nil" if type == "invoke" else number}]')
+        for number in range(10)
+        for key in "ab"
+        for process, type, f, _ in done(0, "read", "nil")
+    ]
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=monotonic")[:2] == ("pass", {})
+    events += [(0, "invoke", "read", '["a" nil]'), (0, "ok", "read", '["a" 3]')]
+    found = checked(tmp_path / "h.edn", capsys, events, "--workload=monotonic")
+    assert found[:2] == ("fail", {"nonmonotonic-read": 1})
+
+
+def forks(*last: Event, f: str = "txn") -> list[Event]:
+    """Writes of one key each, in groups of two, and reads of both; without ``f`` as newer versions call them."""
+    events = []
+    for number in range(6):
+        events += done(number % 2, f or "write", f"[[:w {number} 1]]")
+        group = number - number % 2
+        called = f"[[:r {group} nil] [:r {group + 1} nil]]"
+        there = "1" if number % 2 else "nil"
+        events += done(2, f or "read", called, f"[[:r {group} 1] [:r {group + 1} {there}]]")
+    return [*events, *last]
+
+
+def both(x: str, y: str, process: int = 2) -> list[Event]:
+    return done(process, "txn", "[[:r 6 nil] [:r 7 nil]]", f"[[:r 6 {x}] [:r 7 {y}]]")
+
+
+OPEN = [(8, "invoke", "txn", "[[:w 6 1]]"), (9, "invoke", "txn", "[[:w 7 1]]")]
+TRANSACTIONS: dict[str, tuple[list[Event], str, list[str], tuple[str, dict[str, int]]]] = {
+    "groups that are read in one order": (forks(), "long-fork", [], ("pass", {})),
+    "as newer versions write it": (forks(f=""), "long-fork", [], ("pass", {})),
+    "a long fork": (
+        forks(*OPEN, *both("1", "nil"), *both("nil", "1", 3)), "long-fork", [], ("fail", {"G-nonadjacent": 1}),
+    ),
+    "one saw both": (forks(*OPEN, *both("1", "nil"), *both("1", "1", 3)), "long-fork", [], ("pass", {})),
+    "an old state": (forks(*both("nil", "nil"), *done(3, "txn", "[[:r 0 nil]]")), "long-fork", [], ("pass", {})),
+    "that must not be shown": (
+        forks(*done(3, "txn", "[[:r 0 nil] [:r 1 nil]]")), "rw-register", ["--real-time"],
+        ("fail", {"G-single-real-time": 1}),
+    ),
+    "lists": (
+        [event for number in range(12) for event in done(0, "txn", f"[[:append 1 {number}]]")]
+        + done(1, "txn", "[[:r 1 nil]]", f"[[:r 1 [{' '.join(map(str, range(12)))}]]]"),
+        "list-append", ["--real-time"], ("pass", {}),
+    ),
+    "lists in two orders": (
+        [event for number in range(12) for event in done(0, "txn", f"[[:append 1 {number}]]")]
+        + done(1, "txn", "[[:r 1 nil]]", "[[:r 1 [0 1 2]]]") + done(1, "txn", "[[:r 1 nil]]", "[[:r 1 [0 2]]]"),
+        "list-append", [], ("fail", {"incompatible-order": 1}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "workload", "options", "ends"), TRANSACTIONS.values(), ids=TRANSACTIONS)
+def test_transactions_are_judged(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    events: list[Event],
+    workload: str,
+    options: list[str],
+    ends: tuple[str, dict[str, int]],
+) -> None:
+    assert checked(tmp_path / "h.edn", capsys, events, f"--workload={workload}", *options)[:2] == ends
+
+
+def test_what_is_no_transaction_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    for value, words in (
+        ("nil", ":txn takes a vector of micro-operations such as [:r 1 nil]"),
+        ("[[:r 1]]", ":txn takes a vector of micro-operations"),
+        ('[[:w 1 "a"]]', "'a'] is no micro-operation; there are [append, key, integer]"),
+    ):
+        path.write_text(edn(done(0, "txn", value)))
+        assert words in rejected(capsys, str(path), "--workload=long-fork")
+
+
+def ids(*given: str) -> list[Event]:
+    return [event for number, one in enumerate(given) for event in done(number % 3, "generate", "nil", one)]
+
+
+@pytest.mark.parametrize(
+    ("events", "ends"),
+    [
+        (ids(*map(str, range(20))), ("pass", {})),
+        (ids(*map(str, range(20)), "7"), ("fail", {"id-duplicate": 1})),
+        ([*ids(*map(str, range(20))), *done(0, "generate", "nil", "7", "info")], ("pass", {})),
+        (ids(*(f'"n1-{number}"' for number in range(20)), '"7"', "7"), ("pass", {})),
+        (ids(*(f'"n1-{number}"' for number in range(20)), '"n1-3"'), ("fail", {"id-duplicate": 1})),
+        (ids(*(f"{2**70 + number}" for number in range(20))), ("pass", {})),
+        (ids(*(f"{{:node 1, :id {number % 19}}}" for number in range(20))), ("fail", {"id-duplicate": 1})),
+        (ids(*map(str, range(5))), ("unknown", {})),
+    ],
+    ids=["all differ", "one twice", "one did not arrive", "text", "text twice", "large", "maps", "too few"],
+)
+def test_ids_are_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], ends: tuple[str, dict[str, int]]
+) -> None:
+    assert checked(tmp_path / "h.edn", capsys, events, "--workload=unique-ids")[:2] == ends
+
+
+def test_an_answer_without_an_id_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "h.edn").write_text(edn(ids("1", "nil")))
+    assert "the result of :generate is the new id, not 'null'" in rejected(
+        capsys, str(tmp_path / "h.edn"), "--workload=unique-ids"
+    )
+
+
+def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(bank()))
+    assert "--workload=bank" in rejected(capsys, str(path))
+    for options, words in (
+        (["--workload=bank", "--model=register"], "and so does --model: choose one"),
+        (["--workload=bank", "--family=set"], "and so does --family: choose one"),
+        (["--workload=bank", "--cas-refusals"], "a --workload has none"),
+        (["--workload=bank", "--real-time"], "--real-time goes with --workload=list-append or "),
+        (["--model=register", "--total=3"], "it goes with --workload=bank"),
+    ):
+        assert words in rejected(capsys, str(path), *options)
+    (tmp_path / "sub").mkdir()
+    assert "--workload is for a file" in rejected(capsys, str(tmp_path / "sub"), "--workload=bank")

@@ -1,0 +1,51 @@
+"""Single writes, and reads of a few keys together: for any system with transactions (Jepsen's long-fork).
+
+Each key is written once, in a transaction of its own; its group of ``GROUP`` keys is read soon after. Two reads that
+see two of these writes in opposite orders are a long fork, which parallel snapshot isolation lets happen, and snapshot
+isolation does not. It is found as ``G-nonadjacent``, whose claim then begins with its name.
+
+A client answers ``txn``, whose argument is a list of ``["w", key, value]`` and ``["r", key, null]``; its result is the
+same with what was read. Its ``effects`` are those of ``assay.harness.core.transactions``.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from assay import TRANSACTION_ANOMALIES, Context, Contract, Generator, Operation, Phase, forbid, unfold
+
+TXN: Final = "txn"
+GROUP: Final = 3
+"""Keys that are read together."""
+OF_LISTS: Final = ("duplicate-elements", "incompatible-order")
+LONG_FORK_ANOMALIES: Final = tuple(anomaly for anomaly in TRANSACTION_ANOMALIES if anomaly not in OF_LISTS)
+"""What transactions of registers can show."""
+
+
+def read(key: int) -> list[list[Any]]:
+    """All of the group of ``key``."""
+    first = key - key % GROUP
+    return [["r", one, None] for one in range(first, first + GROUP)]
+
+
+def step(number: int, context: Context) -> tuple[Operation, int]:
+    """As many reads as writes: of what was written last, or of the group before."""
+    if context.below(2, salt=1) or not number:
+        return Operation(TXN, argument=[["w", number, 1]]), number + 1
+    back = GROUP * context.below(2, salt=2)
+    return Operation(TXN, argument=read(max(0, number - 1 - back))), number
+
+
+def traffic() -> Generator:
+    return unfold(step, 0) | [Operation(TXN, argument=read(0), phase=Phase.DRAIN)] * 3
+
+
+def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
+    """By the level of isolation, ``serializable``, ``snapshot isolation`` or ``parallel snapshot isolation``.
+
+    ``may_stall``: the faults under which no one is served.
+    """
+    contract = forbid(*LONG_FORK_ANOMALIES, may_stall=may_stall)
+    if level != "parallel snapshot isolation":
+        return contract
+    because = "parallel snapshot isolation orders the writes of different sites by no clock that all reads share"
+    return contract.tolerate("G-nonadjacent", because=because)

@@ -1,0 +1,56 @@
+"""MariaDB 10.11 on one node: how it starts, and how a session connects. In Docker; nodes install it from Debian."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pymysql
+
+from assay import Cluster, Node, Software, System
+
+PORT, DATA = 3306, "/var/lib/mysql/assay"
+VARIANTS = {"innodb_snapshot_isolation": ("OFF", "ON")}
+START = f"""
+install -d -o mysql -g mysql -m 700 {DATA} /run/mysqld
+[ -d {DATA}/mysql ] || mariadb-install-db --no-defaults --user=mysql --datadir={DATA} > /dev/null
+exec mariadbd --no-defaults --user=mysql --datadir={DATA} --bind-address=0.0.0.0 --skip-name-resolve \\
+    --init-file=/etc/assay.sql"""
+TABLES = """create database if not exists assay;
+create user if not exists assay@'%';
+grant all on assay.* to assay@'%';
+create table if not exists assay.lists (id int primary key, elements text not null);
+create table if not exists assay.accounts (id varchar(9) primary key, balance int not null);
+"""
+
+
+def connect(host: str) -> Any:
+    return pymysql.connect(host=host, port=PORT, user="assay", database="assay", connect_timeout=1, read_timeout=4)
+
+
+@dataclass(frozen=True)
+class MariaDB(System):
+    name: str = "mariadb"
+    roles: Sequence[str] = ("server",)
+    variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: VARIANTS)
+    chosen: tuple[str, ...] = ()
+
+    def with_setting(self, name: str, value: str) -> System:
+        if name not in VARIANTS:
+            raise ValueError(f"mariadb has no setting {name} here; it has {', '.join(VARIANTS)}")
+        return replace(self, chosen=(*self.chosen, f"--{name}={value}"))
+
+    def software(self, role: str) -> Software:
+        return Software(packages=("mariadb-server",))
+
+    def port(self, role: str) -> int:
+        return PORT
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return ["sh", "-ec", " ".join((START, *self.chosen))]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        return {"/etc/assay.sql": TABLES.encode()}
+
+    async def ready(self, node: Node) -> bool:
+        connect(node.address).close()
+        return True

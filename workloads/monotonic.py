@@ -1,0 +1,60 @@
+"""Counters that only grow, and are read together: for any system with increments (Jepsen's monotonic).
+
+A client answers two operations: ``add`` adds one to the counter ``operation.key`` and returns what it is then;
+``read`` returns what the counters are that its argument names, as a mapping, without those that are not there. Its
+``effects`` are those here.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from assay import (
+    MONOTONIC_ANOMALIES,
+    Completed,
+    Context,
+    Contract,
+    Effect,
+    Generator,
+    Operation,
+    Outcome,
+    Phase,
+    forbid,
+    unfold,
+)  # fmt: skip
+
+KEYS: Final = tuple(f"counter-{number}" for number in range(4))
+ADD, READ = "add", "read"
+
+
+def step(number: int, context: Context) -> tuple[Operation, int]:
+    """As many adds as reads; a read asks for one counter or for all of them."""
+    if context.below(2, salt=1):
+        return Operation(ADD, context.choose(KEYS, salt=2)), number + 1
+    wanted = KEYS if context.below(2, salt=3) else (context.choose(KEYS, salt=2),)
+    return Operation(READ, argument=list(wanted)), number + 1
+
+
+def traffic() -> Generator:
+    """And reads all when all faults are healed."""
+    return unfold(step, 0) | [Operation(READ, argument=list(KEYS), phase=Phase.DRAIN)] * 5
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    operation, result = completed.operation, completed.completion.result
+    ok = completed.completion.outcome is Outcome.OK
+    if operation.f == ADD:
+        return [Effect("monotonic-add", str(operation.key), value=result if ok else None)]
+    shown = result if ok else {}
+    return [Effect("monotonic-read", key, value=shown.get(key)) for key in operation.argument]
+
+
+def promised(*, real_time: bool = False, may_stall: Sequence[str] = ()) -> Contract:
+    """No process sees a counter fall, and no two reads contradict each other. ``real_time``: nor does any process see
+    less than another saw before. ``may_stall``: the faults under which no one is served.
+    """
+    if not real_time:
+        return forbid(*MONOTONIC_ANOMALIES, may_stall=may_stall)
+    contract = forbid(*MONOTONIC_ANOMALIES, "monotonic-cycle-real-time", may_stall=may_stall)
+    return msgspec.structs.replace(contract, transaction_order="real-time")
