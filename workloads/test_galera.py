@@ -1,0 +1,84 @@
+"""MariaDB Galera 10.11, three servers that all take writes: what its levels of isolation promise. In Docker.
+
+pytest workloads/test_galera.py -k lists --nemesis=none --nemesis=partition
+pytest workloads/test_galera.py -k lists --set=innodb_snapshot_isolation=ON
+pytest workloads/test_galera.py -k elements --set=wsrep_sync_wait=1
+
+Two transactions that write the same row on two servers are told apart when they commit, and one is rolled back. What a
+transaction has only read is compared with nothing, so updates are lost (https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster). And a server
+may be behind what another one has acknowledged: reads are stale unless ``wsrep_sync_wait`` makes them wait.
+"""
+
+from collections.abc import Sequence
+
+import pymysql
+
+from assay import (
+    BANK_ANOMALIES,
+    SET_ANOMALIES,
+    Completed,
+    Completion,
+    Effect,
+    Generator,
+    Operation,
+    Outcome,
+    Settings,
+    experiment,
+    forbid,
+)  # fmt: skip
+from assay.workloads import bank, list_append, sets
+from assay.workloads.galera_system import Galera
+from assay.workloads.test_mariadb import LOSES, RepeatableRead
+
+CLUSTER = Galera()
+NOT_READY = ((1047,),)
+"""Codes of what a server outside of the majority says: it has not even begun."""
+
+
+class Session(RepeatableRead):
+    def broken_off(self, error: Exception) -> bool:
+        refused = isinstance(error, pymysql.MySQLError) and error.args[:1] in NOT_READY
+        return refused or super().broken_off(error)
+
+
+LISTS = list_append.promised("snapshot isolation").tolerate("G-single", "G-nonadjacent", because=LOSES)
+
+
+@experiment(system=CLUSTER, client=Session, contract=LISTS)
+def test_lists(settings: Settings) -> Generator:
+    """Of lost updates alone it is known: all else that snapshot isolation forbids is not found."""
+    return list_append.traffic()
+
+
+@experiment(
+    system=CLUSTER, client=Session, contract=bank.promised("serializable").tolerate(*BANK_ANOMALIES, because=LOSES)
+)
+def test_bank(settings: Settings) -> Generator:
+    return bank.traffic()
+
+
+class Elements(Session):
+    """A row for each element."""
+
+    def invoke(self, operation: Operation) -> Completion:
+        try:
+            if operation.f == sets.ADD:
+                self.ask("insert into elements values (%s)", operation.argument)
+                self.session.commit()
+                return Completion(Outcome.OK)
+            found = [element for (element,) in self.ask("select element from elements")]
+            self.session.commit()
+            return Completion(Outcome.OK, found)
+        except self.errors as error:
+            outcome = Outcome.INFO if operation.f == sets.ADD and not self.broken_off(error) else Outcome.FAIL
+            return Completion(outcome, error=f"{type(error).__name__}: {error}"[:200])
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return sets.effects(completed)
+
+
+@experiment(system=CLUSTER, client=Elements, contract=forbid(*SET_ANOMALIES))
+def test_elements(settings: Settings) -> Generator:
+    """What one server has acknowledged any other one shows."""
+    return sets.traffic()
