@@ -30,6 +30,9 @@ class Galera(MariaDB):
     def software(self, role: str) -> Software:
         return Software(packages=("mariadb-server", "galera-4", "rsync", "lsof"))
 
+    def data_folder(self, node: Node) -> str:
+        return DATA
+
     def argv(self, node: Node) -> Sequence[str]:
         return ["sh", "-ec", " ".join((START, *self.chosen))]
 
