@@ -35,8 +35,8 @@ class MariaDB(System):
     chosen: tuple[str, ...] = ()
 
     def with_setting(self, name: str, value: str) -> System:
-        if name not in VARIANTS:
-            raise ValueError(f"mariadb has no setting {name} here; it has {', '.join(VARIANTS)}")
+        if name not in self.variants:
+            raise ValueError(f"{self.name} has no setting {name} here; it has {', '.join(self.variants)}")
         return replace(self, chosen=(*self.chosen, f"--{name}={value}"))
 
     def software(self, role: str) -> Software:

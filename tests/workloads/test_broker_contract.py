@@ -63,12 +63,22 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
             yield name, mix.name, mixed(experiment, Settings(seed=1, workload_mix=(mix.name,))).contract
 
 
-OTHERS = {"test_zookeeper", "test_redis", "test_postgresql", "test_mariadb", "test_etcd", "test_nats", "test_rabbitmq"}
+OTHERS = {
+    "test_zookeeper",
+    "test_redis",
+    "test_postgresql",
+    "test_mariadb",
+    "test_etcd",
+    "test_nats",
+    "test_rabbitmq",
+    "test_galera",
+}
 OF_OTHERS = {
     "bank",
     "etcd_gateway",
     "etcd_lock_client",
     "etcd_system",
+    "galera_system",
     "kafka_log",
     "list_append",
     "locks",
