@@ -25,8 +25,8 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
   in one module), ``test_etcd`` (``etcd_system``; registers judged by a model alone, and a set under its lock:
   ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock), ``test_redis`` (``redis_system``) and
   ``test_nats`` (``nats_system``; both sets), ``test_rabbitmq`` (``rabbitmq_system``; queues), ``test_postgresql``
-  (``postgresql_system``) and ``test_mariadb`` (``mariadb_system``), ``test_galera`` (``galera_system``; both lists and a bank, at each level of
-  isolation).
+  (``postgresql_system``), ``test_mariadb`` (``mariadb_system``) and ``test_galera`` (``galera_system``; lists and a
+  bank, at levels of isolation).
 - ``kafka_log``: the log through librdkafka, for any broker that speaks Kafka's protocol; with it ``test_kafka``, our
   own broker and Tansu.
 
