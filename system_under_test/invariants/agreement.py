@@ -93,11 +93,13 @@ class Agreement:
 
     def _compare(self, which: Ledger, name: str, role: Role) -> Iterator[Broken]:
         key = which[0]
+        mark = max(role.mark, self._marks[name].of(key))
+        if not mark:
+            return
         if (name, key) not in self._copies:
             self._copies[name, key] = Copy(self._nodes[name].disk, f"{self._data}/{key}")
         copy, ledger = self._copies[name, key], self._ledgers.setdefault(which, {})
         copy.refresh()
-        mark = max(role.mark, self._marks[name].of(key))
         changes, begin = self._entered.get((which, name), (0, 0))
         begin = max(begin if changes == copy.changes else 0, copy.start)
         end = begin
