@@ -57,7 +57,8 @@ def written(system: System, node: Node) -> list[str]:
     """What a process that is not root's must be able to write: its data's folder (with a ``/`` at the end) and logs."""
     events = system.event_log(node)
     data = [f"{system.data_folder(node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
-    return [*data, *([] if events is None else [events]), *system.logs(node)]
+    logs = [*([] if events is None else [events]), *system.logs(node)]
+    return [*data, *(log for log in logs if not log.startswith(tuple(data)))]  # in there it makes what it needs
 
 
 def _is_text(value: object) -> bool:

@@ -367,7 +367,7 @@ class Conductor:
 
 def _described(step: Step, chosen: Chosen, fired: Fired | None, held: bool, at: float) -> dict[str, Any]:
     """What is known of an injection when it begins, as its row has it."""
-    departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back}
+    departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back, "process": step.target.process}
     detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
     if fired is not None:
         trigger = {"at": fired.at, "delay": at - fired.at, "origin": fired.origin, "line": fired.line}

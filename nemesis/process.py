@@ -44,7 +44,8 @@ def whole(fault: str, target: Target) -> None:
     """Raises ``ScheduleError`` for a fault of whole nodes that is to be of one process."""
     if target.process is not None and fault not in BY_PROCESS:
         raise ScheduleError(
-            f"{fault} takes no target {target}: {', '.join(BY_PROCESS)} can be of one process, this is of whole nodes"
+            f"{fault} takes no target @{target.process}: {', '.join(BY_PROCESS)} can be of one process, this is of "
+            "whole nodes"
         )
 
 

@@ -57,9 +57,10 @@ class FaultRow(msgspec.Struct, frozen=True):
     not_before: int | None = None
 
     def __str__(self) -> str:
-        """As progress has it: ``kill n1``, ``partition-links n1+n2 (as partition-bridge)``."""
-        name = self.detail.get("evidence", {}).get(LIKENESS)
-        return f"{self.fault} {'+'.join(self.targets)}{f' (as {name})' if name else ''}"
+        """As progress has it: ``kill n1``, ``kill n1@agent``, ``partition-links n1+n2 (as partition-bridge)``."""
+        name, process = self.detail.get("evidence", {}).get(LIKENESS), self.detail.get("process")
+        one = f"@{process}" if process else ""
+        return f"{self.fault} {'+'.join(self.targets)}{one}{f' (as {name})' if name else ''}"
 
     def columns(self) -> dict[str, Any]:
         """As the history's writer takes it."""

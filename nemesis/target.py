@@ -86,8 +86,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise TargetError(f"target names a node twice: {', '.join(self.names)}")
 
     def __str__(self) -> str:
-        """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``, ``one@agent``."""
-        return self._whom() if self.process is None else f"{self._whom()}@{self.process}"
+        """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``, ``one, its process agent``."""
+        return self._whom() if self.process is None else f"{self._whom()}, its process {self.process}"
 
     def _whom(self) -> str:
         if self.kind is Kind.NAMED:

@@ -84,7 +84,9 @@ def _fault_lines(rows: Sequence[dict[str, Any]], digits: int) -> dict[int, str]:
         when = f"{in_seconds(row['time'], digits)} s"
         if row["phase"] == "injected":
             names = row["targets"].strip("[]").replace('"', "").replace(",", "+")
-            cut = what_it_cut(detail_of(row["detail"]))
+            detail = detail_of(row["detail"])
+            cut, process = what_it_cut(detail), detail.get("process")
+            names += f"@{process}" if process else ""
             lines[row["id"]] = f"{row['fault']} {names}{f' ({cut})' if cut else ''} from {when}"
         elif row["id"] in lines:
             lines[row["id"]] += f" to {when}"

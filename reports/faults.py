@@ -32,16 +32,18 @@ class FaultBand:
     cut: str | None
     """Which links it cut, in words; None for a fault that cuts none."""
     ended_at_once: bool
-    """Whether it ended its targets' processes when it was injected."""
+    """Whether it ended its targets' processes, the main ones among them, when it was injected."""
     failures: tuple[str, ...]
     """What went wrong with it: ``effect: no message was dropped``."""
     failed_at: int | None
+    process: str | None
+    """Which one of the targets' processes it hit, where it was one alone."""
     succeeded: int
     """Operations that, while it was in force, began and achieved something, as the verdict counts them."""
 
     @property
     def who(self) -> str:
-        return ", ".join(self.targets) or "—"
+        return (", ".join(self.targets) or "—") + (f" ({self.process})" if self.process else "")
 
     def overlaps(self, start: int, stop: int) -> bool:
         """Whether it was in force at some moment of the closed interval."""
@@ -86,6 +88,7 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
     failed = [(step, detail) for step, detail in zip(steps, details, strict=True) if step["phase"] == "failed"]
     fault = str(steps[0]["fault"])
     targets = max((_names(step["targets"]) for step in steps), key=len)
+    process = next((str(detail["process"]) for detail in details if detail.get("process")), None)
     return FaultBand(
         id=id,
         fault=fault,
@@ -97,9 +100,10 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
         recovered=when("recovered"),
         cut=next((words for detail in details if (words := what_it_cut(detail))), None),
         took_effect=next((step["took_effect"] for step in steps if step["phase"] == "healed"), None),
-        ended_at_once=any(step["ended_at_once"] for step in steps),
+        ended_at_once=process in (None, "main") and any(step["ended_at_once"] for step in steps),
         failures=tuple(_failure(detail) for _, detail in failed),
         failed_at=int(failed[0][0]["time"]) if failed else None,
+        process=process,
         succeeded=succeeded,
     )
 

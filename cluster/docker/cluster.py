@@ -178,7 +178,7 @@ class DockerCluster:
     async def _try_preloads(self, node: SshNode) -> None:
         """What was compiled here needs a C library like the one here, which an image of the user's own may not have."""
         libraries = self._libraries(node)
-        if not libraries or not self._images[node.role].own:
+        if not libraries or self._images[node.role].own is None:
             return
         said = await node.run(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
         if said.strip():
@@ -326,6 +326,7 @@ class DockerCluster:
             "engine": f"docker {version['Version']}",
             "image": image.reference(),
             "image digest": ", ".join(sorted({found.id for found in images.values()})),
+            **{f"image of {role}": found.own for role, found in sorted(images.items()) if found.own is not None},
             "base": layer.origin(),
             "kernel": platform.release(),
             "subnet": str(net.subnet),

@@ -105,7 +105,7 @@ def parsed(said: str) -> Interpreter:
 def _run(image: str, named: str, script: str) -> str:
     argv = ["docker", "run", "--rm", "--network=none", "--user=0", "--entrypoint=/bin/sh", image, "-c", script]
     done = layer.command(argv, check=False, timeout=120)
-    if done.returncode == 127 or "/bin/sh" in done.stderr:
+    if done.returncode == 127 and '"/bin/sh"' in done.stderr:  # the engine's words
         raise ImageError(
             f"{named} has no shell (/bin/sh), and what the harness does on a node is shell: build it FROM an image "
             "that has one, such as debian:bookworm-slim or busybox, and copy your program into that"

@@ -94,11 +94,11 @@ def _build(own: Own, tag: str, packages: Sequence[str], step: BuildStep) -> None
         for file, data in (("sshd_config", image.SSHD_CONFIG), ("settle", tools.SETTLE), ("node", tools.NODE)):
             (Path(folder) / file).write_text(data)
         arguments = {"NODE": image.reference(), "OWN": own.id}
-        what = ", ".join((*found.missing, *packages)) or "an init"
-        by = found.manager or "copied from the node image"
+        added = ", ".join((*found.missing, *packages))
+        what = f"{added} ({found.manager or 'copied from the node image'})" if added else "an init"
         try:
             step(
-                f"{own.shown} ({found.system}) with {what} ({by})",
+                f"{own.shown} ({found.system}) with {what}",
                 lambda: layer.build(text, tag, arguments, network="host", context=Path(folder)),
             )
         except ImageError as error:

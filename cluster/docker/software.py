@@ -48,13 +48,16 @@ RUN python3 -c 'import sys; sys.version_info >= (3, 10) or __import__("distutils
 
 @dataclass(frozen=True)
 class NodeImage:
-    """An image that nodes run: its id (digest), and how it says that processes run. ``own``: it is the user's."""
+    """An image that nodes run: its id (digest), and how it says that processes run.
+
+    ``own``: on which of the user's it was built, its name or Dockerfile.
+    """
 
     id: str
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str | None = None
     user: str | None = None
-    own: bool = False
+    own: str | None = None
 
 
 def needed(system: System, role: str) -> Software:
@@ -116,7 +119,7 @@ def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
         tag = own.ensure(mine, NAME, software.packages, BuildStep(progress))
         made = _with_wheels(tag, mine, software, progress) if software.python else layer.image_id(tag)
     said = contents.settings(mine.id)
-    return NodeImage(made, said.environment, said.folder, said.user, own=True)
+    return NodeImage(made, said.environment, said.folder, said.user, mine.shown)
 
 
 def _with_names(base: str, software: Software, progress: Progress) -> str:

@@ -104,7 +104,8 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
     mark = shlex.quote(f"{MARK}={run_id}")
     parts = [
         _ours(run_id),
-        f"{process.if_there(process.kill())} || exit",
+        f"for file in {process.FOLDER}/*.pid; do name=${{file##*/}} name=${{name%.pid}}",
+        f"{process.if_there(process.kill('$name'))} || exit; done",
         f"for one in /proc/[0-9]*; do tr '\\0' '\\n' < $one/environ 2>/dev/null | grep -qxF {mark} "
         '&& kill -KILL "${one#/proc/}" 2>/dev/null; done',
         shlex.join(packets.UNSHAPE),

@@ -52,14 +52,14 @@ def launch(
 ) -> str:
     """Refuses while one is alive; returns once the process is on its way into ``argv``.
 
-    ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files and folders that this user gets;
-    those that end in ``/`` are made.
+    ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files, and folders (with a ``/`` at the
+    end), that are made where they are missing, and that this user gets.
     """
     pid, output = f"{FOLDER}/{process}.pid", log(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
     own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
-    become = "" if user is None else _become(user, [*owned, output], output)
+    become = "" if user is None else _become(user, [*owned, output])
     return f"""{_identify(process)}
 case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
 mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
@@ -77,14 +77,13 @@ cat {pid}
 """
 
 
-def _become(user: str, owned: Sequence[str], output: str) -> str:
+def _become(user: str, owned: Sequence[str]) -> str:
     """Sets ``$as``, by which a program runs as that user, and ``$who``, its part of the environment.
 
     As with the Docker engine numbers need not be known, and have group 0 then.
     Some shells run an applet of theirs (busybox has one that does less) before what is on the path: hence the path.
     """
     name, _, group = user.partition(":")
-    made = [shlex.quote(path) for path in owned if path.endswith("/")]
     return f"""
 user={shlex.quote(name)} group={shlex.quote(group)}
 if uid=$(id -u "$user" 2>/dev/null); then groups=--init-groups; [ "$group" ] || group=$(id -g "$user")
@@ -98,9 +97,13 @@ who="HOME=${{home:-/}} USER=${{line%%:*}} LOGNAME=${{line%%:*}}"
 setpriv=/usr/local/bin/setpriv
 [ -x $setpriv ] || setpriv=setpriv
 as="$setpriv --reuid $uid --regid $group $groups"
-{f"mkdir -p {' '.join(made)} || exit 26" if made else ""}
-touch {output}
-for path in {shlex.join(owned)}; do [ ! -e "$path" ] || chown $uid:$group "$path" || exit 26; done
+for path in {shlex.join(owned)}; do
+  case $path in
+    */) mkdir -p "$path";;
+    *) around=${{path%/*}}
+      [ -d "$around" ] || {{ mkdir -p "$around" && chown $uid:$group "$around"; }} && : >> "$path";;
+  esac && chown $uid:$group "$path" || exit 26
+done
 """
 
 
@@ -141,6 +144,7 @@ pkill -KILL -s $pid || true
 
 
 def kill(process: str = MAIN) -> str:
+    """``$name`` stands for the process that this variable of the shell names."""
     return signal("KILL", "ZX-", process=process)
 
 

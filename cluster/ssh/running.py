@@ -28,11 +28,15 @@ class Program:
 
 
 def beside(main: Program, others: Mapping[str, Sidecar]) -> Program:
-    """The main process's program with these beside it, which run where and as it does unless they say otherwise."""
+    """The main process's program with these beside it, which run where and as it does unless they say otherwise.
+
+    One that runs as another user gets none of what is the main process's.
+    """
     programs = {}
     for named, one in others.items():
         environment = {**main.environment, **one.environment}
-        programs[named] = replace(main, argv=one.argv, environment=environment, user=one.user or main.user)
+        program = replace(main, argv=one.argv, environment=environment)
+        programs[named] = program if one.user is None else replace(program, user=one.user, owned=())
     return replace(main, beside=programs)
 
 

@@ -36,6 +36,8 @@ def build(arguments: argparse.Namespace) -> Exit:
 
     try:
         if arguments.system is None:
+            if arguments.client is not None:
+                raise InputError("--client is of a system: name that too, --system=MODULE:SYSTEM")
             print(image.ensure(progress))
             return Exit.PASS
         system = _deployed(system_named(arguments.system), arguments.client)

@@ -222,6 +222,9 @@ def test_one_process_of_a_node_is_hit_and_the_others_are_not(name: str, state: s
     agent = FakeAgent(node)
     row = healed(play)
     assert row.took_effect, row
+    injected = play.row(1, FaultPhase.INJECTED)
+    assert str(injected) == f"{name} n2@{process}"
+    assert injected.detail["what"] == f"{name} n2, its process {process}"
     hit, spared = (agent, node) if process == "agent" else (node, agent)
     assert {"kill": "kill", "stop": "stop", "restart": "terminate"}[name] in hit.calls
     assert set(spared.calls) <= {"process"}

@@ -220,7 +220,7 @@ def test_one_process_of_each_node_is_named_behind_them(text: str) -> None:
     target = parse(text)
     assert target.process == process
     assert msgspec.structs.replace(target, process=None) == parse(whom)
-    assert str(target) == f"{parse(whom)}@{process}"
+    assert str(target) == f"{parse(whom)}, its process {process}"
     assert msgspec.json.decode(msgspec.json.encode(target), type=Target) == target
 
 

@@ -66,3 +66,17 @@ def test_the_faults_in_force_and_the_time_between_are_told_apart(tmp_path: Path)
         texts.append(describe(judgement, look_up(open_history(folder), judgement), Ending()))
     assert "between 1.000 and 2.001 s:\n    kill n1 from 1.500 s to 1.700 s" in texts[0]
     assert "between 1.000000 and 2.001000 s:\n    kill n1 from 1.000400 s to 1.700000 s" in texts[1]
+
+
+def test_a_fault_of_one_process_names_it(tmp_path: Path) -> None:
+    book = Book()
+    book.send([1], 0, (1_000, 1_001), process=1)
+    book.send([2], 0, (2_000, 2_001), process=2)
+    faults = [
+        {"id": 1, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time, "detail": '{"process": "agent"}'}
+        for phase, time in (("injected", 1_500_000_000), ("healed", 1_700_000_000))
+    ]
+    folder = write(tmp_path / "history", book.rows, faults=faults)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    text = describe(judgement, look_up(open_history(folder), judgement), Ending())
+    assert "    kill n1@agent from 1.500 s to 1.700 s" in text.splitlines()

@@ -89,13 +89,15 @@ def test_keys_are_ordered_as_people_count() -> None:
 @pytest.mark.parametrize(
     ("fault", "ended"),
     [("kill", True), ("power-loss", True), ("corrupt", True), ("stop", False), ("partition", False),
-     ("restart-rolling", False)],
+     ("restart-rolling", False), ("kill@main", True), ("kill@agent", False)],
 )  # fmt: skip
 def test_who_ends_with_a_fault_leads_no_longer(tmp_path: Path, fault: str, ended: bool) -> None:
     """A server without power does not go on believing; one of a rolling restart ends some time later."""
+    fault, _, process = fault.partition("@")
+    detail = {"process": process} if process else {}
     with HistoryWriter(tmp_path / "history") as writer:
         for time, phase in ((1, "intended"), (30, "injected"), (60, "healed")):
-            writer.fault(id=1, fault=fault, targets=["n1"], phase=phase, time=time, **impact(fault))
+            writer.fault(id=1, fault=fault, targets=["n1"], phase=phase, time=time, detail=detail, **impact(fault))
     with Recording(HistoryReader(tmp_path / "history")) as recording:
         bands, _ = fault_bands(recording)
     assert deaths(bands) == ([(30, "n1")] if ended else [])

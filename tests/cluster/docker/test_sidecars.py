@@ -84,6 +84,10 @@ async def pair(folder: Path) -> None:
         with pytest.raises(NodeError, match="alive already"):
             await agent.start()
 
+        await node.part("watch-1").kill()
+        await node.part("watch-1").start()
+        assert await node.run(f"stat -c %U {DATA} {LOGS}/watch-1.log") == "daemon\ngames\n"
+
         await node.part("main").kill()
         assert await states(node) == ["dead", "running", "running"]
         with pytest.raises(NodeError, match=f"{DATA} is not damaged while its agent process is alive"):

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,9 @@ import pytest
 from assay.cluster.doctor import engine_available
 from assay.cluster.hosts import doctor
 from assay.cluster.hosts.cluster import HostCluster
-from assay.cluster.node import NodeError, ProcessState
+from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.sidecars import Sidecar
+from assay.cluster.system import Software
 from assay.cluster.undo import heal, sweep
 
 from helpers.echo_system import Echo, echoes
@@ -78,6 +80,41 @@ def test_a_run_uses_the_hosts_and_leaves_nothing_there(hosts: OwnHosts, tmp_path
             assert all(traces(hosts))
             await cluster.close()
         assert (tmp_path / "logs/n1/events.jsonl").exists()
+
+    run(use())
+    assert traces(hosts) == ["", ""]
+
+
+class WatchedEcho(Echo):
+    """Each node's server has an agent beside it, and both run as another user than root."""
+
+    def software(self, role: str) -> Software:
+        return Software(user="daemon:games")
+
+    def sidecars(self, node: Node) -> Mapping[str, Sidecar]:
+        return {"agent": Sidecar(["sh", "-c", "id -un; id -gn; exec sleep 1000"])}
+
+
+def test_processes_beside_the_main_one_run_as_their_user_and_are_ended_with_it(hosts: OwnHosts, tmp_path: Path) -> None:
+    async def use() -> None:
+        system = WatchedEcho(tmp_path / "echo")
+        cluster = HostCluster(
+            system, {"broker": 1}, hosts=hosts.file, run_id="run-1", seed=1, state_dir=tmp_path / "state"
+        )
+        await cluster.start()
+        try:
+            (node,) = cluster.nodes
+            await node.start()
+            while not await echoes(node):  # noqa: ASYNC110 - no one says when it does
+                await asyncio.sleep(0.1)
+            await node.part("agent").stop()
+            assert (await node.part("agent").process()).state is ProcessState.STOPPED
+            assert (await node.process()).state is ProcessState.RUNNING
+            assert hosts.run(0, "ps -o user= -C python3 | sort -u").split() == ["daemon"]
+            assert await cluster.collect_logs(tmp_path / "logs") == []
+        finally:
+            await cluster.close()
+        assert (tmp_path / "logs/n1/agent.log").read_text().split() == ["daemon", "games"]
 
     run(use())
     assert traces(hosts) == ["", ""]

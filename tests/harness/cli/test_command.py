@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 
 from assay.checkers.contract import Contract, forbid
 from assay.checkers.verdict import Judgement, Verdict
+from assay.cluster.docker import kept, software
 from assay.cluster.owner import current
+from assay.cluster.system import System
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryWriter
@@ -215,6 +218,39 @@ def test_defects_lists_every_switch_with_what_must_be_reported(capsys: pytest.Ca
 def test_images_of_a_system_that_there_is_not_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "build", "--system=no_such_module:System"]) == Exit.USAGE
     assert "there is no module no_such_module" in capsys.readouterr().err
+
+
+def test_images_are_built_for_each_role_and_for_nodes_of_a_client_if_one_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ensure(system: System, roles: Sequence[str], progress: object) -> dict[str, software.NodeImage]:
+        return {role: software.NodeImage(f"sha256:{len(software.needed(system, role).packages)}") for role in roles}
+
+    monkeypatch.setattr(software, "ensure", ensure)
+    system = "--system=assay.workloads.test_redis:Redis"
+    assert main(["image", "build", system]) == Exit.PASS
+    assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\n"
+    assert main(["image", "build", system, "--client=assay.workloads.test_redis:Elements"]) == Exit.PASS
+    assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\nclient sha256:0\n"
+    assert main(["image", "build", system, "--client=assay.workloads.test_redis:Nothing"]) == Exit.USAGE
+    assert "has no Nothing; the clients in it are Elements" in capsys.readouterr().err
+    assert main(["image", "build", "--client=assay.workloads.test_redis:Elements"]) == Exit.USAGE
+    assert "--client is of a system" in capsys.readouterr().err
+
+
+def test_images_are_listed_with_what_they_are_of(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = [
+        kept.Kept("assay-own:1", "60MB", "2 days ago", "/mine/Dockerfile", used=True),
+        kept.Kept("0123456789ab", "59MB", "3 days ago", "", used=False),
+    ]
+    monkeypatch.setattr(kept, "present", lambda: there)
+    assert main(["image", "list"]) == Exit.PASS
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["assay-own:1", "60MB", "2", "days", "ago", "/mine/Dockerfile"],
+        ["*", "0123456789ab", "59MB", "3", "days", "ago"],
+    ]
 
 
 @pytest.mark.parametrize("action", ["list", "prune"])
