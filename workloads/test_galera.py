@@ -4,7 +4,7 @@ pytest workloads/test_galera.py -k lists --nemesis=none --nemesis=partition
 pytest workloads/test_galera.py -k lists --set=innodb_snapshot_isolation=ON
 pytest workloads/test_galera.py -k elements --set=wsrep_sync_wait=1
 
-Two transactions that write the same row on two servers are told apart when they commit, and one is rolled back. What a
+Of two transactions that write the same row on two servers one is rolled back when they commit. What a
 transaction has only read is compared with nothing, so updates are lost
 (https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster). And a server may be behind what another one has
 acknowledged: reads are stale unless ``wsrep_sync_wait`` makes them wait.
