@@ -1,0 +1,54 @@
+"""PostgreSQL 15 with Patroni: is what was committed still there after a failover? In Docker, from Debian.
+
+pytest workloads/test_patroni.py --rate=100 --nemesis=partition-isolate-leader --nemesis-interval=40 --time-limit=60
+pytest workloads/test_patroni.py --rate=100 --nemesis=partition-isolate-leader --nemesis-interval=40 --time-limit=60 \
+  --set=synchronous_mode=on
+
+Replication is asynchronous by default: what a primary that is cut off commits until it notices is lost when another one
+is promoted (https://patroni.readthedocs.io/en/latest/replication_modes.html). With ``synchronous_mode`` a commit waits
+for a replica.
+"""
+
+from collections.abc import Sequence
+
+import psycopg
+
+from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
+from assay.workloads import sets
+from assay.workloads.patroni_system import Patroni, connect
+
+
+class Elements(sets.SetClient):
+    """A row for each element, at whichever server takes writes."""
+
+    blocking = True
+
+    def open(self, endpoint: Endpoint, runtime: object) -> None:
+        self.session = connect([address.partition(":")[0] for address in endpoint.all])
+
+    def invoke(self, operation: Operation) -> Completion:
+        try:
+            return Completion(Outcome.OK, self._asked(operation))
+        except psycopg.Error as error:
+            return Completion(Outcome.INFO, error=type(error).__name__)  # the next session is to the next primary
+
+    def _asked(self, operation: Operation) -> Sequence[int] | None:
+        with self.session.transaction():
+            if operation.f == sets.ADD:
+                self.session.execute("insert into elements values (%s)", [operation.argument])
+                return None
+            return [element for (element,) in self.session.execute("select element from elements")]
+
+    def close(self) -> None:
+        self.session.close()
+
+
+CONTRACT = forbid(
+    *SET_ANOMALIES, recovery_deadline=60, may_stall=("partition", "partition-isolate-leader", "kill", "stop")
+)
+
+
+@experiment(system=Patroni(), client=Elements, contract=CONTRACT)
+def test_patroni(settings: Settings) -> Generator:
+    """No element whose commit was acknowledged is missing in the end."""
+    return sets.traffic()
