@@ -7,7 +7,7 @@ are there. It inherits from :class:`SetClient`, and its contract is ``forbid(*SE
 from collections.abc import Sequence
 from typing import Final
 
-from assay import Completed, Context, Effect, Generator, Operation, Phase, unfold
+from assay import Completed, Context, Effect, Generator, Operation, Phase, as_generator, unfold
 
 KEY: Final = "elements"
 ADD, READ = "add", "read"
@@ -19,7 +19,12 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 def traffic() -> Generator:
     """Adds one after the other, and reads when all faults are healed."""
-    return unfold(step, 0) | [Operation(READ, KEY, phase=Phase.DRAIN)] * 5
+    return unfold(step, 0) | final_reads()
+
+
+def final_reads() -> Generator:
+    """What is there in the end, asked for five times."""
+    return as_generator([Operation(READ, KEY, phase=Phase.DRAIN)] * 5)
 
 
 def effects(completed: Completed) -> Sequence[Effect]:

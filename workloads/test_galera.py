@@ -26,6 +26,9 @@ from assay import (
     Settings,
     experiment,
     forbid,
+    mix,
+    repeat,
+    unfold,
 )  # fmt: skip
 from assay.workloads import bank, list_append, sets
 from assay.workloads.galera_system import Galera
@@ -81,5 +84,5 @@ class Elements(Session):
 
 @experiment(system=CLUSTER, client=Elements, contract=forbid(*SET_ANOMALIES))
 def test_elements(settings: Settings) -> Generator:
-    """What one server has acknowledged any other one shows."""
-    return sets.traffic()
+    """What one server has acknowledged any other one shows, at once."""
+    return mix(unfold(sets.step, 0), repeat(Operation(sets.READ, sets.KEY))) | sets.final_reads()

@@ -43,9 +43,9 @@ class Elements(sets.SetClient):
         self.session.close()
 
 
-CONTRACT = forbid(
-    *SET_ANOMALIES, recovery_deadline=60, may_stall=("partition", "partition-isolate-leader", "kill", "stop")
-)
+STALLING = ("partition", "partition-isolate-leader", "kill", "stop")
+"""Faults under which no one may take writes until the lease is over."""
+CONTRACT = forbid(*SET_ANOMALIES, recovery_deadline=60, may_stall=STALLING)
 
 
 @experiment(system=Patroni(), client=Elements, contract=CONTRACT)
