@@ -75,9 +75,7 @@ def judgement(project: pytest.Pytester, file: str = "verdict.json") -> dict[str,
 
 def test_a_client_without_effects_passes_by_ones_own_model_and_so_does_its_stored_run(project: pytest.Pytester) -> None:
     project.runpytest_subprocess(*FAST, "--nemesis=kill", "--nemesis-interval=1").assert_outcomes(passed=1)
-    assert judgement(project)["forbidden"] == [
-        "no-recovery", "unexpected-exit", "broken-invariant", "nonlinearizable",
-    ]  # fmt: skip
+    assert judgement(project)["forbidden"] == ["no-recovery", "unexpected-exit", "broken-invariant", "nonlinearizable"]
     assert judgement(project, "settings.json")["contract"]["model"] == "test_file:Ends"
     again = project.run(sys.executable, "-m", "assay.harness.cli.main", "check", "store/latest")
     assert again.ret == 0
