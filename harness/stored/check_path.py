@@ -134,8 +134,9 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
         )
     except OSError as error:
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
+    found_out: tuple[str, ...] = ()
     if model is not None:
-        judgement, found_out = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request)), ()
+        judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
     else:
         judgement, found_out = judge_workload(foreign.ops, request, engines, _checking(watch))
     return _described(_with_reading(judgement, format, foreign), foreign.ops, *found_out, foreign.left_out)
