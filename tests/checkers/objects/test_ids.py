@@ -81,7 +81,7 @@ def test_a_generator_of_which_nothing_is_known_is_unknown(tmp_path: Path) -> Non
     assert judge(write(tmp_path / "some", rows), forbid(*ID_ANOMALIES)).verdict is Verdict.PASS
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     st.lists(
         st.tuples(

@@ -212,7 +212,7 @@ histories = st.lists(
 
 
 @pytest.mark.parametrize("real_time", [False, True])
-@settings(max_examples=12, phases=set(Phase) - {Phase.shrink})
+@settings(max_examples=8, phases=set(Phase) - {Phase.shrink})
 @given(histories)
 def test_something_is_found_iff_no_order_of_the_operations_is_possible(
     real_time: bool, drawn: list[list[tuple[int, int, dict[str, int | None], str, bool]]]

@@ -77,7 +77,7 @@ groups = st.lists(
 )
 
 
-@settings(max_examples=8, phases=set(Phase) - {Phase.shrink})
+@settings(max_examples=5, phases=set(Phase) - {Phase.shrink})
 @given(groups)
 def test_one_is_found_iff_two_reads_cannot_be_put_in_order(
     drawn: list[tuple[tuple[str, ...], list[tuple[bool, ...]]]],
