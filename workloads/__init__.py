@@ -26,7 +26,7 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
   ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock), ``test_redis`` (``redis_system``) and
   ``test_nats`` (``nats_system``; both sets), ``test_rabbitmq`` (``rabbitmq_system``; queues), ``test_postgresql``
   (``postgresql_system``), ``test_mariadb`` (``mariadb_system``) and ``test_galera`` (``galera_system``; lists and a
-  bank, at levels of isolation).
+  bank, at levels of isolation), ``test_patroni`` (``patroni_system``: PostgreSQL with replicas; a set).
 - ``kafka_log``: the log through librdkafka, for any broker that speaks Kafka's protocol; with it ``test_kafka``, our
   own broker and Tansu.
 

@@ -15,6 +15,7 @@ import psycopg
 import requests
 
 from assay import Cluster, DeploymentError, Node, Software, System, zookeeper_servers
+from assay.workloads import sets
 
 PORT, REST, DATA, CONFIG = 5432, 8008, "/var/lib/postgresql/assay", "/etc/assay-patroni.yml"
 SYNCHRONOUS = "synchronous_mode"
@@ -97,6 +98,9 @@ class Patroni(System):
             if node.role == "server" and await self._answers(node, "primary"):
                 return node
         return None
+
+    def keys(self) -> Sequence[str]:
+        return [sets.KEY]
 
     async def _answers(self, node: Node, what: str) -> bool:
         with suppress(requests.RequestException):

@@ -70,6 +70,7 @@ OTHERS = {
     "test_mariadb",
     "test_etcd",
     "test_nats",
+    "test_patroni",
     "test_rabbitmq",
     "test_galera",
 }
@@ -86,6 +87,7 @@ OF_OTHERS = {
     "mariadb_system",
     "monotonic",
     "nats_system",
+    "patroni_system",
     "postgresql_system",
     "queues",
     "rabbitmq_system",
