@@ -29,11 +29,24 @@ USER = {"username": "assay", "password": "assay"}
 
 
 def connect(hosts: Sequence[str]) -> psycopg.Connection[Any]:
-    """To that of these servers which takes writes."""
-    return psycopg.connect(
-        host=",".join(hosts), port=PORT, user="assay", password="assay", dbname="postgres", connect_timeout=2,
-        tcp_user_timeout=4000, target_session_attrs="read-write",
-    )  # fmt: skip
+    """To that of these servers which takes writes. Raises ``psycopg.Error``."""
+    for host in hosts:
+        with suppress(psycopg.OperationalError):
+            session = psycopg.connect(
+                host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000
+            )
+            if _takes_writes(session):
+                return session
+            session.close()
+    raise psycopg.OperationalError("no server takes writes")
+
+
+def _takes_writes(session: psycopg.Connection[Any]) -> bool:
+    try:
+        return session.execute("select not pg_is_in_recovery()").fetchone() == (True,)
+    except psycopg.Error:
+        session.close()
+        raise
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """PostgreSQL 15 with Patroni: is what was committed still there after a failover? In Docker, from Debian.
 
-pytest workloads/test_patroni.py --rate=100 --nemesis=partition-isolate-leader --nemesis-interval=40 --time-limit=60
-pytest workloads/test_patroni.py --rate=100 --nemesis=partition-isolate-leader --nemesis-interval=40 --time-limit=60 \
-  --set=synchronous_mode=on
+pytest workloads/test_patroni.py --rate=100 --nemesis=partition-leader-and-follower --nemesis-interval=60 --time-limit=80
+pytest workloads/test_patroni.py ... --set=synchronous_mode=on
 
 Replication is asynchronous by default: what a primary that is cut off commits until it notices is lost when another one
 is promoted (https://patroni.readthedocs.io/en/latest/replication_modes.html). With ``synchronous_mode`` a commit waits
-for a replica.
+for a replica, and no other one is promoted.
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ class Elements(sets.SetClient):
         self.session.close()
 
 
-STALLING = ("partition", "partition-isolate-leader", "kill", "stop")
+STALLING = ("partition", "partition-leader-and-follower", "kill", "stop")
 """Faults under which no one may take writes until the lease is over."""
 CONTRACT = forbid(*SET_ANOMALIES, recovery_deadline=60, may_stall=STALLING)
 
