@@ -25,6 +25,7 @@ START = f"""
 install -d -o postgres -g postgres -m 700 {DATA} /var/run/postgresql
 cd / && exec setpriv --reuid=postgres --regid=postgres --init-groups patroni {CONFIG}"""
 TABLE = "create table if not exists elements (element int primary key)"
+STREAMING = "select count(*) from pg_stat_replication where state = 'streaming'"
 USER = {"username": "assay", "password": "assay"}
 
 
@@ -33,8 +34,9 @@ def connect(hosts: Sequence[str]) -> psycopg.Connection[Any]:
     for host in hosts:
         with suppress(psycopg.OperationalError):
             session = psycopg.connect(
-                host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000
-            )
+                host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000,
+                autocommit=True,  # else the first question would begin a transaction that no one commits
+            )  # fmt: skip
             if _takes_writes(session):
                 return session
             session.close()
@@ -98,13 +100,13 @@ class Patroni(System):
 
     async def set_up(self, cluster: Cluster) -> None:
         hosts = [node.address for node in cluster.nodes if node.role == "server"]
-        for _ in range(60):
-            with suppress(psycopg.Error):
-                with connect(hosts) as session:
-                    session.execute(TABLE)
-                return
+        for _ in range(120):
+            with suppress(psycopg.Error), connect(hosts) as session:
+                session.execute(TABLE)
+                if session.execute(STREAMING).fetchone() == (len(hosts) - 1,):
+                    return
             await asyncio.sleep(0.5)
-        raise DeploymentError("no server of PostgreSQL takes writes; see the log of patroni on each node")
+        raise DeploymentError("no primary of PostgreSQL has all replicas; see the log of patroni on each node")
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         for node in cluster.nodes:

@@ -1,7 +1,7 @@
-"""PostgreSQL 15 with Patroni: is what was committed still there after a failover? In Docker, from Debian.
+r"""PostgreSQL 15 with Patroni: is what was committed still there after a failover? In Docker, from Debian.
 
-pytest workloads/test_patroni.py --rate=100 --nemesis=partition-leader-and-follower --nemesis-interval=60 --time-limit=80
-pytest workloads/test_patroni.py ... --set=synchronous_mode=on
+pytest workloads/test_patroni.py --rate=100 --nemesis=partition-leader-and-follower --nemesis-interval=60 \
+    --time-limit=80 [--set=synchronous_mode=on]
 
 Replication is asynchronous by default: what a primary that is cut off commits until it notices is lost when another one
 is promoted (https://patroni.readthedocs.io/en/latest/replication_modes.html). With ``synchronous_mode`` a commit waits
