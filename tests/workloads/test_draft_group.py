@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(root: Path, **chosen: Any) -> Attempt:
-    settings = Settings(**({"seed": 1, "time_limit": 12.0, "rate": 100.0, "store": root} | chosen))
+    settings = Settings(**({"seed": 1, "time_limit": 8.0, "rate": 80.0, "store": root} | chosen))
     return played(test_draft_group.test_draft_group, settings)
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(root: Path, **chosen: object) -> Attempt:
-    settings = Settings(**({"seed": 1, "time_limit": 15.0, "rate": 100.0, "store": root} | chosen))  # type: ignore[arg-type]
+    settings = Settings(**({"seed": 1, "time_limit": 11.0, "rate": 80.0, "store": root} | chosen))  # type: ignore[arg-type]
     return played(test_group.test_group, settings)
 
 

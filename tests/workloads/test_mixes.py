@@ -351,6 +351,7 @@ def test_members_share_several_topics_commit_them_and_hand_them_over(
         assert reached >= {(group, key) for group in groups for key in SHARED_KEYS}, "from where its members stand"
 
 
+@pytest.mark.long
 def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(tmp_path: Path) -> None:
     attempt = play(tmp_path, "strict", nemesis=("kill",), nemesis_interval=6.0, time_limit=12.0)
     states = [
@@ -365,6 +366,7 @@ def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(
     assert len({row["key"] for row in rows if row["kind"] == "drained"}) == 3
 
 
+@pytest.mark.long
 def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_path: Path) -> None:
     """Without a seek: the reader's place is one of the things that it knows."""
     rows = table(play(tmp_path, "clinging", nemesis=("stop",), nemesis_target="leader", time_limit=16.0))
@@ -513,6 +515,7 @@ def test_a_committer_that_goes_on_asking_a_former_coordinator_is_found(
     assert "stuck-client" in accused(tmp_path, "committers", test_offsets.test_offsets)
 
 
+@pytest.mark.long
 def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> None:
     attempt = play(tmp_path, "strangers", test_offsets.test_offsets)
     asked = [row for row in table(attempt, "ops") if row["f"] == "stranger"]

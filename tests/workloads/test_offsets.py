@@ -26,7 +26,7 @@ def run(settings: Settings, reports: Reports = Reports.NEVER) -> Attempt:
 
 
 def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
-    attempt = run(Settings(1, nemesis=("restart-rolling",), time_limit=15.0, rate=100.0, store=tmp_path))
+    attempt = run(Settings(1, nemesis=("restart-rolling",), time_limit=11.0, rate=80.0, store=tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     history = HistoryReader(attempt.folder.history)
@@ -34,11 +34,11 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     for row in history.table("ops").to_pylist():
         what = row["f"], row["outcome"]
         tried[what] = tried.get(what, 0) + 1
-    assert tried["commit", "ok"] > 500
-    assert tried["fetch", "ok"] > 500
+    assert tried["commit", "ok"] > 300
+    assert tried["fetch", "ok"] > 300
     assert tried["zombie", "fail"] > 10
     generations = {row["generation"] for row in history.table("effects").to_pylist() if row["kind"] == "acquire"}
-    assert len(generations) > 10
+    assert len(generations) > 7
 
 
 @pytest.mark.long
@@ -67,6 +67,7 @@ def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path)
     assert not drawn or "client" in (attempt.folder.path / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_a_group_that_nothing_is_left_for_is_judged_by_what_comes_before_and_after(tmp_path: Path) -> None:
     attempt = run(Settings(1, nemesis=("partition-leader-and-follower",), time_limit=20.0, rate=60.0, store=tmp_path))
     assert attempt.judgement is not None

@@ -58,7 +58,7 @@ def test_readers_look_everywhere_and_lose_no_position_by_it(tmp_path: Path) -> N
 
 
 def without_power(root: Path) -> Settings:
-    return Settings(7, nemesis=("power-loss",), nemesis_target="all", time_limit=9.0, rate=150.0, store=root)
+    return Settings(7, nemesis=("power-loss",), nemesis_target="all", time_limit=9.0, rate=80.0, store=root)
 
 
 @pytest.mark.slow
