@@ -24,8 +24,8 @@ from assay.harness.nights.regression import (
     regressions,
 )
 
-from helpers.nightly import by_night
 from helpers.examples import some_of
+from helpers.nightly import by_night
 
 NIGHTS = BASELINE + max(WINDOWS)
 VALUES = st.floats(0.001, 1e6, allow_subnormal=False)

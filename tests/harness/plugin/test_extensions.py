@@ -21,7 +21,7 @@ from assay.nemesis.kill import Kill
 EXTENSION = Path(__file__).parents[2] / "helpers" / "extension.py"
 DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
 SMALL = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-FAST = (*SMALL, "--cluster=sim", "--nodes=1", "--time-limit=8", "--rate=50", "--seed=4")
+FAST = (*SMALL, "--cluster=sim", "--nodes=1", "--time-limit=5", "--rate=50", "--seed=4")
 NO_PAGE = "--reports=never"
 """A run that searches compiles machine code, and what does so cannot be loaded twice: it has a process of its own."""
 

@@ -38,11 +38,11 @@ def experiment() -> Experiment:
 
 
 def an_example(seed: int = 1, *steps: Step) -> Example:
-    return Example.of(Settings(seed, time_limit=4.0, rate=50.0), Schedule(0, steps or (KILL,)))
+    return Example.of(Settings(seed, time_limit=4.0, rate=20.0), Schedule(0, steps or (KILL,)))
 
 
 def quick(tmp_path: Path, defect: str | None = None) -> QuickPlayer:
-    base = Settings(1, store=tmp_path, time_limit=4.0, rate=50.0, defect=defect)
+    base = Settings(1, store=tmp_path, time_limit=4.0, rate=20.0, defect=defect)
     return QuickPlayer(Player(experiment(), base, tmp_path / "schedules", Engines("duckdb", threads=1)))
 
 
@@ -122,7 +122,7 @@ def leave(moment):
     left.append(moment.at)
     assert len(os.listdir("/proc/self/task")) == 1
 kill = Step(0.6, "kill", parse("n1"), 1.0, seed=3)
-example = Example.of(Settings(1, time_limit=4.0, rate=50.0), Schedule(0, (kill,)))
+example = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0, (kill,)))
 run = stage._Run(stage.Order(example, moments=3), leave)
 played = run.play(experiment_of(test_log), Settings(1), Registry.standard())
 assert len(left) == 3
@@ -167,7 +167,7 @@ from assay.harness.run.experiment import experiment_of
 from assay.nemesis.schedule import Schedule
 from assay.workloads.test_log import test_log
 
-settings = Settings(1, time_limit=4.0, rate=50.0)
+settings = Settings(1, time_limit=4.0, rate=20.0)
 player = QuickPlayer(Player(experiment_of(test_log), settings, Path("schedules"), Engines("duckdb", threads=1)))
 player.play_all([Example.of(settings, Schedule(0))], lambda: False)
 print("standing", flush=True)
