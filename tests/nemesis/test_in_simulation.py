@@ -127,10 +127,13 @@ CONNECTIONS = {
 }
 
 
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("lost", [False, True], ids=["held-back", "lost"])
-@pytest.mark.parametrize("way", ["answers", "requests"])
-@pytest.mark.parametrize("name", CONNECTIONS)
+WAYS = list(itertools.product(CONNECTIONS, ("answers", "requests"), (False, True), (1, 3)))
+WAYS_BY_DAY = [one for one in WAYS if one[3] == 3 or one[:3] == ("connection-fetch", "answers", True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "lost", "every"), [one if one in WAYS_BY_DAY else by_night(*one) for one in WAYS]
+)
 def test_one_connection_is_hit_in_one_direction_and_no_other(
     name: str, way: str, lost: bool, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

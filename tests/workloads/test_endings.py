@@ -221,7 +221,7 @@ def leaves_one_out(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("breaks", "words"),
-    [(never_elects_again, "workers read orders-"), by_night(leaves_one_out, "drain read orders-3 up to")],
+    [by_night(never_elects_again, "workers read orders-"), by_night(leaves_one_out, "drain read orders-3 up to")],
 )
 def test_a_group_that_does_not_settle_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks: Callable[[pytest.MonkeyPatch], None], words: str
@@ -232,6 +232,7 @@ def test_a_group_that_does_not_settle_is_found(
     assert any(words in finding.claim for finding in judgement.findings), [one.claim for one in judgement.findings]
 
 
+@pytest.mark.long
 def test_the_correct_group_settles(tmp_path: Path) -> None:
     judgement = settled(tmp_path)
     assert judgement.verdict is Verdict.PASS, (judgement.unknown, [one.claim for one in judgement.findings])

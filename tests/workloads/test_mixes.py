@@ -179,6 +179,7 @@ def test_retention_moves_log_starts_that_readers_see_and_fall_behind(tmp_path: P
     assert "offset-out-of-range" in errors
 
 
+@pytest.mark.long
 def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(tmp_path: Path) -> None:
     attempt = play(tmp_path, "compaction", time_limit=8.0)
     assert any(row["event"] == "log-cleaned" for row in table(attempt, "events"))
@@ -394,6 +395,7 @@ def test_members_that_cling_hold_on_as_other_processes(tmp_path: Path, test: obj
     assert later & {row["process"] for row in rows if row["kind"] == "observe" and row["assignment"] is not None}
 
 
+@pytest.mark.long
 def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
     attempt = play(tmp_path, "habits", time_limit=8.0)
     ops, rows = table(attempt, "ops"), table(attempt)
