@@ -38,7 +38,6 @@ from helpers.night_cells import (
     recorded,
     result,
 )
-from helpers.nightly import by_night
 from helpers.small_disk import small_disk
 
 ROOT = Path(__file__).parents[3]
@@ -173,7 +172,7 @@ def test_a_night_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert gone_on_with(store, one) == results
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, by_night(signal.SIGTERM)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path: Path, number: int) -> None:
     store = tmp_path / "store"
     (tmp_path / "nightly.toml").write_text(
