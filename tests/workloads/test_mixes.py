@@ -179,7 +179,6 @@ def test_retention_moves_log_starts_that_readers_see_and_fall_behind(tmp_path: P
     assert "offset-out-of-range" in errors
 
 
-@pytest.mark.long
 def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(tmp_path: Path) -> None:
     attempt = play(tmp_path, "compaction", time_limit=8.0)
     assert any(row["event"] == "log-cleaned" for row in table(attempt, "events"))
@@ -352,7 +351,6 @@ def test_members_share_several_topics_commit_them_and_hand_them_over(
         assert reached >= {(group, key) for group in groups for key in SHARED_KEYS}, "from where its members stand"
 
 
-@pytest.mark.long
 def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(tmp_path: Path) -> None:
     attempt = play(tmp_path, "strict", nemesis=("kill",), nemesis_interval=6.0, time_limit=12.0)
     states = [
@@ -367,7 +365,6 @@ def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(
     assert len({row["key"] for row in rows if row["kind"] == "drained"}) == 3
 
 
-@pytest.mark.long
 def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_path: Path) -> None:
     """Without a seek: the reader's place is one of the things that it knows."""
     rows = table(play(tmp_path, "clinging", nemesis=("stop",), nemesis_target="leader", time_limit=16.0))
@@ -395,7 +392,6 @@ def test_members_that_cling_hold_on_as_other_processes(tmp_path: Path, test: obj
     assert later & {row["process"] for row in rows if row["kind"] == "observe" and row["assignment"] is not None}
 
 
-@pytest.mark.long
 def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
     attempt = play(tmp_path, "habits", time_limit=8.0)
     ops, rows = table(attempt, "ops"), table(attempt)
@@ -517,7 +513,6 @@ def test_a_committer_that_goes_on_asking_a_former_coordinator_is_found(
     assert "stuck-client" in accused(tmp_path, "committers", test_offsets.test_offsets)
 
 
-@pytest.mark.long
 def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> None:
     attempt = play(tmp_path, "strangers", test_offsets.test_offsets)
     asked = [row for row in table(attempt, "ops") if row["f"] == "stranger"]

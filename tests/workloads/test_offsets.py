@@ -67,7 +67,6 @@ def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path)
     assert not drawn or "client" in (attempt.folder.path / "report.html").read_text()
 
 
-@pytest.mark.long
 def test_a_group_that_nothing_is_left_for_is_judged_by_what_comes_before_and_after(tmp_path: Path) -> None:
     attempt = run(Settings(1, nemesis=("partition-leader-and-follower",), time_limit=20.0, rate=60.0, store=tmp_path))
     assert attempt.judgement is not None
