@@ -32,6 +32,8 @@ from helpers.object_models import GroupModel, Model, QueueModel, RegisterModel
 from helpers.object_oracle import bag_linearizable
 from helpers.register_oracle import linearizable
 
+pytestmark = pytest.mark.slow
+
 
 def bag(rows: Sequence[Row]) -> bool:
     """A drain that found the end is a dequeue that found nothing."""

@@ -99,6 +99,7 @@ def test_nights_without_change_raise_an_alarm_at_most_at_the_stated_rate(nights:
     assert sum(bool(regressions(quiet(chance, 5))[0]) for _ in range(nights)) <= allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tried", [150, by_night(400)])
 def test_the_rate_is_no_empty_promise(tried: int) -> None:
     """One figure alone: at a level of 0.2 noise is taken for a change, though never more often than that."""
@@ -112,6 +113,7 @@ def test_the_rate_is_no_empty_promise(tried: int) -> None:
     assert 0.04 <= share <= 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [150, by_night(400)])
 def test_one_cell_of_hundreds_that_got_slower_is_the_one_that_is_listed(cells: int) -> None:
     chance = np.random.default_rng(3)

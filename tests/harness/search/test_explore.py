@@ -209,14 +209,9 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
     outcome = PlayOutcome("fail", frozenset({"lost-write"}), None, nothing, nothing, nothing, None, None)
     found = Found(first.only({2}), outcome, None, False, False, first, 2.4, 7)
     nowhere: Any = None
+    settings = Settings(1, store=tmp_path)
     asked = Exploration(
-        nowhere,
-        Settings(1, store=tmp_path),
-        Budget(),
-        "t",
-        lambda made: f"pytest --replay={made.replay}",
-        Silent(),
-        nowhere,
+        nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", Silent(), nowhere
     )
     kept = tmp_path / "found" / f"{first.seed}-lost-write.json"
     said = asked._cut_short(found).splitlines()

@@ -21,6 +21,8 @@ from assay.reports.index.page import Page, page
 
 from helpers.morning_store import HOSTILE, LAST, Made, cell, many, night, write
 
+pytestmark = pytest.mark.slow
+
 TODAY = Known(today=date(2026, 11, 24))
 
 
