@@ -190,12 +190,12 @@ def test_members_share_the_log_and_nothing_is_wrong_with_it(tmp_path: Path) -> N
     assert len(holds) == len(set(holds)), "each has a number of its own"
 
 
-CUT_OFF: Any = {"nemesis": ("consumer-from-zookeeper",), "seed": 5, "time_limit": 18.0}
+CUT_OFF: Any = {"nemesis": ("consumer-from-zookeeper",), "seed": 5, "time_limit": 25.0}
 
 
 @pytest.mark.slow
 def test_a_consumer_that_goes_on_after_its_session_is_caught(tmp_path: Path) -> None:
-    judgement = run(tmp_path, **CUT_OFF, defect="zk-owner-overlap").judgement
+    judgement = run(tmp_path, **CUT_OFF | {"time_limit": 18.0}, defect="zk-owner-overlap").judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL
     assert "double-ownership" in judgement.anomalies

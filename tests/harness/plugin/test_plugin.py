@@ -160,7 +160,7 @@ def test_a_run_that_proves_nothing_fails_as_unknown(toy_project: pytest.Pytester
     result = toy_project.runpytest_inprocess(*SIM, "--time-limit=0.5")
     result.assert_outcomes(failed=1)
     assert section(result.outlines, "test_toy[none]")[0].startswith("UNKNOWN: the history is empty")
-    assert (toy_project.path / "store/latest/report.html").exists(), "unless it is told otherwise"
+    assert (toy_project.path / "store/latest/report.html").exists(), "without an option"
 
 
 def test_a_cluster_that_does_not_start_is_an_error_not_a_failure(toy_project: pytest.Pytester) -> None:
