@@ -68,7 +68,7 @@ def test_a_check_and_a_model_find_what_is_wrong_and_the_page_explains_it(extende
 def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
     extended: pytest.Pytester, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    extended.runpytest_subprocess(*FAST, "-q", NO_PAGE).assert_outcomes(passed=1)
+    extended.runpytest_subprocess(*FAST, "--time-limit=8", "-q", NO_PAGE).assert_outcomes(passed=1)
     examined = {one["check"]: one["rows"] for one in verdict(extended)["examined"]}
     assert examined["reused-offset"] > 100
     assert examined["nonlinearizable"] > 100
