@@ -24,7 +24,7 @@ from helpers.examples import ALL
 pytest_plugins = ("pytester",)
 
 settings.register_profile("night", deadline=None, max_examples=ALL)
-settings.register_profile("day", deadline=None, max_examples=25)
+settings.register_profile("day", deadline=None, max_examples=15)
 settings.load_profile("day")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -93,7 +93,7 @@ assert not wrong, wrong
 def test_no_file_is_imported_under_two_names(tmp_path: Path) -> None:
     """``pytest workloads/`` names the files by another path than ``import assay.workloads`` does."""
     root = Path(__file__).parents[1]
-    run = ["workloads/test_log.py", "--cluster=sim", "--rate=50", "--time-limit=3"]
+    run = ["workloads/test_log.py", "--cluster=sim", "--rate=30", "--time-limit=2"]
     command = [sys.executable, "-c", ONE_NAME, str(root), *run, f"--store={tmp_path}", "--seed=1"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -92,7 +92,7 @@ def test_the_wheel_has_one_package_with_all_its_files(wheel: Path) -> None:
 def test_it_runs_next_to_folders_named_like_ours(python: Path, project: Path) -> None:
     where = run(python, "-c", "import assay; print(assay.__file__)", cwd=project)
     assert where.stdout.startswith(str(python.parents[1])), where.stdout + where.stderr
-    options = ("--cluster=sim", "--nodes=1", "--rate=50", "--time-limit=5", "--nemesis=none")
+    options = ("--cluster=sim", "--nodes=1", "--rate=50", "--time-limit=1", "--nemesis=none")
     done = run(python, "-m", "pytest", "-q", *options, "-p", "no:cacheprovider", cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout

@@ -56,7 +56,7 @@ def numbers(found: Any) -> list[float]:
     return [found] if isinstance(found, int | float) else []
 
 
-BY_DAY = sorted(SMALL.keys() - {"search"})[::3]
+BY_DAY = ("interpreter",)
 """The others are tried with the long tests."""
 
 

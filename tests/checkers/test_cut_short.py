@@ -27,6 +27,7 @@ from assay.workloads import (
 from helpers.attempts import played
 from helpers.cut_short import cut_short, moments, passing
 from helpers.judging import judge
+from helpers.nightly import by_night
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
 
@@ -67,11 +68,12 @@ WORKLOADS: Final = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "cuts"),
     [
         (WORKLOADS[0], 2),
-        *(pytest.param(test, 20, marks=pytest.mark.long) for test in WORKLOADS),
+        *((test, 20) for test in WORKLOADS),
     ],
     ids=lambda given: getattr(given, "__name__", str(given)),
 )
@@ -88,9 +90,14 @@ def test_of_every_workload_with_all_that_may_be_drawn(test: object, cuts: int, t
         assert cut.verdict is Verdict.UNKNOWN, (at, cut.findings)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("run", passing(FIXTURES), ids=lambda run: run.name)
-def test_of_every_workload(run: Path, tmp_path: Path) -> None:
-    for number, at in enumerate(moments(open_history(run / "history"), 20)):
+STORED: Final = passing(FIXTURES)
+BY_DAY: Final = [(run, 2) for run in STORED if run.name == "log-pass-mixed"][:1]
+
+
+@pytest.mark.parametrize(
+    ("run", "cuts"), [*BY_DAY, *(by_night(run, 20) for run in STORED)], ids=lambda given: getattr(given, "name", given)
+)
+def test_of_every_workload(run: Path, cuts: int, tmp_path: Path) -> None:
+    for number, at in enumerate(moments(open_history(run / "history"), cuts)):
         cut = judged(run, at, tmp_path / str(number))
         assert cut.verdict is Verdict.UNKNOWN, (at, cut.findings)

@@ -156,6 +156,7 @@ def test_it_says_what_looking_at_every_client_says(tmp_path: Path) -> None:
         assert {row["key"] for row in judged(engine, write(tmp_path / "history", rows))} == expected
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_both_engines_say_the_same(tmp_path: Path, application: Any) -> None:
     rows, expected = many()

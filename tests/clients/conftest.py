@@ -26,16 +26,11 @@ from assay.system_under_test.deployment import EVENT_LOG, PORT, Broker
 from assay.system_under_test.places import BROKER
 from assay.system_under_test.questions import metadata
 
+from helpers.other_clients import CLIENTS
+
 HERE = Path(__file__).parent
 INSTALLED = Path(sys.prefix) / "clients"
 PATIENCE = 120.0
-CLIENTS = {
-    "kcat": ("kcat", None),
-    "confluent-kafka": ("confluent", None),
-    "kafka-python-2": ("kafka_python", "kafka-python-2.3.3"),
-    "kafka-python-3": ("kafka_python", "kafka-python-3.0.12"),
-}
-"""Name -> adapter, and the folder of a package that lies outside site-packages."""
 
 
 @dataclass

@@ -16,6 +16,8 @@ import pytest
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
 
+from helpers.other_clients import some_clients
+
 pytestmark = [pytest.mark.docker, pytest.mark.clients]
 
 NUMBERS = itertools.count()
@@ -63,6 +65,7 @@ def sender(live: Any) -> Iterator[Any]:
     driver.close()
 
 
+@some_clients
 def test_a_group_reads_everything_and_remembers_it(members: Any, sender: Any, live: Any) -> None:
     number = next(NUMBERS)
     topic, group = f"shared-{number}", f"group-{number}"

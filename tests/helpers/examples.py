@@ -11,5 +11,5 @@ ALL: Final = 100
 
 
 def some_of(examples: int) -> int:
-    """Of those that the night tries, the share of the profile that is loaded; ten at least, or all."""
-    return max(min(10, examples), examples * settings.default.max_examples // ALL)
+    """Of those that the night tries, the share of the profile that is loaded; six at least, or all."""
+    return max(min(6, examples), examples * settings.default.max_examples // ALL)

@@ -22,6 +22,7 @@ from assay.nemesis.schedule import Parameter, Record, Schedule, Step
 from assay.nemesis.target import parse
 
 from helpers.nemesis_fakes import FAULTS, draw
+from helpers.nightly import by_night, some_by_day
 from helpers.ping_pong import PORT, PingPong
 
 CENSUS = Census(3, 1, ("orders-0",), 2, ("members",))
@@ -82,7 +83,7 @@ def test_each_fault_takes_effect_heals_and_is_recovered_from(name: str, seed: in
     assert [row.id for row in rows if row.phase is FaultPhase.RECOVERED] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", some_by_day(range(6), range(2)))
 def test_combined_faults_bite(seed: int) -> None:
     rows, record = play(["kill", "partition", "stop"], seed)
     assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
@@ -90,7 +91,7 @@ def test_combined_faults_bite(seed: int) -> None:
     assert {step.fault for step in record.schedule.steps} == {"kill", "partition", "stop"}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some_by_day(range(4), (0,)))
 def test_faults_of_consumers_and_of_servers_take_effect_together(seed: int) -> None:
     faults = ["cut-consumer", "kill", "stop-consumer", "zookeeper-expire"]
     rows, record = play(Schedule(seed, draw(seed, faults, census=CENSUS, time_limit=60).steps), seed)
@@ -103,7 +104,7 @@ WHOM = ["zookeeper", "all", "majority", "leader", "controller", "coordinator", "
 
 
 @pytest.mark.parametrize("target", WHOM)
-@pytest.mark.parametrize("name", ["kill", "stop"])
+@pytest.mark.parametrize("name", ["kill", by_night("stop")])
 def test_process_faults_on_every_sort_of_target(name: str, target: str) -> None:
     rows, _ = play(Schedule(1, (Step(2.0, name, parse(target), 5.0),)))
     assert [str(row.phase) for row in rows] == ["intended", "injected", "healed", "recovered"]
@@ -126,10 +127,13 @@ CONNECTIONS = {
 }
 
 
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("lost", [False, True], ids=["held-back", "lost"])
-@pytest.mark.parametrize("way", ["answers", "requests"])
-@pytest.mark.parametrize("name", CONNECTIONS)
+WAYS = list(itertools.product(CONNECTIONS, ("answers", "requests"), (False, True), (1, 3)))
+WAYS_BY_DAY = [one for one in WAYS if one[3] == 3 or one[:3] == ("connection-fetch", "answers", True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "lost", "every"), [one if one in WAYS_BY_DAY else by_night(*one) for one in WAYS]
+)
 def test_one_connection_is_hit_in_one_direction_and_no_other(
     name: str, way: str, lost: bool, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

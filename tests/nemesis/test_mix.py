@@ -16,6 +16,8 @@ from assay.nemesis.target import Kind
 
 from helpers.nemesis_fakes import FAULTS
 
+pytestmark = pytest.mark.slow
+
 CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 SEEDS = st.integers(0, 2**32)
 

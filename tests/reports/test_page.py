@@ -85,8 +85,26 @@ def parsed(run: Path) -> Parsed:
     return Parsed(render(run).read_text(encoding="utf-8"))
 
 
-def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(tmp_path: Path) -> None:
-    text = parsed(write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary())).text
+@pytest.fixture(scope="module")
+def red(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that failed, with its page, for tests that only read."""
+    run = write_run(tmp_path_factory.mktemp("red") / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary())
+    render(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def red_page(red: Path) -> Parsed:
+    return Parsed((red / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Parsed:
+    return parsed(hostile_run(tmp_path_factory.mktemp("hostile") / "run"))
+
+
+def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(red_page: Parsed) -> None:
+    text = red_page.text
     assert text.count(CLAIM.capitalize()) == 2, "as the lead, and with its operations"
     assert COMMAND in text
     assert "kill leader of orders-3 on n3, 2.000 s – 3.000 s" in text
@@ -143,9 +161,8 @@ def test_a_run_cut_short_still_has_a_page(tmp_path: Path, operations: list[objec
     assert "second Ctrl-C" in text
 
 
-def test_no_value_becomes_markup(tmp_path: Path) -> None:
-    harmless = parsed(write_run(tmp_path / "harmless", judgement(Verdict.FAIL, finding(0, 1)), ordinary()))
-    page = parsed(hostile_run(tmp_path / "run"))
+def test_no_value_becomes_markup(hostile_page: Parsed, red_page: Parsed) -> None:
+    harmless, page = red_page, hostile_page
     assert page.handlers == []
     assert "img" not in page.tags
     assert page.tags.count("script") == harmless.tags.count("script")
@@ -160,19 +177,20 @@ def test_no_value_becomes_markup(tmp_path: Path) -> None:
             assert "onerror=alert" not in script
 
 
-def test_a_megabyte_of_random_bytes_and_names_from_right_to_left_are_cut_text(tmp_path: Path) -> None:
+def test_a_megabyte_of_random_bytes_and_names_from_right_to_left_are_cut_text(
+    tmp_path: Path, red: Path, red_page: Parsed
+) -> None:
     noise = random.Random(1).randbytes(1_000_000).decode("latin-1")
     rows = ordinary()
-    plainly = parsed(write_run(tmp_path / "plain", judgement(Verdict.FAIL, finding(20, 45)), rows))
     rows[20] = completed(20, rows[20].call, argument=noise, result={"v": noise}, key="מפתח")
     rows[45] = completed(45, rows[45].call, argument=HOSTILE, key="مفتاح", f="\u202ekill", error=noise,
                          outcome=Outcome.FAIL)  # fmt: skip
     verdict = judgement(Verdict.FAIL, finding(20, 45, claim=noise, key="מפתח"))
     folder = write_run(tmp_path / "noisy", verdict, rows, problem=noise)
     page = parsed(folder)
-    assert (folder / "report.html").stat().st_size < (tmp_path / "plain" / "report.html").stat().st_size + 100_000
+    assert (folder / "report.html").stat().st_size < (red / "report.html").stat().st_size + 100_000
     assert page.handlers == []
-    assert page.tags.count("script") == plainly.tags.count("script") - 1, "so long a history is not in the page"
+    assert page.tags.count("script") == red_page.tags.count("script") - 1, "so long a history is not in the page"
     hiding = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
     data = "".join(script for kind, script in page.scripts if kind == "application/json")
     assert not re.search(hiding, page.text + data)
@@ -180,8 +198,8 @@ def test_a_megabyte_of_random_bytes_and_names_from_right_to_left_are_cut_text(tm
     assert "\\u202ekill" in page.text
 
 
-def test_nothing_is_loaded_from_anywhere(tmp_path: Path) -> None:
-    page = parsed(write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary()))
+def test_nothing_is_loaded_from_anywhere(red_page: Parsed) -> None:
+    page = red_page
     assert page.loaded == []
     assert not {"link", "iframe", "img", "object", "embed", "base"} & set(page.tags)
     assert "default-src 'none'" in page.policy
@@ -190,8 +208,8 @@ def test_nothing_is_loaded_from_anywhere(tmp_path: Path) -> None:
     assert "@import" not in style
 
 
-def test_only_the_pages_own_scripts_may_run(tmp_path: Path) -> None:
-    page = parsed(hostile_run(tmp_path / "run"))
+def test_only_the_pages_own_scripts_may_run(hostile_page: Parsed) -> None:
+    page = hostile_page
     run = [script for kind, script in page.scripts if kind == "script"]
     hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in run}
     assert set(re.findall(r"'sha256-([^']+)'", page.policy)) == hashes

@@ -156,11 +156,11 @@ by_night = partial(pytest.param, marks=pytest.mark.long)
         by_night(keeps_the_files, "unfinished-move", "had files of orders-0", {"operations": MOVED}),
         by_night(keeps_the_files, "undeleted-topic", "had files of other-0", {"operations": [MADE, DELETED]}),
         by_night(promises_moves_alone, "unfinished-move", "was promised at", {"operations": MOVED}),
-        (promises_deletions_alone, "undeleted-topic", "was acknowledged at", {"operations": [MADE, DELETED]}),
+        by_night(promises_deletions_alone, "undeleted-topic", "was acknowledged at", {"operations": [MADE, DELETED]}),
         by_night(forgets_to_delete, "undeleted-topic", "Other was to be deleted", {"operations": [MADE, DELETED]}),
         by_night(knows_topics_for_ever, "undeleted-topic", "still knew other", {"operations": [MADE, DELETED]}),
-        (lets_no_one_in_again, "no-rejoin", "did not get back", {"nemesis": ("kill",)}),
-        (is_deaf_to_the_controller, "disobeyed-state", "is still in epoch", {"nemesis": ("kill",)}),
+        by_night(lets_no_one_in_again, "no-rejoin", "did not get back", {"nemesis": ("kill",)}),
+        by_night(is_deaf_to_the_controller, "disobeyed-state", "is still in epoch", {"nemesis": ("kill",)}),
         (misses_settings, "disobeyed-settings", "did not go by the settings that orders", {"operations": [CHANGED]}),
         (keeps_everything, "retention-undone", "from offset 0 to", {"system": AGING}),
     ],
@@ -221,7 +221,7 @@ def leaves_one_out(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("breaks", "words"),
-    [(never_elects_again, "workers read orders-"), (leaves_one_out, "drain read orders-3 up to")],
+    [by_night(never_elects_again, "workers read orders-"), by_night(leaves_one_out, "drain read orders-3 up to")],
 )
 def test_a_group_that_does_not_settle_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks: Callable[[pytest.MonkeyPatch], None], words: str
@@ -232,6 +232,7 @@ def test_a_group_that_does_not_settle_is_found(
     assert any(words in finding.claim for finding in judgement.findings), [one.claim for one in judgement.findings]
 
 
+@pytest.mark.long
 def test_the_correct_group_settles(tmp_path: Path) -> None:
     judgement = settled(tmp_path)
     assert judgement.verdict is Verdict.PASS, (judgement.unknown, [one.claim for one in judgement.findings])

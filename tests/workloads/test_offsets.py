@@ -26,7 +26,7 @@ def run(settings: Settings, reports: Reports = Reports.NEVER) -> Attempt:
 
 
 def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
-    attempt = run(Settings(1, nemesis=("restart-rolling",), time_limit=15.0, rate=100.0, store=tmp_path))
+    attempt = run(Settings(1, nemesis=("restart-rolling",), time_limit=11.0, rate=80.0, store=tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     history = HistoryReader(attempt.folder.history)
@@ -34,11 +34,11 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
     for row in history.table("ops").to_pylist():
         what = row["f"], row["outcome"]
         tried[what] = tried.get(what, 0) + 1
-    assert tried["commit", "ok"] > 500
-    assert tried["fetch", "ok"] > 500
+    assert tried["commit", "ok"] > 300
+    assert tried["fetch", "ok"] > 300
     assert tried["zombie", "fail"] > 10
     generations = {row["generation"] for row in history.table("effects").to_pylist() if row["kind"] == "acquire"}
-    assert len(generations) > 10
+    assert len(generations) > 7
 
 
 @pytest.mark.long

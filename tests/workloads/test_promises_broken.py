@@ -188,7 +188,7 @@ def test_a_setting_that_was_acknowledged_and_is_not_there_fails_where_settings_c
     ("test", "action", "topics", "mix"),
     [
         (test_controller.test_controller, "create", "churn-", ()),
-        (test_log.test_log, "add_partitions", "orders", ("growth",)),
+        by_night(test_log.test_log, "add_partitions", "orders", ("growth",)),
     ],
     ids=["create", "add_partitions"],
 )

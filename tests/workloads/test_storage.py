@@ -57,13 +57,13 @@ def test_readers_look_everywhere_and_lose_no_position_by_it(tmp_path: Path) -> N
     assert len(begun) == 4
 
 
-def without_power(root: Path) -> Settings:
-    return Settings(7, nemesis=("power-loss",), nemesis_target="all", time_limit=9.0, rate=150.0, store=root)
+def without_power(root: Path, rate: float = 150.0) -> Settings:
+    return Settings(7, nemesis=("power-loss",), nemesis_target="all", time_limit=9.0, rate=rate, store=root)
 
 
 @pytest.mark.slow
 def test_what_is_not_flushed_goes_with_everybodys_power_and_nothing_else(tmp_path: Path) -> None:
-    attempt = run("test_unflushed", without_power(tmp_path))
+    attempt = run("test_unflushed", without_power(tmp_path, rate=80.0))
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     assert attempt.judgement.anomalies.keys() == {UNFLUSHED_LOSS}

@@ -25,6 +25,7 @@ from assay.workloads.log_operations import traffic
 from assay.workloads.topic_admin import CREATE, DELETE
 
 from helpers.attempts import played
+from helpers.nightly import by_night
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +82,9 @@ def says_nothing_of_what_is_offline(patch: pytest.MonkeyPatch) -> None:
     ("breaks", "nemesis", "words"),
     [
         (deletes_what_is_online, (), "of other-0 from Online to ReplicaDeletionStarted, which is no valid transition."),
-        (is_never_offline, ("kill",), "from Online to Online, though it had written in between that no one leads it."),
+        by_night(
+            is_never_offline, ("kill",), "from Online to Online, though it had written in between that no one leads it."
+        ),
         (says_nothing_of_what_is_offline, (), "from Offline to ReplicaDeletionStarted, though it had last taken it to"),
     ],
 )
@@ -99,7 +102,7 @@ def test_an_illegal_transition_ends_as_a_failure(
     assert any(words in finding.claim for finding in judgement.findings), [one.claim for one in judgement.findings]
 
 
-@pytest.mark.parametrize("replication", [1, 3])
+@pytest.mark.parametrize("replication", [1, by_night(3)])
 def test_the_correct_controller_takes_no_illegal_one(tmp_path: Path, replication: int) -> None:
     judgement = judged(tmp_path, ("kill",), replication)
     assert not judgement.findings

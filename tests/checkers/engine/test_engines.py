@@ -425,6 +425,7 @@ def changes(folder: Path) -> Path:
     return write(folder, [row for one in made for row in one.rows], looks=looks)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_both_engines_agree_on_what_was_lost(tmp_path: Path, application: Application) -> None:
     folder, contract = changes(tmp_path / "history"), Contract(obedience_deadline=10)

@@ -44,14 +44,14 @@ def without_times(judgement: Judgement) -> Judgement:
     [
         pytest.param(1, slice(None), marks=pytest.mark.long),
         pytest.param(2, slice(None), marks=pytest.mark.long),
-        (2, slice(0, 8, 2)),
+        (2, slice(0, 8, 3)),
     ],
     ids=["all", "all twice", "some twice"],
 )
 def test_stored_runs_are_judged_together_as_each_alone(copies: int, which: slice) -> None:
     """Twice over, as what a second run asks again is asked for all of them."""
     once: list[HistoryReader] = [in_memory(path) for path in STORED[which]]
-    assert len(once) > 3
+    assert len(once) > 2
     histories = once * copies
     contract, registry = Contract(), Registry.standard()
     together = judge_together([Unjudged(history, contract) for history in histories], registry)

@@ -33,7 +33,7 @@ def histories(count: int) -> list[Consumers]:
     ]
 
 
-@pytest.mark.parametrize("count", [120, pytest.param(1500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [40, pytest.param(1500, marks=pytest.mark.long)])
 def test_every_instant_of_many_histories(count: int, tmp_path: Path) -> None:
     some = histories(count)
     rows = [row for one in some for row in one.rows]

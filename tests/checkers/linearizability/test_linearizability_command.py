@@ -72,6 +72,7 @@ def test_a_stored_history_is_read_once_for_a_search_here(tmp_path: Path, monkeyp
     assert read == ["ops"]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
     """Texts as values, which the checks in SQL leave to the search; some keys have a value twice."""

@@ -211,6 +211,7 @@ def test_on_spark_several_keys_may_die(spark: OnSpark) -> None:
     assert judged.examined[0].note.startswith("search on 48 keys;")
 
 
+@pytest.mark.long
 def test_every_process_may_die() -> None:
     ops = [operation("die", call=0, ret=1)]
     judged = search(table([(str(number), ops) for number in range(4)]), Deadly(), place=POOL)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.nightly import by_night
+
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[2]
@@ -40,7 +42,8 @@ def answers(plain_steps: int) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_plain_compiled_and_first_one_then_the_other_say_the_same() -> None:
+@pytest.mark.parametrize("both_ways", [(37,), by_night((1, 300))], ids=["one", "others"])
+def test_plain_compiled_and_first_one_then_the_other_say_the_same(both_ways: tuple[int, ...]) -> None:
     *compiled, how = answers(0)
     assert how == "compiled: True numba: True"
     assert len(compiled) > 60
@@ -48,7 +51,7 @@ def test_plain_compiled_and_first_one_then_the_other_say_the_same() -> None:
     *plain, how = answers(10**9)
     assert how == "compiled: False numba: False"
     assert plain == compiled
-    for steps in (1, 37, 300):
+    for steps in both_ways:
         *both, how = answers(steps)
         assert how == "compiled: True numba: True"
         assert both == compiled

@@ -40,8 +40,7 @@ from helpers.epoch_histories import (
 )  # fmt: skip
 from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
-
-COUNT = 300
+from helpers.nightly import by_night
 
 
 def found(
@@ -314,10 +313,11 @@ def test_more_than_a_power_loss_may_take_is_found(tmp_path: Path) -> None:
     assert [finding.anomaly for finding in found(tmp_path, **history)] == ["leader-completeness"]
 
 
-def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
-    logs = [terms(f"t-{n}", random.Random(f"terms/{n}"), n * 100) for n in range(COUNT)]
-    stored = [disks(f"d-{n}", random.Random(f"disks/{n}")) for n in range(COUNT)]
-    keyed_logs = [compacted_disks(f"c-{n}", random.Random(f"compacted/{n}"), 10**6 + n * 100) for n in range(COUNT)]
+@pytest.mark.parametrize("count", [120, by_night(300)])
+def test_they_say_what_looking_at_every_pair_says(tmp_path: Path, count: int) -> None:
+    logs = [terms(f"t-{n}", random.Random(f"terms/{n}"), n * 100) for n in range(count)]
+    stored = [disks(f"d-{n}", random.Random(f"disks/{n}")) for n in range(count)]
+    keyed_logs = [compacted_disks(f"c-{n}", random.Random(f"compacted/{n}"), 10**6 + n * 100) for n in range(count)]
     by_force: dict[Check, list[set[tuple[Any, ...]]]] = {
         LEADER_COMPLETENESS: [incomplete(*one) for one in logs],
         MEMBER_COMPLETENESS: [premature(*one) for one in logs],
@@ -339,12 +339,12 @@ def test_they_say_what_looking_at_every_pair_says(tmp_path: Path) -> None:
         replicas=[row for rows in (*stored, *(left for _, left in keyed_logs)) for row in rows],
     )
     with opened(folder) as engine:
-        register_contract(engine, Contract(compacted=tuple(f"c-{n}" for n in range(COUNT))))
+        register_contract(engine, Contract(compacted=tuple(f"c-{n}" for n in range(count))))
         for check, expected in by_force.items():
             build(engine, check.views)
             rows = engine.rows(f"select * from {check.found}")
             assert {tuple(row[name] for name in columns[check].split()) for row in rows} == set().union(*expected)
-            assert COUNT // 8 < sum(map(bool, expected)) < COUNT, check.anomaly
+            assert count // 8 < sum(map(bool, expected)) < count, check.anomaly
             for finding in findings(engine, check):
                 assert finding.claim.endswith(".")
                 assert "None" not in finding.claim, finding.claim

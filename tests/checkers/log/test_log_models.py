@@ -16,6 +16,8 @@ from helpers.log_model import BUGS, history
 from helpers.log_possible import possible
 from helpers.model_histories import accused, accused_by_both, cut_at_random, loose
 
+pytestmark = pytest.mark.slow
+
 STEPS = 22
 KINDS = (None, *BUGS)
 FAMILIES = (LOG, STATEMENTS)

@@ -80,6 +80,7 @@ def test_a_report_that_is_not_the_outcome_is_found(tmp_path: Path, said: Said, w
     assert words in claim
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_both_engines_say_the_same_of_all_cases(tmp_path: Path, application: Any) -> None:
     cases = [*RIGHT, *(said for said, _ in WRONG)]

@@ -296,7 +296,7 @@ def test_a_cas_without_an_answer_has_been_looked_at_and_so_has_one_that_failed(t
     assert judged.verdict is Verdict.PASS, judged.unknown
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 64, 100])
+@pytest.mark.parametrize("length", [1, 2, 3, 64, pytest.param(100, marks=pytest.mark.long)])
 def test_pointer_doubling_climbs_in_logarithmic_rounds(tmp_path: Path, length: int) -> None:
     """A chain of CAS operations of unknown fate, of which only the last value was read: each step back is a round."""
     book = Ledger()

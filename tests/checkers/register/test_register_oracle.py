@@ -51,7 +51,7 @@ def all_versions_known(rows: list[Row]) -> bool:
     return {row["value"] for row in used} | expected | infos <= known
 
 
-@pytest.fixture(params=[500, pytest.param(1500, marks=pytest.mark.long)])
+@pytest.fixture(params=[200, pytest.param(1500, marks=pytest.mark.long)])
 def count(request: pytest.FixtureRequest) -> int:
     """Of histories; twice as many where they are broken."""
     number: int = request.param
@@ -123,4 +123,4 @@ def test_committed_offsets_get_the_answer_of_the_search_no_matter_who_commits(tm
     answers = Counter(linearizable(history) for history in histories)
     for history in histories:
         assert linearizable(history) is (history[0]["key"] not in found), history
-    assert min(answers.values()) > count // 15, answers
+    assert min(answers.values()) > count // 30, answers

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract
 from assay.checkers.rest.family import LIVENESS_ANOMALIES, REST
@@ -31,6 +33,7 @@ from helpers.looks import (
     packed,
     without,
 )
+from helpers.nightly import by_night
 
 
 def judged(folder: Path, looks: list[Row], effects: list[Row] | None = None, **given: Any) -> Judgement:
@@ -196,7 +199,13 @@ def test_what_lasts_longer_than_its_deadline_is_found(tmp_path: Path) -> None:
         expected = WRONG[cluster_of(key)]
         assert anomaly == expected[0]
         assert expected[2].lower() in claim.lower().replace(f"c{cluster_of(key)}-", "")
-    # the same, where one clock has begun again: any look without it, a restart, a fault healed late, a stall
+
+
+@pytest.mark.parametrize("every", [4, by_night(1)])
+def test_a_clock_that_began_again_has_lasted_for_less(tmp_path: Path, every: int) -> None:
+    """Any look without it, a restart, a fault healed late, a stall."""
+    wrong = packed([change for _, change, _ in WRONG[::every]])
+    assert len(found(tmp_path / "whole", looked((ALWAYS, wrong)))) == len(WRONG[::every])
     assert not found(tmp_path / "too late", looked((range(15, 99), wrong)))
     assert not found(tmp_path / "over", looked((range(40), wrong)))
     assert not found(tmp_path / "between", looked((range(15), wrong), (range(16, 99), wrong)))

@@ -29,7 +29,7 @@ from helpers.txn_oracle import NONE, serializable, strongest
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=[300, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.fixture(params=[200, pytest.param(1000, marks=pytest.mark.long)])
 def count(request: pytest.FixtureRequest) -> int:
     """Of histories; twice as many where they are of all levels."""
     number: int = request.param

@@ -25,6 +25,7 @@ from assay.harness.nights.regression import (
 )
 
 from helpers.examples import some_of
+from helpers.nightly import by_night
 
 NIGHTS = BASELINE + max(WINDOWS)
 VALUES = st.floats(0.001, 1e6, allow_subnormal=False)
@@ -89,7 +90,7 @@ def quiet(chance: np.random.Generator, cells: int) -> list[Series]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("nights", "allowed"), [(25, 1), pytest.param(3_000, 47, marks=pytest.mark.long)], ids=["few", "many"]
+    ("nights", "allowed"), [(10, 1), pytest.param(3_000, 47, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_nights_without_change_raise_an_alarm_at_most_at_the_stated_rate(nights: int, allowed: int) -> None:
     """``allowed``: three deviations above one night in a hundred."""
@@ -98,24 +99,28 @@ def test_nights_without_change_raise_an_alarm_at_most_at_the_stated_rate(nights:
     assert sum(bool(regressions(quiet(chance, 5))[0]) for _ in range(nights)) <= allowed
 
 
-def test_the_rate_is_no_empty_promise() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("tried", [150, by_night(400)])
+def test_the_rate_is_no_empty_promise(tried: int) -> None:
     """One figure alone: at a level of 0.2 noise is taken for a change, though never more often than that."""
     chance = np.random.default_rng(7)
     probabilities = [
         found.probability
-        for _ in range(400)
+        for _ in range(tried)
         if (found := regression._ask(series(*chance.lognormal(size=NIGHTS)))) is not None
     ]
     share = sum(probability <= 0.2 for probability in probabilities) / len(probabilities)
     assert 0.04 <= share <= 0.2
 
 
-def test_one_cell_of_hundreds_that_got_slower_is_the_one_that_is_listed() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("cells", [150, by_night(400)])
+def test_one_cell_of_hundreds_that_got_slower_is_the_one_that_is_listed(cells: int) -> None:
     chance = np.random.default_rng(3)
-    others = [series(*chance.lognormal(sigma=0.1, size=NIGHTS), name=f"{cell}") for cell in range(400)]
+    others = [series(*chance.lognormal(sigma=0.1, size=NIGHTS), name=f"{cell}") for cell in range(cells)]
     slower = chance.lognormal(sigma=0.1, size=NIGHTS) * np.where(np.arange(NIGHTS) < NIGHTS - 7, 1.0, 1.6)
     (change,), asked = regressions([*others, series(*slower, name="slower")])
-    assert (change.series.name, asked) == ("slower", 401)
+    assert (change.series.name, asked) == ("slower", cells + 1)
     assert (change.since, change.nights, change.nights_before) == (NIGHTS - 7, 7, BASELINE)
     assert change.before == pytest.approx(1.0, abs=0.1)
     assert change.now == pytest.approx(1.6, abs=0.2)

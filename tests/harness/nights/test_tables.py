@@ -205,6 +205,7 @@ def computed(application: Any, tmp_path_factory: pytest.TempPathFactory) -> Tabl
     return compute_on(application, stored(tmp_path_factory.mktemp("computed") / "[nights]", SOME), ZOO)
 
 
+@pytest.mark.long
 def test_the_tables_are_those_of_plain_python(computed: Tables) -> None:
     check_tables(computed, SOME)
 
@@ -238,6 +239,7 @@ def check_tables(computed: Tables, runs: Sequence[Night]) -> None:
     assert computed.missed == [row["defect"] for row in expected["defects"] if row["state"] != "caught"]
 
 
+@pytest.mark.long
 def test_added_in_another_order_and_twice_and_with_columns_of_other_names_the_tables_are_the_same(
     application: Any, tmp_path: Path, computed: Tables
 ) -> None:

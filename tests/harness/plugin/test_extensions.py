@@ -21,7 +21,7 @@ from assay.nemesis.kill import Kill
 EXTENSION = Path(__file__).parents[2] / "helpers" / "extension.py"
 DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
 SMALL = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-FAST = (*SMALL, "--cluster=sim", "--nodes=1", "--time-limit=8", "--rate=50", "--seed=4")
+FAST = (*SMALL, "--cluster=sim", "--nodes=1", "--time-limit=5", "--rate=50", "--seed=4")
 NO_PAGE = "--reports=never"
 """A run that searches compiles machine code, and what does so cannot be loaded twice: it has a process of its own."""
 
@@ -68,7 +68,7 @@ def test_a_check_and_a_model_find_what_is_wrong_and_the_page_explains_it(extende
 def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
     extended: pytest.Pytester, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    extended.runpytest_subprocess(*FAST, "-q", NO_PAGE).assert_outcomes(passed=1)
+    extended.runpytest_subprocess(*FAST, "--time-limit=8", "-q", NO_PAGE).assert_outcomes(passed=1)
     examined = {one["check"]: one["rows"] for one in verdict(extended)["examined"]}
     assert examined["reused-offset"] > 100
     assert examined["nonlinearizable"] > 100

@@ -87,6 +87,7 @@ def test_what_is_acknowledged_and_not_kept_has_no_place(project: pytest.Pytester
     assert judgement(project)["anomalies"] == {"nonlinearizable": 1}
 
 
+@pytest.mark.long
 def test_no_operations_are_no_pass(project: pytest.Pytester) -> None:
     test = project.path / "test_file.py"
     test.write_text(

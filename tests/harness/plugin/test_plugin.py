@@ -143,14 +143,13 @@ def test_a_pass_leaves_a_run_that_can_be_repeated_to_the_byte(toy_project: pytes
 
 def test_a_defect_makes_it_red_and_the_text_repeats_it(toy_project: pytest.Pytester) -> None:
     options = ("--time-limit=0.5", "--defect=forgetful", "--repeat=2", "--seed=5")
-    result = toy_project.runpytest_inprocess(*SIM, *options)
+    result = toy_project.runpytest_inprocess(*SIM, *options, NO_PAGE, "--rate=100")
     result.assert_outcomes(failed=2)
-    assert (toy_project.path / "store/latest/report.html").exists()
     text = section(result.outlines, "test_toy[none-2]")
     assert text[0].startswith("FAIL ")
     assert len(text) <= 25
     command = next(line for line in text if line.startswith("repeat: ")).removeprefix("repeat: ").split()
-    again = toy_project.runpytest_inprocess("-p", "no:cacheprovider", NO_PAGE, *command[1:])
+    again = toy_project.runpytest_inprocess("-p", "no:cacheprovider", *command[1:])
     again.assert_outcomes(failed=1)
     digest = [line for line in text if line.startswith("seed: ")]
     assert digest == [line for line in section(again.outlines, "test_toy[none]") if line.startswith("seed: ")]
@@ -163,6 +162,7 @@ def test_a_run_that_proves_nothing_fails_as_unknown(toy_project: pytest.Pytester
     result = toy_project.runpytest_inprocess(*SIM, "--time-limit=0.5")
     result.assert_outcomes(failed=1)
     assert section(result.outlines, "test_toy[none]")[0].startswith("UNKNOWN: the history is empty")
+    assert (toy_project.path / "store/latest/report.html").exists(), "without an option"
 
 
 def test_a_cluster_that_does_not_start_is_an_error_not_a_failure(toy_project: pytest.Pytester) -> None:

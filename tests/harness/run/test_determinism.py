@@ -30,7 +30,7 @@ found = experiment_of(assay.workloads.test_log.test_log)
 faults = ("clock", "hold", "kill", "partition", "power-loss", "stop")
 for seed in map(int, sys.argv[1:]):
     nemesis = faults[seed % len(faults):][:2]
-    settings = Settings(seed=seed, nemesis=nemesis, nemesis_interval=1.5, time_limit=4.0, rate=40.0)
+    settings = Settings(seed=seed, nemesis=nemesis, nemesis_interval=1.5, time_limit=3.5, rate=30.0)
     with tempfile.TemporaryDirectory() as folder:
         world = open_world(found.system, settings, run_id="determinism")
         kept = store.create(Path(folder), "determinism", datetime.now(UTC))

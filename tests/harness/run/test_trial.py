@@ -44,7 +44,8 @@ def body(settings: Settings) -> Generator:
 
 def attempt(toy: ModuleType, root: Path, reports: Reports = Reports.NEVER, **settings: Any) -> Attempt:
     """Without a page unless it is asked for: drawing it takes longer than the run."""
-    chosen: dict[str, Any] = {"seed": 4, "nodes": 1, "time_limit": 1.0, "concurrency": 3, "store": root} | settings
+    chosen: dict[str, Any] = {"seed": 4, "nodes": 1, "time_limit": 1.0, "rate": 100.0, "concurrency": 3}
+    chosen |= {"store": root} | settings
     made = Experiment("test_toy", toy.ToySystem(), toy.ToyClient, Contract(minimum_during_fault=0), body)
     return Attempt(made, Settings(**chosen), "toy.py::test_toy[none]", "pytest toy.py", reports=reports)
 
@@ -59,8 +60,23 @@ def done(attempt: Attempt) -> HistoryReader:
     return HistoryReader(attempt.folder.history)
 
 
-def test_the_main_phase_ends_at_its_limit_and_the_drain_follows(toy: ModuleType, tmp_path: Path) -> None:
-    rows = done(attempt(toy, tmp_path)).table("ops").to_pylist()
+@pytest.fixture(scope="module")
+def plain(toy: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> HistoryReader:
+    """Without a fault, for tests that only read it."""
+    return done(attempt(toy, tmp_path_factory.mktemp("plain")))
+
+
+@pytest.fixture(scope="module")
+def killed(toy: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Attempt:
+    """Its node was killed once, for tests that only read it."""
+    faults: dict[str, Any] = {"nemesis": ("kill",), "time_limit": 5.0, "nemesis_interval": 4.0, "rate": 50.0}
+    run = attempt(toy, tmp_path_factory.mktemp("killed"), **faults)
+    done(run)
+    return run
+
+
+def test_the_main_phase_ends_at_its_limit_and_the_drain_follows(plain: HistoryReader) -> None:
+    rows = plain.table("ops").to_pylist()
     last_of_main = max(row["call"] for row in rows if row["phase"] == "main")
     assert 0.9e9 < last_of_main < 1.0e9
     assert {row["phase"] for row in rows} == {"main", "sentinel", "drain"}
@@ -111,9 +127,8 @@ def test_a_client_gets_all_addresses_and_what_is_switched_on(
     assert {endpoint.defects for endpoint in recorded} == {("forgetful",)}
 
 
-def test_every_fault_is_healed_and_recovered_before_the_drain(toy: ModuleType, tmp_path: Path) -> None:
-    run = attempt(toy, tmp_path, nemesis=("kill",), time_limit=5.0, nemesis_interval=4.0, rate=50.0)
-    history = done(run)
+def test_every_fault_is_healed_and_recovered_before_the_drain(killed: Attempt) -> None:
+    run, history = killed, HistoryReader(killed.folder.history)
     faults = history.table("faults").to_pylist()
     assert [row["phase"] for row in faults] == ["intended", "injected", "healed", "recovered"]
     assert faults[2]["took_effect"] is True
@@ -126,15 +141,14 @@ def test_every_fault_is_healed_and_recovered_before_the_drain(toy: ModuleType, t
     assert run.judgement.verdict is Verdict.PASS
 
 
-def test_the_nodes_events_of_every_incarnation_are_in_the_history(toy: ModuleType, tmp_path: Path) -> None:
-    run = attempt(toy, tmp_path, nemesis=("kill",), time_limit=5.0, nemesis_interval=4.0, rate=50.0)
-    events = done(run).table("events").to_pylist()
+def test_the_nodes_events_of_every_incarnation_are_in_the_history(killed: Attempt) -> None:
+    events = HistoryReader(killed.folder.history).table("events").to_pylist()
     assert [(row["node"], row["event"], row["key"]) for row in events] == [("n1", "became-leader", "orders-0")] * 2
 
 
-def test_an_open_loop_keeps_its_rate(toy: ModuleType, tmp_path: Path) -> None:
-    rows = done(attempt(toy, tmp_path, rate=50.0)).table("ops").to_pylist()
-    assert len([row for row in rows if row["phase"] == "main"]) == 50
+def test_an_open_loop_keeps_its_rate(plain: HistoryReader) -> None:
+    rows = plain.table("ops").to_pylist()
+    assert len([row for row in rows if row["phase"] == "main"]) == 100
 
 
 def test_settings_json_holds_what_a_repetition_needs(toy: ModuleType, tmp_path: Path) -> None:
@@ -194,7 +208,7 @@ def test_a_crash_in_the_harness_leaves_a_readable_history_marked_as_cut(
         done(run)
     history = HistoryReader(run.folder.history)
     assert history.closed is None
-    assert history.rows("ops") > 100
+    assert history.rows("ops") > 50
     info = store.read_run(run.folder.path)
     assert info is not None
     assert info.status == store.ERROR

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,10 +22,12 @@ from assay.harness.search import exploration, explore, shrunk
 from assay.harness.search.workers import search
 from assay.nemesis.schedule import Schedule, decode
 
+from helpers.commands import in_this_process
+
 pytestmark = pytest.mark.slow
 
 PLAIN = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-SMALL = ("--nodes=1", "--time-limit=4", "--rate=50", "--store=runs", "--seed=5")
+SMALL = ("--nodes=1", "--time-limit=4", "--rate=20", "--store=runs", "--seed=5")
 
 
 def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
@@ -34,6 +35,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
 ) -> None:
     for of_a_rate in ("MOST_REPETITIONS", "RATE_RUNS"):
         monkeypatch.setattr(explore, of_a_rate, 2)  # the defect shows in every run
+    monkeypatch.setattr(explore, "SHRINKING", 0.0)  # by Hypothesis; what follows it takes out each step by itself
     one = functools.partial(search, workers=1)  # a second one finds the same, and makes it small for nothing
     monkeypatch.setattr(exploration, "search", lambda make, workers, note: one(make, note=note))
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=4", "--defect=forgetful", "--nemesis=kill")
@@ -49,6 +51,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     assert (toy_project.path / "runs" / "latest" / "report.html").exists()
 
 
+@pytest.mark.long
 def test_a_search_that_is_interrupted_says_what_it_had_found_and_leaves_its_schedule(
     toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,22 +128,6 @@ def test_what_makes_no_sense_is_refused(toy_project: pytest.Pytester, options: t
     assert message in done.stderr.str() + done.stdout.str()
 
 
-def in_this_process(project: pytest.Pytester, patch: pytest.MonkeyPatch) -> None:
-    """What the first command of ``assay shrink`` shows, no other has to: the rest start no interpreter."""
-    commands: list[list[str]] = []
-    start = subprocess.run
-
-    def run(command: list[str], **given: Any) -> subprocess.CompletedProcess[str]:
-        commands.append(command)
-        if len(commands) == 1:
-            return start(command, **given)
-        assert command[:3] == commands[0][:3]
-        result = project.runpytest_inprocess(*PLAIN, *command[3:])
-        return subprocess.CompletedProcess(command, int(result.ret), result.stdout.str(), result.stderr.str())
-
-    patch.setattr(shrunk, "subprocess", SimpleNamespace(run=run))
-
-
 def test_a_failing_run_is_made_small(
     toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +135,7 @@ def test_a_failing_run_is_made_small(
     run = (*run, "--defect=forgetful", "--concurrency=1")
     toy_project.runpytest_inprocess(*run, "--reports=never").assert_outcomes(failed=1)
     capfd.readouterr()
-    in_this_process(toy_project, monkeypatch)
+    in_this_process(toy_project, monkeypatch, shrunk, *PLAIN)
     assert main(["shrink", "runs/latest", "--replays=1"]) == Exit.PASS
     recorded = capfd.readouterr().out
     assert "from 1 steps to 0" in recorded

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +16,15 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 
 from assay.harness.run.attempt import Reports
 from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.progress import Silent
 from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.example import Example
-from assay.harness.search.exploration import terrain
-from assay.harness.search.explore import Explorer
+from assay.harness.search.exploration import Exploration, terrain
+from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import PlayOutcome
 from assay.harness.search.workers import WorkerError, search
 from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.schedule import Schedule, Step
+from assay.nemesis.schedule import Schedule, Step, decode
 from assay.nemesis.target import Kind, Target
 from assay.system_under_test.deployment import Broker
 from assay.workloads.group_client import GroupClient
@@ -178,8 +180,8 @@ def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet
 ENDLESS = """
 import time
 from assay.harness.run.settings import Budget, Settings
-from assay.harness.search.explore import Explorer
-from assay.harness.search.exploration import terrain
+from assay.harness.search.explore import Explorer, Found
+from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.workers import search
 from assay.nemesis.catalogue import Catalogue
 from assay.system_under_test.deployment import Broker
@@ -199,3 +201,24 @@ def test_its_processes_end_with_the_one_that_started_them_however_that_ends() ->
     parent.kill()
     parent.wait()
     assert process_tree.left(workers) == []
+
+
+def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(tmp_path: Path) -> None:
+    first = Example.of(BASE, Schedule(0, tuple(Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2, 3))))
+    nothing: frozenset[Any] = frozenset()
+    outcome = PlayOutcome("fail", frozenset({"lost-write"}), None, nothing, nothing, nothing, None, None)
+    found = Found(first.only({2}), outcome, None, False, False, first, 2.4, 7)
+    nowhere: Any = None
+    settings = Settings(1, store=tmp_path)
+    asked = Exploration(
+        nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", Silent(), nowhere
+    )
+    kept = tmp_path / "found" / f"{first.seed}-lost-write.json"
+    said = asked._cut_short(found).splitlines()
+    assert said[:2] == [
+        "FOUND lost-write after 7 examples, 2 s",
+        "interrupted while it was made small: 1 of 3 steps are left; it was not played again",
+    ]
+    assert [line for line in said if " s  kill " in line] == [f"  {line}" for line in found.example.lines()[-1:]]
+    assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
+    assert decode(kept.read_bytes()) == found.example.schedule

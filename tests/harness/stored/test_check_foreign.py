@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from assay.harness.stored.by_model import doubts, rejudge, stored_operations
 from assay.harness.stored.effects_from_ops import store_register
 
 from helpers.examples import some_of
+from helpers.nightly import by_night
 
 
 def register(reads: dict[int, int], writes: int = 12) -> str:
@@ -57,11 +59,15 @@ def verdict(code: int, out: str) -> tuple[int, str]:
     return code, msgspec.json.decode(out, type=Judgement).verdict.value
 
 
-@pytest.mark.parametrize("form", ["lines", "vector", "log", "folder"])
-@pytest.mark.parametrize(("reads", "ends"), [({}, (0, "pass")), ({7: 5}, (1, "fail"))])
-def test_a_register_in_every_form(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, reads: dict[int, int], ends: tuple[int, str]
-) -> None:
+FORMS = ("lines", "vector", "log", "folder")
+READS = {"right": ({}, (0, "pass")), "wrong": ({7: 5}, (1, "fail"))}
+EACH = list(itertools.product(FORMS, READS))
+BY_DAY = {*((form, "right") for form in FORMS), ("lines", "wrong")}
+
+
+@pytest.mark.parametrize(("form", "said"), [one if one in BY_DAY else by_night(*one) for one in EACH])
+def test_a_register_in_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, said: str) -> None:
+    reads, ends = READS[said]
     text = register(reads)
     path = tmp_path / "history.edn"
     path.write_text({"vector": f"[{text}]", "log": log(text)}.get(form, text))

@@ -10,9 +10,12 @@ import pytest
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.run import store
+from assay.harness.stored import replay
 from assay.harness.stored.replay import AS_RESOLVED, _as_resolved
 from assay.nemesis.schedule import Record, Resolved, Schedule, Step, decode, encode
 from assay.nemesis.target import parse
+
+from helpers.commands import in_this_process
 
 pytestmark = pytest.mark.slow
 
@@ -20,14 +23,15 @@ SIM = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--cluster=sim", "
 
 
 def run(project: pytest.Pytester) -> Path:
-    project.runpytest_inprocess(*SIM, "--reports=never", "--seed=5", "--time-limit=8", "--rate=50", "--store=runs")
+    project.runpytest_inprocess(*SIM, "--reports=never", "--seed=5", "--time-limit=8", "--rate=10", "--store=runs")
     return (project.path / "runs" / "latest").resolve()
 
 
 def test_a_simulated_run_is_done_again_exactly_and_another_history_is_reported(
-    toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str]
+    toy_project: pytest.Pytester, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run(toy_project)
+    in_this_process(toy_project, monkeypatch, replay, *SIM, "--reports=never")
     before = store.read_run(first)
     assert before is not None
     assert main(["replay", "runs/latest"]) == Exit.PASS

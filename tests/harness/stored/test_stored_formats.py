@@ -23,14 +23,14 @@ ALWAYS: Final = (
     "controller-stale-epoch-obeyed",
     "group-zombie-commit",
     "log-lost-write",
-    "log-pass-mixed",
     "log-unknown-abandoned",
-    "migration-double-ownership",
-    "offsets-zombie-commit",
     "storage-pass",
-    "zookeeper_group-offset-regression",
+    "synthetic-group-orphaned-partition",
+    "synthetic-queue-queue-duplicate",
+    "synthetic-register-lost-update",
+    "synthetic-txn-G-single",
 )
-"""Of the oldest format that has them, and the synthetic ones of the first; the others are the nightly run's."""
+"""By day, of the oldest format that has them: each verdict, and one of each sort of object. All others by night."""
 IN_EACH: Final = "log-lost-write"
 """What is judged by day in each format."""
 REWORDED: Final = {
@@ -48,7 +48,6 @@ def case(path: Path) -> Any:
     folder = path.parent
     oldest = min(one.parent for one in EXPECTED if one.parent.name == folder.name) == folder
     always = folder.name == IN_EACH or (folder.name in ALWAYS and oldest)
-    always |= folder.name.startswith("synthetic-") and folder.parent.name == "format_1"
     # A search is compiled once on each machine, which takes a while.
     marks = [] if always and path.stem == "expected" else [pytest.mark.long]
     kind = path.stem.removeprefix("expected")

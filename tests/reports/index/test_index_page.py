@@ -21,6 +21,8 @@ from assay.reports.index.page import Page, page
 
 from helpers.morning_store import HOSTILE, LAST, Made, cell, many, night, write
 
+pytestmark = pytest.mark.slow
+
 TODAY = Known(today=date(2026, 11, 24))
 
 
@@ -53,7 +55,7 @@ def test_hostile_text_is_text_wherever_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_order_is_new_open_not_seen_again_known(tmp_path: Path) -> None:
-    many(tmp_path, 3_000)
+    many(tmp_path, 600)
     mark = Mark(system="broker", workload="test_register", anomalies=("stale-read",), reason="slow", expires=date.max)
     html = made(tmp_path, Known((mark,), TODAY.today)).html
     places = [html.index(f'<section id="{name}"') for name in ("new", "open", "quiet", "known", "unknown", "detection")]

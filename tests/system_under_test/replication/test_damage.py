@@ -29,6 +29,8 @@ from assay.system_under_test.replication.partition import Partition
 
 from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until, zookeeper_of
 
+pytestmark = pytest.mark.slow
+
 FOLDER = f"{DATA}/orders-0"
 COUNT = 30
 STATE = "/brokers/topics/orders/partitions/0/state"
