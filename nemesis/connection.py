@@ -29,7 +29,7 @@ from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, Scope, census, with_key
 from assay.nemesis.partition import leader_for
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import KEYED, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
+from assay.nemesis.target import KEYED, NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
 
 ANSWERS, REQUESTS = "answers", "requests"
 EVERY: Final = (1, 1, 3)
@@ -185,7 +185,7 @@ def _trouble(line: Line, census: Census, target: Target | None) -> str | None:
     if census.servers < least:
         return f"{line} needs {least} servers, there are {census.servers} (--nodes=3)"
     if line is Line.FETCH and census.keys == ():
-        return f"{line} needs a system with keys that have a leader"
+        return f"{line} needs a system with keys that have a leader: {NAMING_KEYS}"
     if target is None:
         return None
     if target.kind in (*OF_CLIENTS, Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or len(target.names) > 1:

@@ -34,7 +34,7 @@ from assay.nemesis.likeness import likeness, reach_in_ring
 from assay.nemesis.links import LIKENESS, drawn_links, read_links
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.shape import ISOLATED, Shape
-from assay.nemesis.target import OF_CLIENTS, Kind, Target, TargetError, clients, servers, zookeepers
+from assay.nemesis.target import NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, clients, servers, zookeepers
 
 DESCRIPTIONS = {
     Shape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
@@ -260,7 +260,7 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     if census.servers < least:
         return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
     if shape in (Shape.ISOLATE_LEADER, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER) and census.keys == ():
-        return f"{shape} needs a system with keys that have a leader"
+        return f"{shape} needs a system with keys that have a leader: {NAMING_KEYS}"
     if target is None:
         return None
     if shape is Shape.LINKS:

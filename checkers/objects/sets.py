@@ -104,9 +104,9 @@ def _evidence(found: str) -> str:
     """SQL: how the element was last known to be there, and the next read that lacks it."""
     few = first_rows(found, "key, value")
     return f"""
-        select f.key, f.value, f.seen, f.missing, f.known_by, min(n.former_op) as known_op, min(n.op) as reader_op,
-            min(n.onset) as onset,
-            min(w.op) as shown_op, min(a.node) as node
+        select f.key, f.value, f.seen, f.missing, f.known_by, f.acked, min(n.former_op) as known_op,
+            min(n.op) as reader_op, min(n.onset) as onset, min(w.op) as shown_op, min(a.node) as node,
+            min(b.op) as add_op, min(b.node) as add_node
         from {few} f join ({
         nearest_pairs(
             f'''
@@ -125,7 +125,9 @@ def _evidence(found: str) -> str:
     }) n on f.key = n.key and f.value = n.value
             left join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
             left join set_rows a on f.key = a.key and f.value = a.value and n.former_op = a.op
-        group by f.key, f.value, f.seen, f.missing, f.known_by
+            left join set_rows b on f.key = b.key and f.value = b.value and b.kind = 'set-add' and b.outcome = 'ok'
+                and b.ret = f.acked
+        group by f.key, f.value, f.seen, f.missing, f.known_by, f.acked
         {order_by("f.key, f.value")}
         """
 
@@ -134,7 +136,7 @@ def _found(name: str, condition: str) -> View:
     return Table(
         name,
         f"""
-        select m.key, m.value, m.since, e.seen, m.missing,
+        select m.key, m.value, m.since, e.seen, e.acked, m.missing,
             case when m.by_read = 1 then 'set-read' else 'set-add' end as known_by
         from set_missing m join set_elements e on m.key = e.key and m.value = e.value
             left join (select key, value from set_missing where by_read = 1) v on m.key = v.key and m.value = v.value
@@ -153,8 +155,19 @@ def _lacks(row: Row, evidence: Evidence) -> Explanation:
         claim = (
             f"{row['value']} was in a read by {evidence.who(known)} that returned at {evidence.returned(known)}, and "
         )
+        added, node = row["add_op"], "" if row["add_node"] is None else f" by {row['add_node']}"
+        acked = (
+            ""
+            if added is None
+            else f"; its add by {evidence.who(added)} was acknowledged{node} at {evidence.returned(added)}"
+        )
+        # What went before the last read that showed it counts, too: that one may have been of a server left behind.
         return Explanation(
-            f"{row['key']}: {claim}{lacks}.", (known, reader), row["missing"] - 1, moments=(row["onset"],), about=about
+            f"{row['key']}: {claim}{lacks}{acked}.",
+            (known, reader, added),
+            row["missing"] - 1,
+            moments=(row["onset"], row["acked"]),
+            about=about,
         )
     after = (
         "no read ever showed it"
@@ -238,7 +251,7 @@ SET_PHANTOM: Final = Check(
 )
 
 
-SETS: Final = family("set", (SET_LOST, SET_STALE, SET_VANISHED, SET_PHANTOM), SET_VIEWS)
+SETS: Final = family("set", (SET_LOST, SET_VANISHED, SET_STALE, SET_PHANTOM), SET_VIEWS)
 
 SET_ANOMALIES: Final = SETS.anomalies
 """Everything that these checks can report."""
