@@ -64,7 +64,9 @@ KEYED = (Kind.LEADER, Kind.FOLLOWER, Kind.COORDINATOR)
 SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
 """So many of the servers, or of those of one role: the target's key."""
 OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
-NAMING_KEYS = "give it a method keys(), one name where one node leads everything, and find(cluster, what, key), which says who does"
+NAMING_KEYS = (
+    "give it keys(), one name where one node leads everything, and find(cluster, what, key), which says who does"
+)
 """What the author of a system without keys can do about it."""
 
 

@@ -103,6 +103,7 @@ INSTANCE = {
     "overlooked-log": ("epoch", "node"),
     "illegal-transition": ("replica", "seq", "why"),
     "early-acknowledgement": ("node", "what", "position", "log_end"),
+    "broken-invariant": ("moment", "node", "invariant", "claim", "epoch", "position"),
     "zombie-commit": ("place",),
     "double-ownership": ("group_name", "term", "begun"),
     "commit-mismatch": ("value", "position"),
@@ -368,6 +369,12 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
         for n, what in enumerate(["lacking", "undurable"] * 9, 1)
     ]
     ended.append({"look": 0, "time": 90, "ended": 90, "what": "inspected", "size": 18})
+    asserted = {"look": 0, "time": 91, "ended": 91, "invariant": "agree"}
+    ended.append(asserted | {"what": "asserted", "assertions": 7})
+    ended += [
+        asserted | {"what": "broken", "claim": f"claim {n}", "node": "n1", "key": "t-0", "epoch": n, "position": n}
+        for n in range(3)
+    ]
     folder = write(
         folder / "history", rows, events=[*node_events(), *recorded], replicas=[*replicas(), *stored], looks=ended
     )

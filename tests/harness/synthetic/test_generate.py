@@ -30,6 +30,7 @@ from assay.checkers.groups.restlessness import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.groups.views import SPLITS
 from assay.checkers.inspection import INSPECTION
+from assay.checkers.invariants import INVARIANTS
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
@@ -153,6 +154,7 @@ UNPLANTED = (
     SNAPSHOTS,
     EXPIRY,
     INSPECTION,
+    INVARIANTS,
     LOST_CHANGES,
     MONOTONIC_REAL_TIME,
     PARTINGS,
