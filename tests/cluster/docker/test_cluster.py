@@ -131,10 +131,11 @@ def test_a_cut_is_one_way_counted_survives_the_process_and_heals(live: Any) -> N
         await asyncio.gather(running(n1), running(n2))
         assert await reaches(n2, n1)
         await n1.drop_from([n2, live.node("zk1")])
-        assert await n1.dropped() == {"n2": 0, "zk1": 0}
+        before = await n1.dropped()  # the last packets of the connection that was there are counted, too
+        assert before.keys() == {"n2", "zk1"}
         assert not await reaches(n2, n1)
         counted = await n1.dropped()
-        assert counted["n2"] > 0
+        assert counted["n2"] > before["n2"]
         assert counted["zk1"] == 0
         assert await echoes(n1), "the harness itself is never cut off"
         await n1.kill()
