@@ -12,7 +12,6 @@ import functools
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -64,7 +63,6 @@ class Watched:
     tally: Tally
     interrupt: Interrupt
     fail_fast: bool = False
-    plugins: Sequence[str] = ()
     found: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     process: Process | None = None
@@ -76,7 +74,7 @@ class Watched:
 
     async def start(self) -> None:
         command = [sys.executable, "-c", "import sys; from assay.harness.cli.main import main; sys.exit(main())"]
-        given = ["watch", str(self.run), "--json", *(f"--plugin={name}" for name in self.plugins)]
+        given = ["watch", str(self.run), "--json"]
         self.process = await asyncio.create_subprocess_exec(
             *command,
             *given,
