@@ -4,45 +4,40 @@ A container stands for a machine: its init runs sshd, and everything the harness
 as it would to a host. Containers live as long as the run; faults kill processes, not containers, because a restarted
 container has lost its network namespace and with it the partition.
 
-The journal entry that removes a container is written before the container is made. Blocking libraries (the Docker SDK,
-paramiko) run in an executor of this cluster's own, which ends with it.
+The journal entry that removes a container is written before the container is made.
 """
 
-import asyncio
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from assay.cluster import journal as undo
-from assay.cluster import owner, zookeeper
-from assay.cluster.asking import command, provided, written
+from assay.cluster import zookeeper
+from assay.cluster.asking import command, written
 from assay.cluster.docker import contents, disk, image, keys, layer, network, preload, software, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import PlannedNode, planned
 from assay.cluster.node import Node
+from assay.cluster.over_ssh import SshCluster
 from assay.cluster.sidecars import sidecars
-from assay.cluster.ssh import logs, slowness
+from assay.cluster.ssh import slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, SshNode
 from assay.cluster.ssh.running import Program, beside
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
 from assay.cluster.together import all_of
 
-T = TypeVar("T")
-
 HOME = f"/{source.ROOT}"
 SSH_WITHIN = 30.0
 """Seconds for a container's sshd to answer."""
-WORKERS = 48
 MEMORY = 1 << 30
 """Bytes that a server may use, without any swap, where it is to run out of them."""
 
 
-class DockerCluster:
+class DockerCluster(SshCluster):
     """See :class:`assay.cluster.node.Cluster`. ``start`` makes the nodes; their processes are started by the nodes."""
 
     kind = "docker"
@@ -67,13 +62,9 @@ class DockerCluster:
         their disks can be made slow. ``own_memory``: they have no more memory than ``MEMORY``. ``spares``: how many
         more nodes of the main role wait to join.
         """
-        self._system = system
+        super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
         self._plans = planned(system.roles, counts, spares)
         self._members = sum(counts.values())
-        self.run_id = run_id
-        self._seed = seed
-        self._state = state_dir
-        self._progress = progress
         self._own_disks = own_disks
         self._own_memory = own_memory
         self._lacking: dict[preload.Preload, str | None] = {
@@ -82,17 +73,9 @@ class DockerCluster:
         }
         """Why the servers' processes are started without a library; None: they have it."""
         self._images: dict[str, software.NodeImage] = {}
-        self._files: dict[str, Sequence[str]] = {}
-        """Paths of those that each node was given."""
         self._unloaded: set[str] = set()
         """Names of the nodes on which libraries that were compiled here cannot be loaded."""
-        self._owner = owner.current()
         self._prefix = f"assay-{run_id}"
-        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-docker")
-        self._journal: undo.Journal | None = None
-        self._made: list[SshNode] = []
-        self._closed = False
-        self.description: dict[str, str] = {}
 
     @property
     def nodes(self) -> Sequence[SshNode]:
@@ -102,48 +85,8 @@ class DockerCluster:
     def spares(self) -> Sequence[SshNode]:
         return self._made[self._members :]
 
-    async def start(self) -> None:
-        """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`, and then
-        has taken away all that it had made.
-        """
-        try:
-            await self._start()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Processes die with their containers. What could not be removed stays in the journal and is reported."""
-        if self._closed:
-            return
-        self._closed = True
-        failed: list[str] = []
-        try:
-            await self._disconnect()
-        finally:
-            if self._journal is not None:
-                failed = await self._call(self._remove_all)
-                self._journal.close(finished=not failed)
-            self._executor.shutdown(wait=True)
-        if failed:
-            raise EngineError("not removed: " + "; ".join(failed) + "; `assay heal` tries again")
-
-    async def keep(self) -> None:
-        """Instead of :meth:`close`: leaves containers and processes for the user to look at, until ``assay heal``."""
-        if self._closed:
-            return
-        self._closed = True
-        await self._disconnect()
-        if self._journal is not None:
-            self._journal.keep()
-            self._journal.close(finished=False)
-        self._executor.shutdown(wait=True)
-
-    async def collect_logs(self, folder: Path) -> list[str]:
-        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
-        return await logs.collect(self._system, self._made, folder)
-
-    async def _start(self) -> None:
+    async def _set_up(self) -> None:
+        """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`."""
         roles = {item.role for item in self._plans}
         self._images = images = await self._call(software.ensure, self._system, roles, self._progress)
         key, host_key = await self._call(keys.fresh)
@@ -167,7 +110,7 @@ class DockerCluster:
         await all_of(self._reach(node, deadline) for node in self._made)
         await all_of(self._try_preloads(node) for node in self._made)
         await all_of(self._give_disk(node, disks) for node in self._made)
-        await all_of(self._write_files(node) for node in self._made)
+        await all_of(self._write(node, self._provided(node)) for node in self._made)
         self.description = await self._call(self._describe, images, net)
 
     @staticmethod
@@ -312,13 +255,6 @@ class DockerCluster:
         elif node.name in disks and isinstance(self._system, Durable):
             await node.give_disk(Disk(disk.NODE_DEVICE, self._system.data_folder(node)))
 
-    async def _write_files(self, node: SshNode) -> None:
-        of_ours = node.role == ZOOKEEPER_ROLE
-        files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
-        for path, data in sorted(files.items()):
-            await node.write_file(path, data)
-        self._files[node.name] = tuple(files)
-
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
         with engine() as client:
             version: dict[str, Any] = client.version()
@@ -332,29 +268,23 @@ class DockerCluster:
             "subnet": str(net.subnet),
         }
 
-    def _remove_all(self) -> list[str]:
-        """Containers, then what needs them gone; one after the other.
+    def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
+        """Containers, whose processes die with them, then what needs them gone; one after the other.
 
         Side by side is faster by some tenths of a second, and once in a while Docker 20.10 stands still for good: who
         takes a container from its network and who lists networks wait for each other's locks.
         """
-        if self._journal is None:
-            return []
-        actions = [action for _, action in undo.read(self._journal.path).actions]
         containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]
         others = [
             action for action in actions if isinstance(action, undo.RemoveNetwork | undo.RemoveFile | undo.RemoveDisk)
         ]
         return [line for line in map(_perform, [*containers, *others]) if line]
 
-    async def _disconnect(self) -> None:
-        await asyncio.gather(*(node.close() for node in self._made))
+    def _left(self, what: str) -> Exception:
+        return EngineError(f"not removed: {what}")
 
     def _container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
-
-    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,18 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 from assay.cluster import journal as undo
-from assay.cluster import owner, zookeeper
-from assay.cluster.asking import command, provided, written
+from assay.cluster import zookeeper
+from assay.cluster.asking import command, written
 from assay.cluster.docker import software, source
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.reaching import perform
 from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
+from assay.cluster.over_ssh import SshCluster
 from assay.cluster.sidecars import sidecars
-from assay.cluster.ssh import logs
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.reach import Reach
@@ -30,19 +28,15 @@ from assay.cluster.ssh.running import Program, beside
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, Durable, Holdable, System
 from assay.cluster.together import all_of
 
-T = TypeVar("T")
-
 HOME = f"/{source.ROOT}"
 SSH_WITHIN = 15.0
 """Seconds for a host to answer."""
-WORKERS = 48
 
 
-class HostCluster:
+class HostCluster(SshCluster):
     """See :class:`assay.cluster.node.Cluster`. ``start`` prepares the hosts; the nodes start their processes."""
 
     kind = "ssh"
-    spares: Sequence[SshNode] = ()
 
     def __init__(
         self,
@@ -56,74 +50,27 @@ class HostCluster:
         progress: Callable[[str], None] = lambda line: None,
     ) -> None:
         """``hosts``: the file that names the machines (:mod:`assay.cluster.hosts.inventory`)."""
-        self._system, self._counts, self._hosts = system, counts, hosts
-        self.run_id, self._seed, self._state, self._progress = run_id, seed, state_dir, progress
-        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-hosts")
-        self._journal: undo.Journal | None = None
+        super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
+        self._counts, self._hosts = counts, hosts
         self._reaches: dict[str, Reach] = {}
-        self.nodes: list[SshNode] = []
-        self._closed = False
-        self._files: dict[str, Sequence[str]] = {}
-        """Paths of those that each node was given."""
-        self.description: dict[str, str] = {}
 
-    async def start(self) -> None:
-        """Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`, and then has taken away
-        all that it had made.
-        """
-        try:
-            await self._start()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Cleans the hosts. What could not be undone stays in the journal and is reported."""
-        if self._closed:
-            return
-        self._closed = True
-        failed: list[str] = []
-        try:
-            await self._disconnect()
-        finally:
-            await asyncio.to_thread(self._executor.shutdown)  # what is under way there must not outlive what undoes it
-            if self._journal is not None:
-                failed = await asyncio.to_thread(self._undo_all)
-                self._journal.close(finished=not failed)
-        if failed:
-            raise NodeError("not undone: " + "; ".join(failed) + "; `assay heal` tries again")
-
-    async def keep(self) -> None:
-        """Instead of :meth:`close`: leaves processes and files for the user to look at, until ``assay heal``."""
-        if self._closed:
-            return
-        self._closed = True
-        await self._disconnect()
-        if self._journal is not None:
-            self._journal.keep()
-            self._journal.close(finished=False)
-        self._executor.shutdown(wait=True)
-
-    async def collect_logs(self, folder: Path) -> list[str]:
-        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
-        return await logs.collect(self._system, self.nodes, folder)
-
-    async def _start(self) -> None:
+    async def _set_up(self) -> None:
+        """Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`."""
         main = main_role(self._system.roles)
         chosen = inventory.by_role(inventory.read(self._hosts), main, self._counts, self._hosts)
         plans = planned(self._system.roles, self._counts)
         self._reaches = {item.name: chosen[item.role][item.index - 1].reach for item in plans}
         code = await self._call(source.archive, list(self._system.source))
-        self._journal = journal = undo.Journal(self._state, self.run_id, owner.current())
-        self.nodes = [await self._call(self._node, item, journal) for item in plans]
+        self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
+        self._made = [await self._call(self._node, item, journal) for item in plans]
         self._progress(f"connecting to {', '.join(str(reach) for reach in self._reaches.values())}")
         deadline = time.monotonic() + SSH_WITHIN
-        await all_of(node.connect(deadline) for node in self.nodes)
-        await all_of(self._prepare(node, code, journal) for node in self.nodes)
-        offsets = await all_of(map(self._clock, self.nodes))
+        await all_of(node.connect(deadline) for node in self._made)
+        await all_of(self._prepare(node, code, journal) for node in self._made)
+        offsets = await all_of(map(self._clock, self._made))
         self.description = {
             "hosts": ", ".join(f"{name} {reach}" for name, reach in self._reaches.items()),
-            "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self.nodes, offsets, strict=True)),
+            "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._made, offsets, strict=True)),
         }
 
     def _node(self, item: PlannedNode, journal: undo.Journal) -> SshNode:
@@ -156,17 +103,14 @@ class HostCluster:
 
     async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
         where = f"{node.name} ({self._reaches[node.name]})"
-        of_ours = node.role == ZOOKEEPER_ROLE
-        files = zookeeper.files(node, self) if of_ours else provided(self._system, node, self)
+        files = self._provided(node)
         made = await self._what_is_made(node, where, files)
         clean = upkeep.clean(self.run_id, made)
         await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean, "cleaned"))
         await node.run(upkeep.claim(self.run_id))
         await node.prepare()
         await node.run("tar -xf - -C /", stdin=code)
-        for path, data in sorted(files.items()):
-            await node.write_file(path, data)
-        self._files[node.name] = tuple(files)
+        await self._write(node, files)
 
     async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:
         """Raises :class:`NodeError` where the host cannot be used as it is."""
@@ -223,11 +167,9 @@ class HostCluster:
         node.monotonic_ahead = float(said[-1]) - (monotonic + half)
         return f"{float(said[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
-    def _undo_all(self) -> list[str]:
-        if self._journal is None:
-            return []
+    def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
         failed = []
-        for _, action in undo.read(self._journal.path).actions:
+        for action in actions:
             assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
             try:
                 perform(action)
@@ -235,11 +177,8 @@ class HostCluster:
                 failed.append(f"{undo.describe(action)}: {error}")
         return failed
 
-    async def _disconnect(self) -> None:
-        await asyncio.gather(*(node.close() for node in self.nodes))
-
-    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+    def _left(self, what: str) -> Exception:
+        return NodeError(f"not undone: {what}")
 
 
 def _ip(node: str, address: str) -> str:

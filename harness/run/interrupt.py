@@ -18,23 +18,20 @@ class Interrupt:
         self.requested = False
         self.reason: str | None = None
         """Why the run is to end before its time, where no one asked for that by Ctrl-C."""
-        self._by_user = False
+        self.by_user = False
+        """Whether it was asked for by Ctrl-C."""
 
     def request(self) -> None:
         """As Ctrl-C does."""
-        self.requested = self._by_user = True
+        self.requested = self.by_user = True
 
     def end(self, reason: str) -> None:
         """Ends this run as a first Ctrl-C does, and no other one of the session."""
         self.requested = True
         self.reason = reason
 
-    @property
-    def by_user(self) -> bool:
-        return self._by_user
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._by_user:
+        if self.by_user:
             raise KeyboardInterrupt("interrupted twice: aborted")
         self.request()
 

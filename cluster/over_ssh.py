@@ -1,0 +1,123 @@
+"""What clusters whose nodes are reached by SSH have in common: how they begin, and how they end.
+
+Blocking libraries (the Docker SDK, paramiko) run in threads of the cluster's own, which end with it. All that is made
+stands in the undo journal before it is made.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from assay.cluster import journal as undo
+from assay.cluster import owner, zookeeper
+from assay.cluster.asking import provided
+from assay.cluster.ssh import logs
+from assay.cluster.ssh.node import SshNode
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+
+T = TypeVar("T")
+
+WORKERS = 48
+
+
+class SshCluster:
+    """See :class:`assay.cluster.node.Cluster`. A kind of cluster says how it is set up, and how it is taken away."""
+
+    kind: str
+
+    def __init__(
+        self, system: System, *, run_id: str, seed: int, state_dir: Path, progress: Callable[[str], None]
+    ) -> None:
+        self._system = system
+        self.run_id = run_id
+        self._seed = seed
+        self._state = state_dir
+        self._progress = progress
+        self._owner = owner.current()
+        self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-nodes")
+        self._journal: undo.Journal | None = None
+        self._made: list[SshNode] = []
+        self._files: dict[str, Sequence[str]] = {}
+        """Paths of those that each node was given."""
+        self._closed = False
+        self.description: dict[str, str] = {}
+
+    @property
+    def nodes(self) -> Sequence[SshNode]:
+        return self._made
+
+    @property
+    def spares(self) -> Sequence[SshNode]:
+        """None, unless a kind of cluster has some."""
+        return ()
+
+    async def _set_up(self) -> None:
+        """Makes the nodes and, first of all that is to be undone, the journal."""
+        raise NotImplementedError
+
+    def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
+        """Takes away what the journal lists. Returns what went wrong."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Raises what setting it up raises, and then has taken away all that it had made."""
+        try:
+            await self._set_up()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Takes away what was made. What could not be stays in the journal and is reported, by an error of the
+        kind's own.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        failed: list[str] = []
+        try:
+            await self._disconnect()
+        finally:
+            await asyncio.to_thread(self._executor.shutdown)  # what is under way must not outlive what undoes it
+            if (journal := self._journal) is not None:
+                actions = [action for _, action in undo.read(journal.path).actions]
+                failed = await asyncio.to_thread(self._undo, actions)
+                journal.close(finished=not failed)
+        if failed:
+            raise self._left("; ".join(failed) + "; `assay heal` tries again")
+
+    def _left(self, what: str) -> Exception:
+        """The error that says what was not taken away."""
+        raise NotImplementedError
+
+    async def keep(self) -> None:
+        """Instead of :meth:`close`: leaves nodes and processes for the user to look at, until ``assay heal``."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._disconnect()
+        if self._journal is not None:
+            self._journal.keep()
+            self._journal.close(finished=False)
+        await asyncio.to_thread(self._executor.shutdown)
+
+    async def collect_logs(self, folder: Path) -> list[str]:
+        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
+        return await logs.collect(self._system, self._made, folder)
+
+    def _provided(self, node: SshNode) -> Mapping[str, bytes]:
+        """The files that a node is to have, by path."""
+        return zookeeper.files(node, self) if node.role == ZOOKEEPER_ROLE else provided(self._system, node, self)
+
+    async def _write(self, node: SshNode, files: Mapping[str, bytes]) -> None:
+        for path, data in sorted(files.items()):
+            await node.write_file(path, data)
+        self._files[node.name] = tuple(files)
+
+    async def _disconnect(self) -> None:
+        await asyncio.gather(*(node.close() for node in self._made))
+
+    async def _call(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
