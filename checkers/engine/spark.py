@@ -7,7 +7,9 @@ histories, what turns out to be small is judged in this process; ``names`` says 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -28,6 +30,9 @@ from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
 VALIDATION_MEMORY: Final = "1GB"
 FEW_MEMORY: Final = "512MB"
 """What DuckDB may take next to the driver: first to validate, then, once that is over, for tables of few rows."""
+
+PATIENCE: Final = 0.2
+"""Seconds from one look at how far a job is to the next."""
 
 FEW_ROWS: Final = 50_000
 """Of a large history, a table with at most so many is kept in this process, and known to the optimizer."""
@@ -193,6 +198,35 @@ class Spark:
                 .repartitionById(len(parts), col("part"))
             )
             return Grouped(sorted_out.groupBy("part", key).applyInArrow(function, from_arrow_schema(schema)).rdd)
+
+    def each(
+        self, function: Callable[[bytes], bytes], arguments: Sequence[bytes], progress: Callable[[int], None]
+    ) -> list[bytes]:
+        """What a function of a module makes of each argument, on the executors, as one job with a task for each.
+
+        ``progress`` is called with how many are done. Ctrl-C ends the job.
+        """
+        context, group = self._session.sparkContext, f"assay-{uuid.uuid4()}"
+
+        def run() -> list[bytes]:
+            context.setJobGroup(group, f"{function.__module__}.{function.__name__}", interruptOnCancel=True)
+            return context.parallelize(arguments, len(arguments)).map(function).collect()
+
+        with failures(f"run {function.__module__}.{function.__name__}"), ThreadPoolExecutor(1) as pool:
+            done = pool.submit(run)
+            try:
+                while wait([done], timeout=PATIENCE).not_done:
+                    progress(self._completed(group))
+            except BaseException:
+                self.cancel()
+                raise
+            return done.result()
+
+    def _completed(self, group: str) -> int:
+        tracker = self._session.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
     def cancel(self) -> None:
         """Ends what other threads run."""

@@ -27,6 +27,8 @@ that made it: what Jepsen's checker of that name asks."""
 EXAMPLES: Final = """\
 examples:
   assay check store/latest                                the last run, by its own contract
+  assay check store/*                                     all runs in one pass, a line each; exits with the worst
+  assay check /nights/* --spark-master=yarn --json        the same as one job of Spark; a line of JSON for each run
   assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
   assay check history/ --family=counter                   of format 1, whose effects do not name their objects
   assay check history/ --model=kv                         Parquet folder ops/, by a model
@@ -46,7 +48,8 @@ models: register (read, write), cas-register (and cas), kv (get, put, append; st
   fifo-queue (enqueue, dequeue), set (add, read). The initial value is nil; of kv the empty string. Your own is a
   subclass of Model, `from assay import Model` (docs/checking.md, "A model of your own").
 exit codes: 0 pass, 1 fail, 2 unknown (also for next to no operations), 64 wrong usage or a malformed file (one line
-  with file, line, column and reason), 130 Ctrl-C, after printing what is known so far
+  with file, line, column and reason), 130 Ctrl-C, after printing what is known so far; of several runs the worst: 1,
+  64 (one could not be judged), 2, 0
 """
 
 
@@ -54,7 +57,10 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "check", help="judge a stored history, or one from elsewhere", description=DESCRIPTION,
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("path", type=Path, metavar="PATH", help="a run, a history folder, a file, or Jepsen's folder")
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH",
+        help="a run, a history folder, a file, or Jepsen's folder; or several runs and history folders",
+    )  # fmt: skip
     parser.add_argument(
         "--format", choices=FORMATS, default=AUTO, help="of a file: edn or jepsen-log (default: by how it begins)"
     )
@@ -123,6 +129,10 @@ def run(arguments: argparse.Namespace) -> Exit:
         spare_pandas()
     registry = reading(lambda: Registry.with_modules(arguments.plugin))
     engine = reading(lambda: parse_engine(arguments.engine, arguments.spark_master))
+    if len(arguments.paths) > 1:
+        from assay.harness.cli.check_many import check_many
+
+        return check_many(arguments, engine)
     with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
         checked = reading(lambda: check(request(arguments), engines, registry, estimate.step))
     print(msgspec.json.encode(checked.judgement).decode() if arguments.json else checked.text)
@@ -133,7 +143,8 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    return Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})
+    given = {field.name: getattr(arguments, field.name) for field in fields(Request) if field.name != "path"}
+    return Request(arguments.paths[0], **given)
 
 
 def _model(text: str) -> str:

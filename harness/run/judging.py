@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -91,16 +91,24 @@ class Unjudged:
 
 def judge_together(runs: Sequence[Unjudged], registry: Registry) -> list[Judgement]:
     """As :func:`judge_run` each of them, by DuckDB, at a fraction of the price."""
-    if not runs:
-        return []
-    tables = {name: [run.history.table(name) for run in runs] for name in DATA_SETS}
-    with closing(Together(len(runs))) as together:
+    with opened_together([run.history for run in runs]) as given:
+        return [
+            judge_run(run.history, run.contract, opens, registry, notes=run.notes)
+            for run, opens in zip(runs, given, strict=True)
+        ]
+
+
+@contextmanager
+def opened_together(histories: Sequence[HistoryReader]) -> Iterator[list[Opens]]:
+    """What opens an engine for each of these histories, which are in memory: what all are asked is asked once."""
+    if not histories:
+        yield []
+        return
+    tables = {name: [history.table(name) for history in histories] for name in DATA_SETS}
+    with closing(Together(len(histories))) as together:
         for name, each in tables.items():
             together.load(name, each)
-        return [
-            judge_run(run.history, run.contract, _Given(engine), registry, notes=run.notes)
-            for run, engine in zip(runs, map(together.engine, range(len(runs))), strict=True)
-        ]
+        yield [_Given(together.engine(number)) for number in range(len(histories))]
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.verdict import Examined, Judgement
-from assay.harness.core.history import HistoryError
+from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
 from assay.harness.run import store
 from assay.harness.run.model_by_name import model_of
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
-from assay.harness.stored.by_contract import judge_again, open_stored
+from assay.harness.stored.by_contract import Stored, judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
 from assay.harness.stored.by_workload import judge_workload
 from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, Request
@@ -75,14 +75,18 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     stored = open_stored(request.path).of_family(request.family)
     opened = stored.opened()
-    judgement = judge_again(stored, opened, engines, registry, _checking(watch))
+    return explained(stored, opened, judge_again(stored, opened, engines, registry, _checking(watch)))
+
+
+def explained(stored: Stored, history: HistoryReader, judgement: Judgement) -> Checked:
+    """With what a user reads of it. ``history``: that of ``stored``, opened."""
     ending = Ending(
         seed=stored.info.seed if stored.info else None,
         command=stored.info.command if stored.info else None,
         report=str(stored.report) if stored.report else None,
         digest=stored.info.digest if stored.info else None,
     )
-    return Checked(judgement, describe(judgement, look_up(opened, judgement), ending))
+    return Checked(judgement, describe(judgement, look_up(history, judgement), ending))
 
 
 def _of_workload(request: Request) -> None:

@@ -70,6 +70,7 @@ class HistoryReader:
         self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
         self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}
         self._closed = self._read_closed()
+        self._loaded: dict[str, pa.Table] = {}
 
     @property
     def folder(self) -> Path:
@@ -112,12 +113,18 @@ class HistoryReader:
             return ds.dataset(self.table(name))
         return self._files(name, SCHEMAS[name])
 
+    def load(self) -> None:
+        """Reads all rows: from then on they come from memory, but for ``digest``. For histories that are small."""
+        self._loaded = {name: self.table(name) for name in SCHEMAS}
+
     def in_memory(self, name: str) -> pa.Table | None:
-        """A data set that is in this process already and in no file, else None."""
-        return None
+        """A data set that is in this process already, else None."""
+        return self._loaded.get(name)
 
     def table(self, name: str) -> pa.Table:
         """A whole data set in memory, in the order in which it was written."""
+        if name in self._loaded:
+            return self._loaded[name]
         return pa.Table.from_batches(self.batches(name), schema=SCHEMAS[name])
 
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,104 @@
+"""``assay check PATH PATH ...``: many stored runs, a line each."""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.checkers.engine import Engines
+from assay.checkers.verdict import Verdict
+from assay.harness.cli.command import Exit, InputError, note, reading
+from assay.harness.cli.estimate import estimating
+from assay.harness.run import store
+from assay.harness.stored.many import Judged, judge_many
+from assay.harness.stored.request import Request
+
+PROBLEM: Final = "error"
+"""In place of a verdict, where there is none."""
+WORST_FIRST: Final = {
+    Verdict.FAIL.value: Exit.FAIL,
+    PROBLEM: Exit.USAGE,
+    Verdict.UNKNOWN.value: Exit.UNKNOWN,
+    Verdict.PASS.value: Exit.PASS,
+}
+
+
+def check_many(arguments: argparse.Namespace, engine: str) -> Exit:
+    """Prints a line for each run as it is judged, and at the end how many there were of each verdict."""
+    _plain(arguments)
+    paths = runs_of(arguments.paths)
+    counts: Counter[str] = Counter()
+    worst: dict[str, Path] = {}
+    with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
+        estimate.step("checking", 0, len(paths))
+        judging = judge_many(paths, engines, arguments.plugin, lambda done: estimate.step("checking", done, len(paths)))
+        try:
+            while (judged := reading(lambda: next(judging, None))) is not None:
+                said = PROBLEM if judged.judgement is None else judged.judgement.verdict.value
+                counts[said] += 1
+                worst.setdefault(said, judged.path)
+                print(as_json(judged) if arguments.json else line(judged, said), flush=True)
+        except KeyboardInterrupt:
+            note(f"interrupted; {counts.total()} of {len(paths)} histories were judged")
+            return Exit.INTERRUPTED
+    ends = next(said for said in WORST_FIRST if counts[said])
+    if not arguments.json:
+        print(summary(counts, ends, worst[ends]))
+    return WORST_FIRST[ends]
+
+
+def _plain(arguments: argparse.Namespace) -> None:
+    """Raises ``InputError`` for options that are of one history."""
+    for field in fields(Request):
+        if field.name != "path" and getattr(arguments, field.name) != field.default:
+            option = {"seconds": "time-limit", "bytes": "memory-limit", "refusals": "cas-refusals"}.get(
+                field.name, field.name.replace("_", "-")
+            )
+            raise InputError(f"--{option} is for one history, and {len(arguments.paths)} paths were given")
+
+
+def runs_of(paths: Sequence[Path]) -> list[Path]:
+    """Each run or history folder once, in the order given; what is none is passed over, and said.
+
+    Raises ``InputError`` for a path that does not exist, and where there is no run at all.
+    """
+    found: dict[Path, Path] = {}
+    others = []
+    for path in paths:
+        if not path.exists() and not path.is_symlink():
+            raise InputError(f"{path} does not exist")
+        try:
+            found.setdefault(store.resolve(path), path)
+        except FileNotFoundError:
+            others.append(path)
+    if not found:
+        raise InputError(
+            f"none of the {len(paths)} paths is a run or a history folder, with ops/ or history/ops/ in it"
+        )
+    if others:
+        note(f"neither runs nor history folders, passed over: {', '.join(map(str, others))}")
+    return list(found.values())
+
+
+def line(judged: Judged, said: str) -> str:
+    """``FAIL     store/latest  lost-write: ...``: the first line of what ``assay check`` says of it alone."""
+    first = judged.text.partition("\n")[0]
+    verdict = said.upper() if said == Verdict.FAIL.value else said
+    return f"{verdict:<9}{judged.path}  {first.removeprefix(said.upper()).lstrip(': ')}"
+
+
+def as_json(judged: Judged) -> str:
+    """One object: ``path``, and ``judgement`` or ``problem``."""
+    said = {"problem": judged.text} if judged.judgement is None else {"judgement": judged.judgement}
+    return msgspec.json.encode({"path": str(judged.path), **said}).decode()
+
+
+def summary(counts: Counter[str], ends: str, example: Path) -> str:
+    """How many of each, the worst first, and how to see more."""
+    each = ", ".join(f"{counts[said]} {said}" for said in WORST_FIRST if counts[said])
+    more = "" if ends == Verdict.PASS.value else f"; all that is said of one: assay check {example}"
+    return f"{counts.total()} histories: {each}{more}"
