@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.harness.core.history import CLOSED, HistoryError
+from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.late import Late
 from assay.harness.core.printable import plainly
@@ -19,22 +20,29 @@ else:
     pa, pq = Late("pyarrow"), Late("pyarrow.parquet")
 
 
-def untouched(reader: HistoryReader) -> None:
-    """Reads every value once. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
-    readable(reader)
+Progress = Callable[[int, int], None]
+"""Called with how much was done, and of how much."""
+
+
+def untouched(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
+    """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
     closed = reader.closed
-    if closed is not None and reader.digest() != closed.digest:
+    total = sum(map(reader.rows, DATA_SETS))
+    digested = 0 if closed is None else sum(map(reader.rows, DIGESTED))
+    readable(reader, lambda rows: progress(rows, total + digested))
+    if closed is not None and reader.digest(lambda rows: progress(total + rows, total + digested)) != closed.digest:
         raise HistoryError(
             f"{reader.folder / CLOSED}: the parts hold other rows than those that were written (their digest is not "
             f"{closed.digest}); judge the files as the run left them"
         )
 
 
-def readable(reader: HistoryReader) -> None:
+def readable(reader: HistoryReader, progress: Callable[[int], None] = lambda rows: None) -> None:
     """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows.
 
     Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
     """
+    done = 0
     for name in DATA_SETS:
         for path in reader.paths(name):
             first = 1
@@ -42,7 +50,9 @@ def readable(reader: HistoryReader) -> None:
                 with pq.ParquetFile(path) as file:
                     for group in range(file.num_row_groups):
                         _fitting(path, reader.stored_schema(name), file.read_row_group(group), first)
-                        first += file.metadata.row_group(group).num_rows
+                        rows = file.metadata.row_group(group).num_rows
+                        first, done = first + rows, done + rows
+                        progress(done)
             except (pa.ArrowException, OSError) as error:
                 raise HistoryError(
                     f"{path}: row {first} or one soon after it cannot be read: {plainly(error)}"

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 Watch = Callable[[str, int, int], None]
-"""Called before each check with its name, how many were done, and how many there may be."""
+"""Called before each step with what is done now, how many steps were done, and how many there may be."""
+
+
+VALIDATING: Final = "validating"
 
 
 def judge(
@@ -118,7 +121,14 @@ class _Judging:
 
     def judgement(self) -> Judgement:
         begun = time.perf_counter()
-        self._load()
+        try:
+            self._load()
+        except KeyboardInterrupt:
+            if self.watch is None:
+                raise
+            self.unknown.insert(0, "interrupted before the first check: the history was still being validated")
+            return self._summary({}, stopped=True, begun=begun, loaded=time.perf_counter())
+        loaded = time.perf_counter()
         # Of one that is being injected no one has said yet that it is.
         injected = {fault.name for fault in faults(self.engine) if fault.injected is not None or self.going_on}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
@@ -140,15 +150,19 @@ class _Judging:
             stopped = True
             done = ", ".join(examined.check for examined in self.examined)
             self.unknown.insert(0, f"interrupted; of the checks, only these were done: {done or 'none'}")
-        return self._summary(reasons, stopped=stopped, seconds=time.perf_counter() - begun)
+        return self._summary(reasons, stopped=stopped, begun=begun, loaded=loaded)
 
     def _load(self) -> None:
         register_parts(self.engine, self.history, self.contract.family)
         with self.engine.validator() as validator:
             if validator is not self.engine:
                 register_parts(validator, self.history, self.contract.family)
+            self._step(VALIDATING, 0, 1)
             count_kinds(self.engine, validator)
-            validate(validator, self.history, complete=self.complete)
+            validate(
+                validator, self.history, complete=self.complete,
+                progress=lambda done, total: self._step(VALIDATING, done, total),
+            )  # fmt: skip
             self.kinds = objects.present(validator)
         register_contract(self.engine, self.contract)
         self.cut = any(next(iter(row.values())) for row in self.engine.rows(CUT))
@@ -195,8 +209,12 @@ class _Judging:
                     self._examine(check)
 
     def _announce(self, anomaly: str) -> None:
+        total = sum(len(family.checks) for family in self.families)
+        self._step(f"checking, now {anomaly}", len(self.examined), total)
+
+    def _step(self, what: str, done: int, total: int) -> None:
         if self.watch is not None:
-            self.watch(anomaly, len(self.examined), sum(len(family.checks) for family in self.families))
+            self.watch(what, done, total)
 
     def _skip(self, check: Check, why: str) -> None:
         self.examined.append(Examined(check=check.anomaly, rows=0, seconds=0.0, note=why))
@@ -271,8 +289,8 @@ class _Judging:
             found.append(f"no check knows effects of kind {kind}" + (f"; was {near[0]} meant?" if near else ""))
         return found
 
-    def _summary(self, reasons: dict[str, str], *, stopped: bool, seconds: float) -> Judgement:
-        contract = self.contract
+    def _summary(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
+        now, contract = time.perf_counter(), self.contract
         failed = any(contract.forbids(anomaly) for anomaly in self.anomalies)
         unknown = tuple(dict.fromkeys(self.unknown))
         if contract.forbidden is None:
@@ -295,7 +313,8 @@ class _Judging:
             unknown=unknown,
             operations=self.history.rows("ops"),
             effects=self.history.rows("effects"),
-            seconds=seconds,
+            seconds=now - begun,
+            stages={"validating": round(loaded - begun, 6), "checking": round(now - loaded, 6)},
             engine=self.engine.name,
             meanings=self._meanings(forbidden),
             interrupted=stopped,

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assay.checkers.check import Table, View, build
-from assay.checkers.damage import as_closed
+from assay.checkers.damage import Progress, as_closed
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.base import quoted
 from assay.harness.core.history import HistoryError
@@ -63,10 +63,13 @@ class Rule:
     """What ``sql`` reads in addition to the history."""
 
 
-def validate(engine: Engine, reader: HistoryReader, *, complete: bool = True) -> None:
+def validate(
+    engine: Engine, reader: HistoryReader, *, complete: bool = True, progress: Progress = lambda done, total: None
+) -> None:
     """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``."""
     as_closed(reader)
-    for rule in RULES:
+    for number, rule in enumerate(RULES):
+        progress(number, len(RULES))
         if rule.when is (_When.OPEN if complete else _When.CLOSED):
             continue
         build(engine, rule.views)

@@ -80,6 +80,14 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What the anomalies named here mean, one clause each; empty in files of earlier versions."""
     interrupted: bool = False
     """The judging itself was stopped: only what ``examined`` names was looked at."""
+    stages: dict[str, float] = {}
+    """Seconds of each part of the work, of ``seconds`` and of what came before and after, in their order."""
+
+
+def with_stage(judgement: Judgement, name: str, seconds: float, *, first: bool = False) -> Judgement:
+    """The same, of which this part has taken so many seconds. ``first``: before the others."""
+    one = {name: round(seconds, 6)}
+    return msgspec.structs.replace(judgement, stages=one | judgement.stages if first else judgement.stages | one)
 
 
 def beneath_of(judgement: Judgement, head: Finding) -> tuple[Finding, ...]:

@@ -2,8 +2,10 @@
 
 import argparse
 import math
+import os
 import re
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -119,7 +121,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     import msgspec
 
     from assay.checkers.engine import Engines
-    from assay.checkers.verdict import Verdict
+    from assay.checkers.verdict import Verdict, with_stage
     from assay.harness.cli.estimate import estimating
     from assay.harness.cli.no_pandas import spare_pandas
     from assay.harness.run.registry import Registry
@@ -133,13 +135,24 @@ def run(arguments: argparse.Namespace) -> Exit:
         from assay.harness.cli.check_many import check_many
 
         return check_many(arguments, engine)
+    starting = _since_start()
     with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
         checked = reading(lambda: check(request(arguments), engines, registry, estimate.step))
-    print(msgspec.json.encode(checked.judgement).decode() if arguments.json else checked.text)
-    if checked.judgement.interrupted:
+    judgement = with_stage(checked.judgement, "starting the command", starting, first=True)
+    print(msgspec.json.encode(judgement).decode() if arguments.json else checked.text)
+    if judgement.interrupted:
         print("assay: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED
-    return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[checked.judgement.verdict]
+    return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[judgement.verdict]
+
+
+def _since_start() -> float:
+    """Seconds since this process began; 0 where the kernel does not say it."""
+    try:
+        began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # in ticks since the machine's
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))
+    except (OSError, AttributeError, ValueError, IndexError):
+        return 0.0
 
 
 def request(arguments: argparse.Namespace) -> Request:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from assay.checkers.engine import Engine
 from assay.checkers.engine.together import Together
 from assay.checkers.judge import Watch, judge
 from assay.checkers.linearizability import MODELS, Model, ModelError
-from assay.checkers.verdict import Finding, Judgement, Verdict
+from assay.checkers.verdict import Finding, Judgement, Verdict, with_stage
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.operation import Outcome
@@ -61,7 +62,9 @@ def judge_run(
     except SettingsError as missing:
         why = f"the run's model {contract.model!r} is not available here: {missing}"
         notes = (*notes, f"{why}; or name the module that adds it, --plugin=MODULE")
+    begun = time.perf_counter()
     with engines.open(history) as engine:
+        opened = time.perf_counter() - begun
         judgement = judge(
             history,
             contract,
@@ -73,11 +76,14 @@ def judge_run(
             notes=notes,
             watch=watch,
         )
+        judgement = with_stage(judgement, "starting the engine", opened, first=True)
         if model is None or judgement.interrupted:
             return judgement
         if not complete:
             return merged(judgement, f"no order of it was looked for by the model {model.name}: {NOT_CLOSED}")
-        return merged(judgement, _by_model(history, model, engine, watch))
+        begun = time.perf_counter()
+        found = merged(judgement, _by_model(history, model, engine, watch))
+        return with_stage(found, "searching by the model", time.perf_counter() - begun)
 
 
 @dataclass(frozen=True)

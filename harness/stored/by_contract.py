@@ -6,10 +6,11 @@ judged by the strictest: every anomaly that applies to it is forbidden, and noth
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,13 +18,15 @@ from assay.checkers.contract import Contract
 from assay.checkers.damage import untouched
 from assay.checkers.judge import Watch
 from assay.checkers.source import open_history
-from assay.checkers.verdict import Judgement
+from assay.checkers.verdict import Judgement, with_stage
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
 from assay.harness.core.history.growing import Sealed, sealed
 from assay.harness.run import store
-from assay.harness.run.judging import Opens, judge_run
+from assay.harness.run.judging import Opens, doubted, judge_run
 from assay.harness.run.registry import Registry
 from assay.harness.run.store import RunInfo
+
+LOOKING_THROUGH: Final = "looking through the files"
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,21 @@ def judge_again(
     )
     if judgement.interrupted:
         return judgement
-    # After the rules, which say more exactly what is wrong with a row.
-    untouched(history)
+    begun = time.perf_counter()
+
+    def step(done: int, total: int) -> None:
+        if watch is not None:
+            watch(LOOKING_THROUGH, done, total)
+
+    try:
+        # After the rules, which say more exactly what is wrong with a row.
+        untouched(history, step)
+    except KeyboardInterrupt:
+        if watch is None:
+            raise
+        judgement = doubted(judgement, ["interrupted before all files were compared with what the run wrote"])
+        return msgspec.structs.replace(judgement, interrupted=True)
+    judgement = with_stage(judgement, LOOKING_THROUGH, time.perf_counter() - begun)
     digest = None if stored.info is None else stored.info.digest
     if digest is not None and history.closed is not None and history.closed.digest != digest:
         raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")

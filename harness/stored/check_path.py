@@ -6,6 +6,7 @@ folder of Jepsen's with a ``history.edn``, is of a foreign format and needs a mo
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ import pyarrow as pa
 from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
 from assay.checkers.linearizability.limits import DEFAULT, Limits
-from assay.checkers.verdict import Examined, Judgement
+from assay.checkers.verdict import Examined, Judgement, with_stage
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
 from assay.harness.run import store
@@ -70,12 +71,15 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
     if request.model is not None:
         model, history = model_of(request.model), store.resolve(request.path)
         ops = stored_operations(history)
-        return _described(rejudge(ops, model, engines, _checking(watch), _limits(request)), ops.dataset("ops"))
+        return _described(rejudge(ops, model, engines, watch, _limits(request)), ops.dataset("ops"))
     if request.seconds is not None or request.bytes is not None:
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
+    begun = time.perf_counter()
     stored = open_stored(request.path).of_family(request.family)
     opened = stored.opened()
-    return explained(stored, opened, judge_again(stored, opened, engines, registry, _checking(watch)))
+    taken = time.perf_counter() - begun
+    judgement = judge_again(stored, opened, engines, registry, watch)
+    return explained(stored, opened, with_stage(judgement, "opening the files", taken, first=True))
 
 
 def explained(stored: Stored, history: HistoryReader, judgement: Judgement) -> Checked:
@@ -86,7 +90,9 @@ def explained(stored: Stored, history: HistoryReader, judgement: Judgement) -> C
         report=str(stored.report) if stored.report else None,
         digest=stored.info.digest if stored.info else None,
     )
-    return Checked(judgement, describe(judgement, look_up(history, judgement), ending))
+    begun = time.perf_counter()
+    text = describe(judgement, look_up(history, judgement), ending)
+    return Checked(with_stage(judgement, "looking up the operations", time.perf_counter() - begun), text)
 
 
 def _of_workload(request: Request) -> None:
@@ -139,9 +145,9 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
         raise HistoryError(f"{path} cannot be read: {error.strerror or error}") from error
     found_out: tuple[str, ...] = ()
     if model is not None:
-        judgement = rejudge(foreign.ops, model, engines, _checking(watch), _limits(request))
+        judgement = rejudge(foreign.ops, model, engines, watch, _limits(request))
     else:
-        judgement, found_out = judge_workload(foreign.ops, request, engines, _checking(watch))
+        judgement, found_out = judge_workload(foreign.ops, request, engines, watch)
     return _described(_with_reading(judgement, format, foreign), foreign.ops, *found_out, foreign.left_out)
 
 
@@ -169,7 +175,3 @@ def _limits(request: Request) -> Limits:
 def _described(judgement: Judgement, ops: pa.Table | ds.Dataset, *more: str) -> Checked:
     text = describe(judgement, operations_of(ops, judgement), Ending())
     return Checked(judgement, "\n".join((text, *more)))
-
-
-def _checking(watch: Watch) -> Watch:
-    return lambda what, done, total: watch(f"checking, now {what}", done, total)

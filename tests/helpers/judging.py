@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
 from assay.checkers.judge import judge as judge_with
@@ -25,6 +27,12 @@ def judge(folder: Path, contract: Contract, **given: Any) -> Judgement:
     history = open_history(folder)
     with Engines("duckdb").open(history) as engine:
         return judge_with(history, contract, engine, **given)
+
+
+def without_times(judgement: Judgement) -> Judgement:
+    """All of it but how long it took: what two judgements of one history have in common."""
+    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
+    return msgspec.structs.replace(judgement, seconds=0.0, stages={}, examined=examined)
 
 
 @contextmanager

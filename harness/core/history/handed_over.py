@@ -1,6 +1,6 @@
 """Reads a history that was never in files: the columns that a run in memory has handed over."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ class HandedOver(HistoryReader):
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
         yield from self._tables[name].to_batches()
 
-    def digest(self) -> str:
+    def digest(self, progress: Callable[[int], None] = lambda rows: None) -> str:
         digest = HistoryDigest()
         for name in DIGESTED:
             digest.update(name, self._tables[name])

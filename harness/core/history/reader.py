@@ -7,7 +7,7 @@ as today's format has them, also those of an older history; ``paths`` and ``dige
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -140,13 +140,16 @@ class HistoryReader:
             for row in batch.to_pylist():
                 yield _completed(row)
 
-    def digest(self) -> str:
+    def digest(self, progress: Callable[[int], None] = lambda rows: None) -> str:
         """The hash of the rows of ops, effects and faults; equals the writer's when nothing was lost."""
+        done = 0
         schemas = {name: translation.schema(name, self.format(name)) for name in DIGESTED}
         digest = HistoryDigest(schemas)
         for name, schema in schemas.items():
             for batch in self._stored(name, schema):
                 digest.update(name, batch)
+                done += batch.num_rows
+                progress(done)
         return digest.hexdigest()
 
     def _files(self, name: str, schema: pa.Schema) -> ds.Dataset:

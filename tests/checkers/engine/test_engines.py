@@ -51,7 +51,7 @@ from helpers.fencing_histories import lease_history, violations
 from helpers.group_histories import group_history, owned_twice, zombies
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
 from helpers.hold_histories import owned_twice as given_twice
-from helpers.judging import judge
+from helpers.judging import judge, without_times
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.lost_histories import Changes
 from helpers.object_histories import broken as broken_object
@@ -605,8 +605,7 @@ def faults() -> list[Row]:
 
 
 def _but_times(judgement: Any) -> Any:
-    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
-    return msgspec.structs.replace(judgement, seconds=0.0, engine="", examined=examined)
+    return msgspec.structs.replace(without_times(judgement), engine="")
 
 
 def _set(number: int, **given: Any) -> Callable[[list[Row]], None]:

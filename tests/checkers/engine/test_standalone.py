@@ -16,7 +16,7 @@ from assay.harness.stored.by_model import rejudge, stored_operations
 from assay.harness.synthetic.generate import generate
 from assay.harness.synthetic.plan import Plan
 
-from helpers.judging import judge
+from helpers.judging import judge, without_times
 from helpers.linearizability_histories import history, stored, table
 from helpers.standalone import WORKERS, Cluster
 
@@ -25,8 +25,7 @@ PLANTED = ("queue-lost", "queue-duplicate")
 
 def plain(judgement: Judgement) -> Judgement:
     """Apart from the engine's name and times."""
-    examined = tuple(msgspec.structs.replace(each, seconds=0.0) for each in judgement.examined)
-    return msgspec.structs.replace(judgement, engine="", seconds=0.0, examined=examined)
+    return msgspec.structs.replace(without_times(judgement), engine="")
 
 
 @pytest.mark.spark

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engines
 from assay.checkers.engine.together import Together
 from assay.checkers.source import open_history
-from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.handed_over import HandedOver
@@ -22,6 +20,7 @@ from assay.harness.run.judging import Unjudged, judge_run, judge_together
 from assay.harness.run.registry import Registry
 
 from helpers.examples import some_of
+from helpers.judging import without_times
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 STORED = sorted(path.parent for path in FIXTURES.glob("format_[34]/**/ops") if path.is_dir())
@@ -32,11 +31,6 @@ def in_memory(path: Path) -> HandedOver:
     tables = {name: stored.table(name) for name in DATA_SETS}
     columns = {name: [column.to_pylist() for column in table.columns] for name, table in tables.items()}
     return HandedOver({name: columns[name] if table.num_rows else [] for name, table in tables.items()})
-
-
-def without_times(judgement: Judgement) -> Judgement:
-    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
-    return msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from assay.checkers.engine import Engines
 from assay.checkers.engine.spark import Spark
 from assay.checkers.linearizability import MODELS, Limits
-from assay.checkers.verdict import Judgement
 from assay.harness.cli.command import Exit
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.stored.by_model import rejudge, stored_operations
 
+from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, stored, table
 from helpers.linearizability_oracle import Op
 from helpers.process_tree import descendants, left, started
@@ -39,13 +38,8 @@ class Shared(Engines):
         return made
 
 
-def said(judgement: Judgement) -> Any:
-    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
-    return msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
-
-
 def judged(reader: HistoryReader, model: str, engines: Engines, limits: Limits) -> Any:
-    return said(rejudge(reader, MODELS[model], engines, lambda *step: None, limits))
+    return without_times(rejudge(reader, MODELS[model], engines, lambda *step: None, limits))
 
 
 @pytest.mark.long

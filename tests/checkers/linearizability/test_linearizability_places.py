@@ -12,7 +12,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 
@@ -23,6 +22,7 @@ from assay.checkers.linearizability.on_spark import search_on_spark
 from assay.checkers.linearizability.pool import NotPortableError, Pool
 from assay.checkers.verdict import Judgement, Verdict
 
+from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, table
 from helpers.linearizability_models import Deadly, Mixer, Unsaid
 from helpers.linearizability_oracle import MEANING, Op, linearizable
@@ -58,12 +58,6 @@ def searched(ops: pa.Table, model: Model, place: Place, **options: Any) -> Judge
     return search(ops, model, place=place, **options)
 
 
-def reported(judgement: Judgement) -> Any:
-    """All of it but how long it took."""
-    examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
-    return msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
-
-
 def keyed(model: str, count: int) -> tuple[list[list[Op]], pa.Table]:
     rng = random.Random(f"{model}-places")
     histories = [history(model, rng) for _ in range(count)]
@@ -74,7 +68,7 @@ def check_alike(model: str, place: Place, count: int) -> None:
     """As in one process, and as every order says."""
     histories, ops = keyed(model, count)
     one, other = (searched(ops, MODELS[model], where, limits=AMPLE) for where in (HERE, place))
-    assert reported(one) == reported(other)
+    assert without_times(one) == without_times(other)
     judged = [linearizable(mine, MEANING[model]) for mine in histories]
     assert 0 < judged.count(False) < count, "some are right, some are wrong"
     assert one.anomalies == {"nonlinearizable": judged.count(False)}
@@ -127,7 +121,7 @@ def check_a_share_that_is_too_small(place: Place) -> None:
     ops = table([("wide", exploding(7)), ("small", exploding(2)), ("wider", exploding(9))])
     limits = Limits(seconds=None, bytes=2_500_000)
     one, other = (searched(ops, Mixer(), where, limits=limits) for where in (HERE, place))
-    assert reported(one) == reported(other)
+    assert without_times(one) == without_times(other)
     (reason,) = other.unknown
     assert reason.startswith("key wider: the memory limit (")
     assert reason.endswith("bytes of 2500000) was reached when 0 of 9 operations had returned")
@@ -317,7 +311,7 @@ def test_parts_of_a_large_history_are_made_when_they_are_asked_for(application: 
             "more than to tell everyone which key is in which part"
         )
         assert [row.key for number in range(8) for row in made.part(number)] == [str(number) for number in range(8)]
-        assert reported(search_on_spark(large, Mixer())) == reported(search(ops, Mixer(), place=HERE))
+        assert without_times(search_on_spark(large, Mixer())) == without_times(search(ops, Mixer(), place=HERE))
 
 
 @pytest.mark.spark
@@ -344,9 +338,13 @@ def test_on_spark_too_a_model_that_contradicts_itself_is_an_error(spark: OnSpark
 def test_on_spark_too_no_operation_may_count(spark: OnSpark) -> None:
     lost = [operation("read", None, None, call=0, ret=None, outcome="info")]
     for ops in (table([]), table([("a", lost)])):
-        assert reported(spark.search(ops, MODELS["register"])) == reported(search(ops, MODELS["register"], place=HERE))
+        assert without_times(spark.search(ops, MODELS["register"])) == without_times(
+            search(ops, MODELS["register"], place=HERE)
+        )
     some = table([("a", lost), ("b", [operation("write", 1, call=0, ret=1)])])
-    assert reported(spark.search(some, MODELS["register"])) == reported(search(some, MODELS["register"], place=HERE))
+    assert without_times(spark.search(some, MODELS["register"])) == without_times(
+        search(some, MODELS["register"], place=HERE)
+    )
 
 
 @pytest.mark.spark
@@ -416,7 +414,7 @@ print(judged.verdict, judged.interrupted, judged.unknown)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_behind_and_what_is_known_is_reported(number: int, tmp_path: Path) -> None:
+def test_nothing_is_left_behind_and_what_is_known_is_without_times(number: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     path = os.pathsep.join(sys.path)

@@ -25,7 +25,6 @@ from assay.harness.cli.main import main
 from assay.harness.core.history import OPS, HistoryWriter
 from assay.harness.foreign import MODELS as SHAPES
 from assay.harness.foreign import Format, Keys, Order
-from assay.harness.stored import check_path as checking
 from assay.harness.stored import request
 from assay.harness.stored.by_model import doubts, rejudge, stored_operations
 from assay.harness.stored.effects_from_ops import store_register
@@ -308,6 +307,16 @@ def test_ctrl_c_in_a_search_leaves_what_is_known(before: str, ends: Verdict) -> 
     assert len(judgement.findings) == (2 if ends is Verdict.FAIL else 0)
 
 
+def interrupted_once(stage: str, done: int) -> Any:
+    """In place of ``Estimate.step``: Ctrl-C at a step of this stage that comes after so many others."""
+
+    def step(_: Estimate, what: str, now: float, total: float) -> None:
+        if what.startswith(stage) and now == done:
+            signal.raise_signal(signal.SIGINT)
+
+    return step
+
+
 @pytest.mark.parametrize(("reads", "word"), [({}, "UNKNOWN"), ({7: 99}, "FAIL")])
 def test_ctrl_c_prints_the_checks_that_were_done_and_exits_130(
     tmp_path: Path,
@@ -317,9 +326,7 @@ def test_ctrl_c_prints_the_checks_that_were_done_and_exits_130(
     word: str,
 ) -> None:
     """During the second check; the first has found the value that no operation wrote."""
-    monkeypatch.setattr(
-        checking, "_checking", lambda _: lambda what, done, total: done and signal.raise_signal(signal.SIGINT)
-    )
+    monkeypatch.setattr(Estimate, "step", interrupted_once("checking, now ", 1))
     (tmp_path / "h.edn").write_text(register(reads))
     assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.INTERRUPTED
     recorded = capsys.readouterr()

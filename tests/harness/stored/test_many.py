@@ -18,6 +18,8 @@ from assay.harness.run.judging import Opens
 from assay.harness.stored import many
 from assay.harness.stored.many import Judged, judge_many
 
+from helpers.judging import without_times
+
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 ALL = sorted(path.parent for path in FIXTURES.glob("format_*/*/history"))
 SOME = [
@@ -29,12 +31,8 @@ SOME = [
 ]
 
 
-def without_times(judged: Judged) -> Any:
-    judgement = judged.judgement
-    if judgement is not None:
-        examined = tuple(msgspec.structs.replace(one, seconds=0.0) for one in judgement.examined)
-        judgement = msgspec.structs.replace(judgement, seconds=0.0, examined=examined)
-    return judged.path, judgement, judged.text
+def reported(judged: Judged) -> Any:
+    return judged.path, None if judged.judgement is None else without_times(judged.judgement), judged.text
 
 
 def judged(paths: list[Path], **options: Any) -> list[Judged]:
@@ -58,7 +56,7 @@ def test_of_each_is_said_what_is_said_of_it_alone(paths: list[Path], damaged: Pa
     with_neighbour = [*paths[:2], damaged, *paths[2:]]
     steps: list[int] = []
     together = judged(with_neighbour, progress=steps.append)
-    assert [without_times(one) for one in together] == [without_times(*judged([path])) for path in with_neighbour]
+    assert [reported(one) for one in together] == [reported(*judged([path])) for path in with_neighbour]
     assert {one.judgement and one.judgement.verdict for one in together} >= {Verdict.PASS, Verdict.FAIL, None}
     assert str(damaged / "history" / "effects") in together[2].text
     assert steps == list(range(1, len(with_neighbour) + 1))
@@ -92,7 +90,7 @@ def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pyte
 
 
 def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = [without_times(*judged([path])) for path in SOME[1:4:2]]
+    alone = [reported(*judged([path])) for path in SOME[1:4:2]]
     judge_again, refused = many.judge_again, []
 
     def judge(stored: Any, history: Any, engines: Opens, registry: Any) -> Judgement:
@@ -102,7 +100,7 @@ def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatc
         return judge_again(stored, history, engines, registry)
 
     monkeypatch.setattr(many, "judge_again", judge)
-    assert [without_times(one) for one in judged(SOME[1:4:2])] == alone
+    assert [reported(one) for one in judged(SOME[1:4:2])] == alone
     assert len(refused) == 2
 
 
@@ -173,5 +171,5 @@ def test_spark_says_the_same_as_one_job(monkeypatch: pytest.MonkeyPatch, applica
     with Engines("spark") as engines:
         monkeypatch.setattr(engines, "spark", lambda rows: engine)
         there = list(judge_many(paths, engines, ()))
-    assert [without_times(one) for one in there] == [without_times(one) for one in here]
+    assert [reported(one) for one in there] == [reported(one) for one in here]
     assert set(tracker.getJobIdsForGroup(None)) == before, "no job but the one with a group"
