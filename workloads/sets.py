@@ -1,7 +1,8 @@
-"""Elements are added to one set, and those that were acknowledged are in it in the end: for any system that stores.
+"""Elements are added to a set, and those that were acknowledged are in it in the end: for any system that stores.
 
-A client answers two operations: ``add`` stores its argument, a number that is used once, and ``read`` returns all that
-are there. It inherits from :class:`SetClient`, and its contract is ``forbid(*SET_ANOMALIES)``.
+A client answers two operations on the set that is their key: ``add`` stores its argument, a number that is used once,
+and ``read`` returns all that are there. It inherits from :class:`SetClient`, and its contract is
+``forbid(*SET_ANOMALIES)``.
 """
 
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ WAIT = WorkloadMix(
 
 
 class Elements(sets.SetClient):
-    """Asks whoever had a key last, and its own node where that is not known."""
+    """Asks the node that had a key last, and its own where that is not known."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.own, self.waits, self.owners = endpoint.address, WAIT.name in endpoint.options, dict[str, str]()

@@ -161,7 +161,7 @@ def slot(key: str) -> int:
 
 
 class Nodes:
-    """What the nodes of a cluster are told, as :func:`ask` does. A replica knows its master when it is asked twice."""
+    """The nodes of a cluster, asked as :func:`ask` does. A replica knows its master when it is asked twice."""
 
     def __init__(self) -> None:
         self.slots: dict[str, tuple[int, int]] = {}
