@@ -33,19 +33,19 @@ def _encoded(words: Sequence[object]) -> bytes:
 
 async def _answer_or_error(reader: asyncio.StreamReader) -> Any:
     try:
-        return await answer(reader)
+        return await _answer(reader)
     except ValueError as error:
         return error
 
 
-async def answer(reader: asyncio.StreamReader) -> Any:
+async def _answer(reader: asyncio.StreamReader) -> Any:
     """An integer, text, a list, or None. Raises ``ValueError`` for an error."""
     line = (await reader.readuntil(b"\r\n"))[:-2].decode()
     kind, rest = line[0], line[1:]
     if kind == "-":
         raise ValueError(rest)
     if kind == "*":
-        return [await answer(reader) for _ in range(int(rest))]
+        return [await _answer(reader) for _ in range(int(rest))]
     if kind == "$":
         return None if rest == "-1" else (await reader.readexactly(int(rest) + 2))[:-2].decode()
     return int(rest) if kind == ":" else rest
