@@ -23,8 +23,9 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
   ``sql``: a client of databases that speak SQL.
 - systems of others, each with a module that says how it starts and one that tests it: ``test_zookeeper`` (registers;
   in one module), ``test_etcd`` (``etcd_system``; registers judged by a model alone, and a set under its lock:
-  ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock), ``test_redis`` (``redis_system``) and
-  ``test_nats`` (``nats_system``; both sets), ``test_rabbitmq`` (``rabbitmq_system``; queues), ``test_postgresql``
+  ``etcd_gateway`` asks it, ``etcd_lock_client`` is the client of the lock), ``test_redis`` (``redis_system``),
+  ``test_redis_cluster`` (``redis_cluster_system``) and ``test_nats`` (``nats_system``; all sets; ``resp`` is Redis'
+  protocol), ``test_rabbitmq`` (``rabbitmq_system``; queues), ``test_postgresql``
   (``postgresql_system``), ``test_mariadb`` (``mariadb_system``) and ``test_galera`` (``galera_system``; lists and a
   bank, at levels of isolation), ``test_patroni`` (``patroni_system``: PostgreSQL with replicas; a set).
 - ``kafka_log``: the log through librdkafka, for any broker that speaks Kafka's protocol; with it ``test_kafka``, our

@@ -1,40 +1,14 @@
-"""Redis with Sentinel: how both start, who leads, and how a server is asked. In Docker, from Debian."""
+"""Redis with Sentinel: how both start, and who leads. In Docker, from Debian."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from assay import Cluster, Node, Software, System, by_role
 from assay.workloads import sets
+from assay.workloads.resp import ask
 
 PORTS = {"server": 6379, "sentinel": 26379}
 VARIANTS = {"min-replicas-to-write": ("0", "1"), "min-replicas-max-lag": ("1", "10")}
-
-
-async def ask(address: str, *words: object, seconds: float = 1.0) -> Any:
-    """One command on a connection of its own. Raises ``OSError``, and ``ValueError`` for an error that it answers."""
-    async with asyncio.timeout(seconds):
-        reader, writer = await asyncio.open_connection(*address.split(":"))
-        try:
-            texts = [str(word).encode() for word in words]
-            writer.write(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in texts))
-            return await answer(reader)
-        finally:
-            writer.close()
-
-
-async def answer(reader: asyncio.StreamReader) -> Any:
-    """In RESP: an integer, text, a list, or None."""
-    line = (await reader.readuntil(b"\r\n"))[:-2].decode()
-    kind, rest = line[0], line[1:]
-    if kind == "-":
-        raise ValueError(rest)
-    if kind == "*":
-        return [await answer(reader) for _ in range(int(rest))]
-    if kind == "$":
-        return None if rest == "-1" else (await reader.readexactly(int(rest) + 2))[:-2].decode()
-    return int(rest) if kind == ":" else rest
 
 
 @dataclass(frozen=True)
@@ -46,8 +20,8 @@ class Redis(System):
     chosen: tuple[str, ...] = ()
 
     def with_setting(self, name: str, value: str) -> System:
-        if name not in VARIANTS:
-            raise ValueError(f"redis has no setting {name} here; it has {', '.join(VARIANTS)}")
+        if name not in self.variants:
+            raise ValueError(f"{self.name} has no setting {name} here; it has {', '.join(self.variants)}")
         return replace(self, chosen=(*self.chosen, f"{name} {value}"))
 
     def software(self, role: str) -> Software:

@@ -12,7 +12,8 @@ from typing import Any
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
 from assay.workloads import sets
-from assay.workloads.redis_system import Redis, ask, leader
+from assay.workloads.redis_system import Redis, leader
+from assay.workloads.resp import ask
 
 
 class Elements(sets.SetClient):

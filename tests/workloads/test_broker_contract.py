@@ -66,6 +66,7 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
 OTHERS = {
     "test_zookeeper",
     "test_redis",
+    "test_redis_cluster",
     "test_postgresql",
     "test_mariadb",
     "test_etcd",
@@ -91,8 +92,10 @@ OF_OTHERS = {
     "postgresql_system",
     "queues",
     "rabbitmq_system",
+    "redis_cluster_system",
     "redis_system",
     "registers",
+    "resp",
     "sets",
     "sql",
     "unique_ids",

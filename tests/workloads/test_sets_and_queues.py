@@ -40,6 +40,29 @@ def test_a_set_that_forgets_is_named(tmp_path: Path) -> None:
     assert (judgement.verdict, judgement.anomalies) == (Verdict.FAIL, {"set-lost": 1})
 
 
+def test_several_sets_are_judged_each_by_itself(tmp_path: Path) -> None:
+    class Sets:
+        """By key; the elements of one are shown as another's, if ``mixed_up``."""
+
+        def __init__(self, mixed_up: bool) -> None:
+            self.there, self.mixed_up = {"a": Elements(), "b": Elements()}, mixed_up
+
+        def __call__(self, operation: Operation) -> Any:
+            key = (
+                {"a": "b", "b": "a"}[str(operation.key)]
+                if self.mixed_up and operation.f == sets.READ
+                else operation.key
+            )
+            return self.there[str(key)](operation)
+
+    traffic, promised = sets.traffic(["a", "b"]), forbid(*SET_ANOMALIES)
+    right = judged(tmp_path / "right", traffic, sets.effects, Sets(mixed_up=False), promised)
+    assert (right.verdict, right.anomalies, right.unknown) == (Verdict.PASS, {}, ())
+    wrong = judged(tmp_path / "wrong", traffic, sets.effects, Sets(mixed_up=True), promised)
+    assert wrong.verdict is Verdict.FAIL
+    assert wrong.anomalies["set-lost"] > 100, "both sets lack all that was added to them"
+
+
 class Queue:
     """What is wrong with it, and with its client: ``loses`` an element; ``repeats`` one; ``hides`` one from a take of
     which no one knows what it took; ``breaks`` the connection after a take of that one.

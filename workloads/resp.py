@@ -1,0 +1,51 @@
+"""RESP, the protocol of Redis: commands, and what is answered to them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+
+async def ask(address: str, *words: object, seconds: float = 1.0) -> Any:
+    """One command on a connection of its own. Raises ``OSError``, and ``ValueError`` for an error that it answers."""
+    (said,) = await converse(address, words, seconds=seconds)
+    if isinstance(said, ValueError):
+        raise said
+    return said
+
+
+async def converse(address: str, *commands: Sequence[object], seconds: float = 1.0) -> list[Any]:
+    """The answers to these commands, one after the other on a connection of their own; an error that is answered
+    stands there as a ``ValueError``. Raises ``OSError`` or ``EOFError`` when some answer does not come.
+    """
+    async with asyncio.timeout(seconds):
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        try:
+            writer.write(b"".join(map(_encoded, commands)))
+            return [await _answer_or_error(reader) for _ in commands]
+        finally:
+            writer.close()
+
+
+def _encoded(words: Sequence[object]) -> bytes:
+    texts = [str(word).encode() for word in words]
+    return b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in texts)
+
+
+async def _answer_or_error(reader: asyncio.StreamReader) -> Any:
+    try:
+        return await _answer(reader)
+    except ValueError as error:
+        return error
+
+
+async def _answer(reader: asyncio.StreamReader) -> Any:
+    """An integer, text, a list, or None. Raises ``ValueError`` for an error."""
+    line = (await reader.readuntil(b"\r\n"))[:-2].decode()
+    kind, rest = line[0], line[1:]
+    if kind == "-":
+        raise ValueError(rest)
+    if kind == "*":
+        return [await _answer(reader) for _ in range(int(rest))]
+    if kind == "$":
+        return None if rest == "-1" else (await reader.readexactly(int(rest) + 2))[:-2].decode()
+    return int(rest) if kind == ":" else rest

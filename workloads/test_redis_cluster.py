@@ -1,0 +1,92 @@
+"""Redis Cluster: is an element that was acknowledged still there? In Docker; six nodes install it from Debian.
+
+pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader
+pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader --workload-mix=wait
+pytest workloads/test_redis_cluster.py --rate=200 --nemesis=kill
+pytest workloads/test_redis_cluster.py --rate=200 --nemesis=power-loss --nemesis-target=all --set=appendfsync=always
+
+A master that is cut off from the others goes on acknowledging for a node timeout, and forgets that when it becomes the
+replica of the one that they elect meanwhile: Redis says so ("write safety" in
+https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/). A client that sends ``WAIT`` after an add
+learns whether a replica has it, and takes it for acknowledged only then.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay import (
+    SET_ANOMALIES,
+    Completion,
+    Endpoint,
+    Generator,
+    Operation,
+    Outcome,
+    Settings,
+    WorkloadMix,
+    experiment,
+    forbid,
+)  # fmt: skip
+from assay.workloads import sets
+from assay.workloads.redis_cluster_system import KEYS, RedisCluster
+from assay.workloads.resp import ask, converse
+
+SECONDS, REDIRECTIONS = 1.0, 5
+WAIT = WorkloadMix(
+    name="wait", description="an add is acknowledged once a replica has it, too", client={"wait": (True,)}
+)
+
+
+class Elements(sets.SetClient):
+    """Asks the node that had a key last, and its own where that is not known."""
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        self.own, self.waits, self.owners = endpoint.address, WAIT.name in endpoint.options, dict[str, str]()
+        await ask(self.own, "PING")
+
+    async def invoke(self, operation: Operation) -> Completion:
+        key = str(operation.key)
+        try:
+            if operation.f == sets.READ:
+                (elements,) = await self._follow(key, ("SMEMBERS", key))
+                return Completion(Outcome.OK, sorted(map(int, elements)))
+            wait = [("WAIT", 1, 500)] if self.waits else []
+            added, *replicas = await self._follow(key, ("SADD", key, operation.argument), *wait)
+        except ValueError as error:  # CLUSTERDOWN, NOREPLICAS, LOADING: not done
+            self.owners.pop(key, None)
+            return Completion(Outcome.FAIL, error=str(error).split()[0])
+        except (OSError, EOFError) as error:
+            return Completion(Outcome.INFO, error=type(error).__name__)
+        if replicas in ([], [1]):
+            return Completion(Outcome.OK, added)
+        return Completion(Outcome.INFO, error=f"unreplicated: WAIT {replicas[0]}")  # not acknowledged, and may stay
+
+    async def _follow(self, key: str, *commands: Sequence[object]) -> list[Any]:
+        """The answers of the node that has the key; the one that is asked may name another, for good or this time.
+
+        Raises ``ValueError`` for an error in place of the first answer.
+        """
+        address, asking = self.owners.get(key, self.own), list[Sequence[object]]()
+        for _ in range(REDIRECTIONS):
+            said = (await converse(address, *asking, *commands, seconds=SECONDS))[len(asking) :]
+            if not isinstance(said[0], ValueError):
+                return said
+            word, *rest = str(said[0]).split()
+            if word not in ("MOVED", "ASK"):
+                raise said[0]
+            address, asking = rest[-1], [("ASKING",)] if word == "ASK" else []
+            if word == "MOVED":
+                self.owners[key] = address
+        raise ValueError(f"MOVED {REDIRECTIONS} times")
+
+    async def close(self) -> None:
+        """Each command has a connection of its own."""
+
+
+CONTRACT = forbid(*SET_ANOMALIES, patience=SECONDS, may_stall=["power-loss"])
+"""A loss of power on all nodes leaves no one to serve."""
+
+
+@experiment(system=RedisCluster(), client=Elements, contract=CONTRACT, mixes=[WAIT])
+def test_redis_cluster(settings: Settings) -> Generator:
+    """No element that was acknowledged is missing from its set in the end."""
+    return sets.traffic(KEYS)
