@@ -126,7 +126,7 @@ class _Arrivals:
 
     @classmethod
     def of(cls, path: Path, origin: Origin) -> Self:
-        """Nothing where it was not recorded, or where the file became shorter, so that sizes say nothing of its lines."""
+        """Nothing where it was not recorded, or where the file became shorter: then no size says what of it is old."""
         try:
             known = msgspec.json.decode((path.parent / GROWTH).read_bytes(), type=dict[str, list[tuple[float, int]]])
         except (OSError, msgspec.MsgspecError):

@@ -77,7 +77,7 @@ def _environment() -> Environment:
         sentence=_sentence, middle=html.middle, moment_link=_moment_link, pace=_pace, amiss=_amiss, duration=_duration,
         fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _said),
         keys=lambda findings: keys_of([finding.key for finding in findings]), joined=joined,
-        several=lambda number: "s" * (number > 1), lasted=_lasted, injection=_injection,
+        several=lambda number: "s" * (number > 1), lasted=lasting, injection=injection,
     )  # fmt: skip
     environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_decimals)
     return environment
@@ -116,11 +116,11 @@ def _decimals(finding: FindingView) -> int:
     return digits_of(times)
 
 
-def _lasted(band: FaultBand, decimals: int) -> str:
+def lasting(band: FaultBand, decimals: int) -> str:
     return "never injected" if band.injected is None else lasted(band.began, band.injected, band.healed, decimals)
 
 
-def _injection(band: FaultBand) -> str:
+def injection(band: FaultBand) -> str:
     """When it was injected: ``1.480 – 1.512 s``, from its begin to when it was complete, where these differ."""
     if band.start is None or seconds(band.start) == seconds(band.injected):
         return seconds(band.injected)
