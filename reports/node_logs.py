@@ -29,7 +29,8 @@ VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 
 GROWTH: Final = "growth.json"
-"""Beside a node's logs: by the name of each, moments of the loop with its size then (``cluster/ssh/growth.py``)."""
+"""In ``logs/``: by node, by the name of its log, moments of the loop with the size then (``cluster/ssh/growth.py``)."""
+_GROWN: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
 
 
 class Placed(enum.Enum):
@@ -128,10 +129,10 @@ class _Arrivals:
     def of(cls, path: Path, origin: Origin) -> Self:
         """Nothing where it was not recorded, or where the file became shorter: then no size says what of it is old."""
         try:
-            known = msgspec.json.decode((path.parent / GROWTH).read_bytes(), type=dict[str, list[tuple[float, int]]])
+            known = _GROWN.decode((path.parents[1] / GROWTH).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return cls()
-        looks = known.get(path.name, [])
+        looks = known.get(path.parent.name, {}).get(path.name, [])
         sizes = [size for _, size in looks]
         if sizes != sorted(sizes):
             return cls()

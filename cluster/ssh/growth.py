@@ -19,7 +19,7 @@ from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 
 FILE: Final = "growth.json"
-"""Of a node's folder of logs: by the log's name, moments (seconds of the loop) with the size that it had."""
+"""In the folder of logs: by node, by the log's name, moments (seconds of the loop) with the size that it had."""
 MOST: Final = 20_000
 """Sizes of one log that are kept; of more, every second one goes."""
 
@@ -78,11 +78,11 @@ class Growth:
         ]
 
     def save(self, folder: Path) -> None:
-        """``folder/NODE/growth.json``. Raises ``OSError``."""
-        for name, sizes in self._sizes.items():
-            if sizes.seen:
-                (folder / name).mkdir(parents=True, exist_ok=True)
-                (folder / name / FILE).write_text(json.dumps(sizes.seen))
+        """``folder/growth.json``. Raises ``OSError``."""
+        known = {name: sizes.seen for name, sizes in self._sizes.items() if sizes.seen}
+        if known:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / FILE).write_text(json.dumps(known))
 
     async def _follow(self, node: SshNode) -> None:
         loop, sizes = asyncio.get_running_loop(), self._sizes[node.name]

@@ -259,7 +259,7 @@ def page_of_roles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for node, text in (("sentinel1", "switched over\n"), ("n1", "early\n   12.100000 INFO on\n"), ("n2", "never\n")):
         (folder / "logs" / node).mkdir()
         (folder / "logs" / node / "process.log").write_text(text)
-    (folder / "logs" / "sentinel1" / "growth.json").write_text(json.dumps({"process.log": [(12.3, 14)]}))
+    (folder / "logs" / "growth.json").write_text(json.dumps({"sentinel1": {"process.log": [(12.3, 14)]}}))
     return render(folder)
 
 
