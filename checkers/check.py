@@ -6,6 +6,7 @@ joins the operations that contradict each other back to them. Numbers and names 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from assay.checkers.engine import Engine, Row
@@ -47,6 +48,8 @@ class Involved:
     process: int
     call: int
     ret: int | None
+    through: str | None = None
+    """The node through which its client reached the system, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,10 @@ class Evidence:
     operations: Mapping[int, Involved]
 
     def who(self, op: int | None) -> str:
-        """``process 12``."""
-        return f"process {known.process}" if (known := self._known(op)) else "an unknown process"
+        """``process 12``, or ``process 12 through n1``."""
+        if (known := self._known(op)) is None:
+            return "an unknown process"
+        return f"process {known.process}" + ("" if known.through is None else f" through {known.through}")
 
     def called(self, op: int | None) -> str:
         """``14.203 s``: when it began."""
@@ -214,10 +219,10 @@ def ask(engine: Engine, check: Check, *, tried: bool = False) -> tuple[int, int]
     return int(row["examined"]), int(row["instances"])
 
 
-def findings(engine: Engine, check: Check) -> list[Finding]:
-    """The first instances in words; the judge adds leader, epoch and faults."""
+def findings(engine: Engine, check: Check, through: Mapping[str, str] = MappingProxyType({})) -> list[Finding]:
+    """The first instances in words; the judge adds leader, epoch and faults. ``through``: as of :func:`involved`."""
     rows = evidence(engine, check)
-    return in_words(check, rows, involved(engine, named(rows)))
+    return in_words(check, rows, involved(engine, named(rows), through))
 
 
 def evidence(engine: Engine, check: Check) -> list[Row]:
@@ -232,15 +237,25 @@ def in_words(check: Check, rows: Sequence[Row], operations: Mapping[int, Involve
     return [_finding(check.anomaly, row, check.explain(row, known), known) for row in rows]
 
 
-def involved(engine: Engine, ops: set[int]) -> dict[int, Involved]:
-    """Process and times of some operations, by index."""
+def involved(engine: Engine, ops: set[int], through: Mapping[str, str] = MappingProxyType({})) -> dict[int, Involved]:
+    """Process and times of some operations, by index. ``through``: by worker, the node at which its clients are."""
     if not ops:
         return {}
+    workers = _workers(engine, ops) if through else {}
     rows = engine.rows(
         "select op, min(process) as process, min(call) as call, max(ret) as ret from effects "
         f"where op in ({', '.join(str(op) for op in sorted(ops))}) group by op"
     )
-    return {row["op"]: Involved(row["op"], row["process"], row["call"], row["ret"]) for row in rows}
+    return {
+        row["op"]: Involved(row["op"], row["process"], row["call"], row["ret"], through.get(workers.get(row["op"], "")))
+        for row in rows
+    }
+
+
+def _workers(engine: Engine, ops: set[int]) -> dict[int, str]:
+    wanted = ", ".join(str(op) for op in sorted(ops))
+    rows = engine.rows(f'select "index" as op, worker from ops where "index" in ({wanted})')
+    return {row["op"]: row["worker"] for row in rows}
 
 
 def offset_of(key: str, offset: int | None) -> str:

@@ -3,7 +3,9 @@
 For the reader of a finding, never for a verdict: events carry their nodes' clocks.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,13 +18,26 @@ def with_context(engine: Engine, found: Sequence[Finding]) -> list[Finding]:
     """The findings with the time in which their cause lies, the faults in force in it, and who led at their moment."""
     if not found:
         return []
-    faults = disturbance.faults(engine)
+    faults, begun = disturbance.faults(engine), _begun(engine)
     leaders = engine.rows(
         "select time, node, key, epoch from events where event = 'became-leader' and key is not null "
         "order by time nulls first, node nulls first, seq nulls first"
     )
     spans = _spans(engine, found)
-    return [_in_context(finding, faults, leaders, spans) for finding in found]
+    return [_in_context(finding, faults, begun, leaders, spans) for finding in found]
+
+
+def began(detail: Mapping[str, Any]) -> int | None:
+    """When the injection began, as the detail of the row says that reports its end; None in older histories."""
+    known = detail.get("began")
+    return known if isinstance(known, int) and not isinstance(known, bool) else None
+
+
+def _begun(engine: Engine) -> dict[int, int]:
+    """When each fault's injection began, where that is known: it may have done harm before it was confirmed."""
+    rows = engine.rows("select id, time, detail from faults where phase = 'injected'")
+    known = {row["id"]: (began(json.loads(row["detail"])), row["time"]) for row in rows}
+    return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}
 
 
 def _spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:
@@ -45,6 +60,7 @@ def _times(engine: Engine, column: str, table: str, ops: Collection[int]) -> dic
 def _in_context(
     finding: Finding,
     faults: Sequence[disturbance.FaultTimes],
+    begun: Mapping[int, int],
     leaders: Sequence[Row],
     spans: Mapping[int, tuple[int, int]],
 ) -> Finding:
@@ -65,7 +81,7 @@ def _in_context(
         finding,
         since=start,
         until=end,
-        faults=finding.faults or tuple(fault.id for fault in faults if fault.overlaps(start, end)),
+        faults=finding.faults or tuple(fault.id for fault in faults if fault.overlaps(start, end, begun.get(fault.id))),
         leader=None if leader is None else leader["node"],
         epoch=None if leader is None else leader["epoch"],
     )

@@ -51,9 +51,13 @@ class FaultTimes:
     why: str | None = None
     """What a failure of it said, in one line."""
 
-    def overlaps(self, start: int, end: int) -> bool:
-        """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever."""
-        return self.injected is not None and self.injected <= end and (self.healed is None or self.healed >= start)
+    def overlaps(self, start: int, end: int, began: int | None = None) -> bool:
+        """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever.
+
+        ``began``: when its injection did, for who asks what it may have done before that was complete.
+        """
+        since = self.injected if began is None or self.injected is None else began
+        return since is not None and since <= end and (self.healed is None or self.healed >= start)
 
 
 def faults(engine: Engine) -> list[FaultTimes]:

@@ -8,7 +8,7 @@ run, and a run that was not closed may lack operations, so a value without a sen
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -101,6 +101,8 @@ class _Judging:
     watch: Watch | None
 
     late: frozenset[str] = COME_LATE
+    through: Mapping[str, str] = field(default_factory=dict)
+    """By worker, the node that its clients were sent to."""
     kinds: set[str] = field(default_factory=set)
     """Of the history's effects."""
     anomalies: dict[str, int] = field(default_factory=dict)
@@ -129,6 +131,7 @@ class _Judging:
             self.unknown.insert(0, "interrupted before the first check: the history was still being validated")
             return self._summary({}, stopped=True, begun=begun, loaded=time.perf_counter())
         loaded = time.perf_counter()
+        self.through = self.history.through
         # Of one that is being injected no one has said yet that it is.
         injected = {fault.name for fault in faults(self.engine) if fault.injected is not None or self.going_on}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
@@ -229,7 +232,7 @@ class _Judging:
             rows, instances = ask(self.engine, check, tried=id(check) in _BUILT_IN)
         if instances:
             self.anomalies[check.anomaly] = instances
-            self.findings += with_context(self.engine, findings(self.engine, check))
+            self.findings += with_context(self.engine, findings(self.engine, check, self.through))
         elif rows == 0 and self._owes(check):
             self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
         self._add(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)

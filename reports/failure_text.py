@@ -15,6 +15,7 @@ from typing import Final
 from assay.checkers.times import MILLISECONDS, digits_of, in_seconds
 from assay.checkers.verdict import LONGEST_LIST, Finding, Judgement, Verdict, beneath_of
 from assay.harness.core.printable import printable
+from assay.reports.reasons import joined
 
 LINES: Final = 25
 WIDTH: Final = 300
@@ -22,8 +23,6 @@ FAULTS: Final = 3
 ALSO: Final = 2
 CLAIMS: Final = 4
 REASONS: Final = 6
-FORBIDDEN: Final = " is forbidden, but "
-FORBIDDEN_TOGETHER: Final = " are forbidden, but "
 REMARKS: Final = 3
 
 
@@ -118,8 +117,8 @@ def _beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
     """What else was found of the same cause."""
     others = beneath_of(judgement, head)
     yield from (f"  also seen as {finding.anomaly}: {finding.claim}" for finding in others[:ALSO])
-    if len(others) > ALSO:
-        yield f"  and as {len(others) - ALSO} more findings (verdict.json)"
+    if more := max(len(others) - ALSO, 0):
+        yield f"  and as {more} more finding{'s' * (more > 1)} (verdict.json)"
 
 
 def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
@@ -127,23 +126,13 @@ def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
     yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
     yield from (f"  {reason}" for reason in reasons[1:])
     if more:
-        yield f"  and {more} more reasons (verdict.json)"
+        yield f"  and {more} more reason{'s' * (more > 1)} (verdict.json)"
     yield f"operations: {judgement.operations}, effects: {judgement.effects}"
 
 
 def _first_lines(judgement: Judgement) -> tuple[list[str], int]:
-    """Of the first reasons, and how many more there are; the tracebacks that may follow are in verdict.json.
-
-    Those that say the same of several anomalies become one line.
-    """
-    subjects: dict[tuple[str, str], list[str]] = {}
-    for reason in judgement.unknown:
-        subject, about, rest = reason.strip().partition("\n")[0].removesuffix(":").partition(FORBIDDEN)
-        subjects.setdefault((about, rest if about else subject), []).append(subject)
-    lines = []
-    for (about, rest), names in subjects.items():
-        named = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        lines.append(rest if not about else f"{named}{about if len(names) == 1 else FORBIDDEN_TOGETHER}{rest}")
+    """Of the first reasons, and how many more there are; the tracebacks that may follow are in verdict.json."""
+    lines = joined([reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown])
     return lines[:REASONS], max(len(lines) - REASONS, 0)
 
 

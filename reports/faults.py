@@ -6,7 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+from assay.checkers.context import began
 from assay.checkers.coverage import successes
+from assay.checkers.times import in_seconds
 from assay.reports.cuts import what_it_cut
 from assay.reports.recording import Recording, Row
 
@@ -24,7 +26,10 @@ class FaultBand:
     """As the schedule put it: ``kill leader of orders-0``."""
     targets: tuple[str, ...]
     intended: int | None
+    began: int | None
+    """When its injection began; None where that is not known."""
     injected: int | None
+    """When that was complete."""
     healed: int | None
     recovered: int | None
     took_effect: bool | None
@@ -45,9 +50,29 @@ class FaultBand:
     def who(self) -> str:
         return (", ".join(self.targets) or "—") + (f" ({self.process})" if self.process else "")
 
+    @property
+    def start(self) -> int | None:
+        """From when on it may have done harm, as far as that is known; None: it was never injected."""
+        return self.injected if self.injected is None or self.began is None else min(self.began, self.injected)
+
     def overlaps(self, start: int, stop: int) -> bool:
         """Whether it was in force at some moment of the closed interval."""
-        return self.injected is not None and self.injected <= stop and (self.healed is None or self.healed >= start)
+        return self.start is not None and self.start <= stop and (self.healed is None or self.healed >= start)
+
+
+def lasted(began: int | None, injected: int, healed: int | None, digits: int) -> str:
+    """``from 1.480 s (confirmed at 1.512 s) to 3.006 s``: when its injection began, and when that was complete.
+
+    Where the first is not known, ``from 1.512 s at the latest``. Times in nanoseconds since the run began.
+    """
+    confirmed = in_seconds(injected, digits)
+    if began is None:
+        since = f"{confirmed} s at the latest"
+    elif in_seconds(began, digits) == confirmed:
+        since = f"{confirmed} s"
+    else:
+        since = f"{in_seconds(began, digits)} s (confirmed at {confirmed} s)"
+    return f"from {since}" + (", and was never healed" if healed is None else f" to {in_seconds(healed, digits)} s")
 
 
 def fault_bands(recording: Recording) -> tuple[tuple[FaultBand, ...], int]:
@@ -95,6 +120,7 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
         what=next((str(detail["what"]) for detail in details if detail.get("what")), fault),
         targets=targets,
         intended=when("intended"),
+        began=next((known for detail in details if (known := began(detail)) is not None), None),
         injected=when("injected"),
         healed=when("healed"),
         recovered=when("recovered"),

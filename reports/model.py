@@ -26,6 +26,7 @@ from assay.reports.leadership import CONTROLLER, Leadership, leadership
 from assay.reports.node_logs import LogLines, node_logs
 from assay.reports.operations import Lanes, OperationRow, find, lanes
 from assay.reports.recording import Recording
+from assay.reports.roles import Roles, roles_of
 from assay.reports.series import Complaint, Series, Sharing, Verb, complaints, series, sharings, verbs
 from assay.reports.zookeeper import Agreement, agreement
 
@@ -102,6 +103,8 @@ class Recorded:
     """Where to look first: at the first finding, else at the first fault."""
     lanes: Lanes
     phases: Mapping[str, int]
+    through: Mapping[str, str]
+    """By worker, the node through which its clients reached the system, where that is known."""
     edn: bytes | None
     """All operations as :mod:`assay.reports.edn` writes them, compressed; None where they are too many."""
 
@@ -122,6 +125,7 @@ class Report:
     groups: tuple[AnomalyGroup, ...]
     checks: tuple[CheckRow, ...]
     recorded: Recorded | None
+    roles: Roles
     earlier: Comparison | None
     problems: tuple[str, ...]
 
@@ -147,7 +151,7 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
             with Recording(history) as recording:
                 rows = find(recording, _named(shown))
-                recorded = _recorded(recording, run_dir, files, shown, rows)
+                recorded = _recorded(recording, run_dir, files, shown, rows, history.through)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:
@@ -161,6 +165,7 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
         groups=() if judgement is None else groups(judgement, shown, rows, faults),
         checks=() if judgement is None else coverage(judgement),
         recorded=recorded,
+        roles=roles_of(files.settings),
         earlier=None if recorded is None or passed else compared(run_dir.resolve(), files, recorded.summary),
         problems=tuple(problems),
     )
@@ -247,6 +252,7 @@ def _recorded(
     files: RunFiles,
     shown: Sequence[Finding],
     rows: Mapping[int, OperationRow],
+    through: Mapping[str, str],
 ) -> Recorded | None:
     if recording.operations == 0:
         return None
@@ -274,6 +280,7 @@ def _recorded(
         moment=moments[0] if moments else None,
         lanes=lanes(recording, [rows[index] for index in _named(shown) if index in rows], end),
         phases={row["phase"]: int(row["start"]) for row in phases},
+        through=through,
         edn=packed(recording),
     )
 
@@ -283,5 +290,5 @@ def _moments(shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults:
     found = [finding.time for finding in shown if finding.time is not None]
     found += [rows[index].call for finding in shown for index in finding.operations[:2] if index in rows]
     for band in faults:
-        found += [time for time in (band.injected, band.healed, band.recovered) if time is not None]
+        found += [time for time in (band.start, band.healed, band.recovered) if time is not None]
     return found

@@ -4,12 +4,15 @@ Nodes' clocks are taken to be the harness's, so lines of different nodes stand i
 proves. Of a long run the lines nearest to a finding or to a change of a fault are kept, at most ``MOST_LINES``.
 """
 
+import enum
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+
+import msgspec
 
 from assay.harness.core.stamps import Origin
 from assay.reports.log_times import written
@@ -25,7 +28,20 @@ NANOSECONDS: Final = 1_000_000_000
 VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 
-@dataclass(frozen=True, order=True)
+GROWTH: Final = "growth.json"
+"""In ``logs/``: by node, by the name of its log, moments of the loop with the size then (``cluster/ssh/growth.py``)."""
+_GROWN: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
+
+
+class Placed(enum.Enum):
+    """By what a line has its place: the time that it says; when it had arrived; the line after it in its file."""
+
+    OWN = 0
+    ARRIVAL = 1
+    NEIGHBOUR = 2
+
+
+@dataclass(frozen=True)
 class LogLine:
     """One line; ``time`` in nanoseconds since the run began. ``event``: from an event log."""
 
@@ -33,43 +49,108 @@ class LogLine:
     node: str
     event: bool
     text: str
+    placed: Placed = Placed.OWN
 
 
 @dataclass(frozen=True)
 class LogLines:
-    """Sorted by time. ``omitted``: how many more lines there were."""
+    """Sorted by time, and lines of one time as they stand in their file. ``omitted``: how many more lines there were.
+
+    ``timeless``: files of which nothing says when any line was written.
+    """
 
     lines: tuple[LogLine, ...] = ()
     omitted: int = 0
+    timeless: tuple[str, ...] = ()
+
+    def any(self, placed: str) -> bool:
+        """Whether a line has its place by this: ``ARRIVAL``."""
+        return any(line.placed is Placed[placed] for line in self.lines)
 
 
 def node_logs(recording: Recording, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
     """``logs``: the run's ``logs/``; without ``origin`` its files cannot be placed, and only events are shown."""
-    found = [*_events(recording)]
+    found, timeless = [*_events(recording)], []
     if origin is not None:
         for path in sorted(logs.glob("*/*.log")):
-            found += read_log(path, path.parent.name, origin)
-    found.sort()
+            lines = list(read_log(path, path.parent.name, origin))
+            found += lines
+            if not lines and _tail(path)[1].strip():
+                timeless.append(f"{path.parent.name}/{path.name}")
+    found.sort(key=lambda line: line.time)
     if len(found) <= MOST_LINES:
-        return LogLines(tuple(found))
+        return LogLines(tuple(found), timeless=tuple(timeless))
     near = sorted(moments) or [0]
-    kept = sorted(sorted(found, key=lambda line: _distance(near, line.time))[:MOST_LINES])
-    return LogLines(tuple(kept), len(found) - len(kept))
+    nearest = sorted(range(len(found)), key=lambda at: _distance(near, found[at].time))[:MOST_LINES]
+    return LogLines(tuple(found[at] for at in sorted(nearest)), len(found) - len(nearest), tuple(timeless))
 
 
 def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
-    """Lines that begin with a time, each with the lines after it that have none (a traceback)."""
+    """Lines in their order. One that says no time is part of the line before it that says one, as a traceback is, if
+    both had arrived at the same look, or if that is not known. Else it has the time by which it had arrived; or, if no
+    one knows, that of the first line after it that has any.
+    """
+    arrivals = _Arrivals.of(path, origin)
     last: LogLine | None = None
-    for line in _tail(path).splitlines():
+    came: int | None = None
+    early: list[str] = []
+    for line, end in _lines(path):
         time, text = _placed(line, origin)
-        if time is not None:
-            if last is not None:
-                yield last
-            last = LogLine(time, node, False, text[:LONGEST])
-        elif last is not None and line.strip() and len(last.text) < LONGEST:
-            last = LogLine(last.time, node, False, f"{last.text}\n{line}"[:LONGEST])
+        arrived = arrivals.at(end)
+        if time is None and last is not None and last.placed is Placed.OWN and (arrived is None or arrived == came):
+            if line.strip() and len(last.text) < LONGEST:
+                last = replace(last, text=f"{last.text}\n{line}"[:LONGEST])
+            continue
+        placed = Placed.OWN if time is not None else Placed.ARRIVAL
+        moment = arrived if time is None else time
+        if not line.strip():
+            continue
+        if moment is None:
+            early.append(line)
+            continue
+        if last is not None:
+            yield last
+        yield from (LogLine(moment, node, False, one[:LONGEST], Placed.NEIGHBOUR) for one in early)
+        early = []
+        last, came = LogLine(moment, node, False, text[:LONGEST], placed), arrived
     if last is not None:
         yield last
+        yield from (LogLine(last.time, node, False, one[:LONGEST], Placed.NEIGHBOUR) for one in early)
+
+
+@dataclass(frozen=True)
+class _Arrivals:
+    """When how much of a file was there: times in nanoseconds since the run began, and sizes, both rising."""
+
+    times: Sequence[int] = ()
+    sizes: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, path: Path, origin: Origin) -> Self:
+        """Nothing where it was not recorded, or where the file became shorter: then no size says what of it is old."""
+        try:
+            known = _GROWN.decode((path.parents[1] / GROWTH).read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return cls()
+        looks = known.get(path.parent.name, {}).get(path.name, [])
+        sizes = [size for _, size in looks]
+        if sizes != sorted(sizes):
+            return cls()
+        return cls([int((moment - origin.loop) * NANOSECONDS) for moment, _ in looks], sizes)
+
+    def at(self, end: int) -> int | None:
+        """By when all up to this byte had arrived; None where no look says so."""
+        place = bisect_left(self.sizes, end)
+        return self.times[place] if place < len(self.times) else None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, int]]:
+    """Each line with the place in the file at which it ends, of the file's tail."""
+    start, data = _tail(path)
+    whole = data.split(b"\n")
+    for number, line in enumerate(whole):
+        start += len(line) + (number + 1 < len(whole))
+        yield line.decode(errors="replace").rstrip("\r"), start
 
 
 def _placed(line: str, origin: Origin) -> tuple[int | None, str]:
@@ -105,14 +186,17 @@ COLUMNS: Final = (
 """What stands before each, if it has a value."""
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path) -> tuple[int, bytes]:
+    """Whole lines, and where they begin in the file."""
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL))
-            return file.read().decode(errors="replace")
+            start = max(0, file.seek(0, 2) - TAIL)
+            file.seek(start)
+            data = file.read()
     except OSError:
-        return ""
+        return 0, b""
+    cut = data.find(b"\n") + 1 if start else 0
+    return start + cut, data[cut:]
 
 
 def _distance(moments: Sequence[int], time: int) -> int:

@@ -120,9 +120,10 @@
       const row = document.createElement("tr");
       row.className = (line[2] ? "event" : "log") + (line[0] >= moment ? " after" : "");
       row.dataset.time = line[0];
-      for (const text of [line[0].toFixed(3), log.nodes[line[1]], line[3]]) {
+      for (const text of [["", "by ", "about "][line[4]] + line[0].toFixed(3), log.nodes[line[1]], line[3]]) {
         row.appendChild(document.createElement("td")).textContent = text;
       }
+      if (log.roles && log.roles[line[1]][1]) row.children[1].classList.add(log.roles[line[1]][1]);
       return row;
     });
     const now = rows.find((row) => row.classList.contains("after"));
@@ -188,7 +189,15 @@
   }
   if (log && log.lines.length) {
     const speaker = document.getElementById("speaker");
-    log.nodes.forEach((name, number) => speaker.add(new Option(name, number)));
+    const groups = new Map();
+    log.nodes.forEach((name, number) => {
+      const role = log.roles ? log.roles[number][0] : "";
+      if (role && !groups.has(role)) {
+        groups.set(role, speaker.appendChild(document.createElement("optgroup")));
+        groups.get(role).label = role;
+      }
+      (groups.get(role) ?? speaker).appendChild(new Option(name, number));
+    });
     speaker.addEventListener("change", filterLines);
     moment = log.moment ?? log.lines[0][0];
     filterLines(false);

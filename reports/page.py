@@ -23,10 +23,13 @@ from assay.harness.core.history import HistoryReader
 from assay.reports import html
 from assay.reports.alike import fold, keys_of
 from assay.reports.earlier import Pace
+from assay.reports.faults import FaultBand, lasted
 from assay.reports.leadership import natural
 from assay.reports.model import FindingView, Recorded, Report, read
 from assay.reports.operations import OperationRow
 from assay.reports.panel import LEFT, RIGHT
+from assay.reports.reasons import joined
+from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, timeline
 
 SHOWN: Final = 3
@@ -56,6 +59,7 @@ def page(report: Report) -> str:
         run=report.files.run,
         judgement=report.judgement,
         recorded=report.recorded,
+        roles=report.roles,
         standing="none" if report.judgement is None else str(report.judgement.verdict),
         lead=_lead(report),
         took=_took(report),
@@ -72,7 +76,8 @@ def _environment() -> Environment:
         seconds=seconds, count="{:,}".format, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
         sentence=_sentence, middle=html.middle, moment_link=_moment_link, pace=_pace, amiss=_amiss, duration=_duration,
         fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _said),
-        keys=lambda findings: keys_of([finding.key for finding in findings]),
+        keys=lambda findings: keys_of([finding.key for finding in findings]), joined=joined,
+        several=lambda number: "s" * (number > 1), lasted=lasting, injection=injection,
     )  # fmt: skip
     environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_decimals)
     return environment
@@ -96,9 +101,9 @@ def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, flo
         return kind, round(100 * (left - start) / (stop - start), 3), round(100 * (right - left) / (stop - start), 3)
 
     bands = [
-        mark("fault", band.injected, band.healed)
+        mark("fault", band.start, band.healed)
         for band in finding.faults
-        if band.injected is not None and band.overlaps(start, stop)
+        if band.start is not None and band.overlaps(start, stop)
     ]
     return [*bands, mark(row.outcome if row.outcome in ("ok", "fail") else "info", row.call, row.ret)]
 
@@ -109,6 +114,17 @@ def _decimals(finding: FindingView) -> int:
     times += [time for row in finding.operations for time in (row.call, row.ret)]
     times += [time for band in finding.faults for time in (band.injected, band.healed)]
     return digits_of(times)
+
+
+def lasting(band: FaultBand, decimals: int) -> str:
+    return "never injected" if band.injected is None else lasted(band.began, band.injected, band.healed, decimals)
+
+
+def injection(band: FaultBand) -> str:
+    """When it was injected: ``1.480 – 1.512 s``, from its begin to when it was complete, where these differ."""
+    if band.start is None or seconds(band.start) == seconds(band.injected):
+        return seconds(band.injected)
+    return f"{in_seconds(band.start)} – {seconds(band.injected)}"
 
 
 def _lead(report: Report) -> str:
@@ -235,19 +251,23 @@ def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
         "rows": {str(index): row for index, row in row_of.items()},
         "frame": [LEFT, RIGHT],
         "chosen": drawn.chosen,
-        "log": _log(report.recorded) if report.recorded is not None else None,
+        "log": _log(report.recorded, report.roles) if report.recorded is not None else None,
     }
 
 
-def _log(recorded: Recorded) -> dict[str, Any]:
-    """The nodes' lines for the script: seconds, node, whether an event, text."""
+def _log(recorded: Recorded, roles: Roles) -> dict[str, Any]:
+    """The nodes' lines for the script: seconds, node, whether an event, text, and by what it is placed.
+
+    ``roles``: of each node the role's name and class, where there are several.
+    """
     nodes = sorted({line.node for line in recorded.log.lines}, key=natural)
     place = {node: number for number, node in enumerate(nodes)}
     return {
         "nodes": nodes,
+        "roles": [[roles.of.get(node, ""), roles.tone(node) or ""] for node in nodes] if roles.several else None,
         "moment": None if recorded.moment is None else recorded.moment / NANOSECONDS,
         "lines": [
-            [round(line.time / NANOSECONDS, 6), place[line.node], int(line.event), line.text]
+            [round(line.time / NANOSECONDS, 6), place[line.node], int(line.event), line.text, line.placed.value]
             for line in recorded.log.lines
         ],
     }

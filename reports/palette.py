@@ -19,6 +19,8 @@ LIGHT: Final[Mapping[str, str]] = MappingProxyType(
         "fault": "#f3cfae", "recover": "#f9e8d8", "bar": "#ebb27f",
         "node0": "#3f7fb5", "node1": "#4a9d7c", "node2": "#c2883a", "node3": "#8c6bb1",
         "node4": "#5aa2ad", "node5": "#b5657f", "node6": "#7d8b3d", "node7": "#7a7f87",
+        "role0": "#2a5580", "role1": "#70408f", "role2": "#1d6347", "role3": "#7c420f", "role4": "#962b53",
+        "role5": "#4a5510",
     }
 )  # fmt: skip
 
@@ -32,15 +34,25 @@ DARK: Final[Mapping[str, str]] = MappingProxyType(
         "fault": "#5e4330", "recover": "#3a2f27", "bar": "#8f6039",
         "node0": "#4f8fc6", "node1": "#57ab89", "node2": "#cf9748", "node3": "#9b7cc2",
         "node4": "#68b1bc", "node5": "#c4758f", "node6": "#91a04d", "node7": "#8f959e",
+        "role0": "#a5c9ec", "role1": "#d0b4ee", "role2": "#8fdcb6", "role3": "#edbb88", "role4": "#f5abc6",
+        "role5": "#ccd884",
     }
 )  # fmt: skip
 
 NODE_TONES: Final = 8
+ROLE_TONES: Final = 6
 
 
 def node_role(position: int) -> str:
     """The role of the node at this place among all nodes; after eight the tones come again."""
     return f"node{position % NODE_TONES}"
+
+
+def role_tone(position: int) -> str:
+    """The colour of the names of nodes of the role at this place, which is dark enough for text; after six they come
+    again.
+    """
+    return f"role{position % ROLE_TONES}"
 
 
 def variables(palette: Mapping[str, str]) -> Iterator[str]:

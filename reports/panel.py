@@ -50,6 +50,11 @@ def plain(text: str, limit: int = LABEL) -> str:
     return middle(flat, limit)
 
 
+def short(text: str, limit: int = 100) -> str:
+    """What fits into a hover label, which does not wrap."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
     """The next figure downwards, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
     panel = figure(

@@ -8,23 +8,22 @@ switched off (``plain``): Bokeh would fetch a typesetter for it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from bokeh.core.properties import value
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem, Model, PrintfTickFormatter, Range1d, Span
 
+from assay.reports.fault_lanes import fault_lanes
 from assay.reports.faults import FaultBand
 from assay.reports.html import middle
 from assay.reports.leadership import Reign
-from assay.reports.model import FindingView, Recorded, Report
+from assay.reports.model import Recorded, Report
 from assay.reports.operations import Bar
 from assay.reports.palette import node_role
-from assay.reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, to_seconds
+from assay.reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, short, to_seconds
 from assay.reports.zookeeper import InSync
-
-_PROVED: Final = {True: "yes", False: "no", None: "unknown"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def timeline(report: Report, recorded: Recorded) -> Timeline:
         Range1d(*span, bounds=span, min_interval=1e-6), _bands(recorded.faults, recorded.end), Span(dimension="height")
     )
     desk.painter.paint(desk.cursor, line_color="muted")
-    _events(desk, recorded, report.findings)
+    fault_lanes(desk, recorded, report.findings, report.roles)
     _rates(desk, recorded)
     _latencies(desk, recorded)
     if recorded.leadership.lanes:
@@ -81,74 +80,11 @@ def _bands(faults: Sequence[FaultBand], end: int) -> ColumnDataSource:
     healed = [end if band.healed is None else band.healed for band in shown]
     return ColumnDataSource(
         {
-            "injected": to_seconds([band.injected or 0 for band in shown]),
+            "injected": to_seconds([band.start or 0 for band in shown]),
             "healed": to_seconds(healed),
             "recovered": to_seconds([band.recovered or stop for band, stop in zip(shown, healed, strict=True)]),
         }
     )
-
-
-def _events(desk: Desk, recorded: Recorded, findings: Sequence[FindingView]) -> None:
-    kinds = sorted({band.fault for band in recorded.faults})
-    placed = [finding for finding in findings if finding.time is not None]
-    labels = (["findings"] if placed else []) + kinds or ["no faults"]
-    panel = add_panel(desk, "Faults and findings" if placed else "Faults", 34 + 24 * len(labels))
-    label_lanes(panel, labels)
-    lane = {label: -number for number, label in enumerate(kinds, start=1 if placed else 0)}
-    _fault_bars(desk, panel, recorded, lane)
-    if placed:
-        source = ColumnDataSource(
-            {
-                "x": to_seconds([finding.time or 0 for finding in placed]),
-                "number": [finding.number for finding in placed],
-                "anomaly": [finding.anomaly for finding in placed],
-                "claim": [_short(finding.claim) for finding in placed],
-            }
-        )
-        marks = panel.scatter(x="x", y=0, source=source, marker="inverted_triangle", size=11, line_width=1)
-        desk.painter.paint(marks.glyph, fill_color="named", line_color="card")
-        panel.add_tools(HoverTool(renderers=[marks], tooltips=[("finding", "@number: @anomaly"), ("claim", "@claim")]))
-
-
-def _short(text: str, limit: int = 100) -> str:
-    """What fits into a hover label, which does not wrap."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]) -> None:
-    shown = [band for band in recorded.faults if band.injected is not None]
-    source = ColumnDataSource(
-        {
-            "y": [lane[band.fault] for band in shown],
-            "left": to_seconds([band.injected or 0 for band in shown]),
-            "right": to_seconds([recorded.end if band.healed is None else band.healed for band in shown]),
-            "who": [plain(band.who, 40) for band in shown],
-            "what": [band.what for band in shown],
-            "meant": ["—" if band.intended is None else f"{band.intended / NANOSECONDS:.3f} s" for band in shown],
-            "until": ["never" if band.healed is None else f"{band.healed / NANOSECONDS:.3f} s" for band in shown],
-            "recovered": ["—" if band.recovered is None else f"{band.recovered / NANOSECONDS:.3f} s" for band in shown],
-            "took_effect": [_PROVED[band.took_effect] for band in shown],
-        }
-    )
-    bars = panel.hbar(y="y", left="left", right="right", height=0.72, source=source, line_color=None)
-    desk.painter.paint(bars.glyph, fill_color="bar")
-    text = panel.text(
-        x="left", y="y", text="who", source=source, x_offset=6, text_baseline="middle", text_font=value(FONT),
-        text_font_size="11px",
-    )  # fmt: skip
-    desk.painter.paint(text.glyph, text_color="ink")
-    tips = [("fault", "@what"), ("on", "@who"), ("intended", "@meant"), ("injected", "@left{0.000} s"),
-            ("healed", "@until"), ("recovered", "@recovered"), ("took effect", "@took_effect")]  # fmt: skip
-    panel.add_tools(HoverTool(renderers=[bars], tooltips=tips))
-    failed = [band for band in recorded.faults if band.failed_at is not None]
-    if failed:
-        crosses = panel.scatter(
-            x=to_seconds([band.failed_at or 0 for band in failed]), y=[lane[band.fault] for band in failed],
-            marker="x", size=10, line_width=2,
-        )  # fmt: skip
-        crosses.data_source.data["why"] = ["; ".join(band.failures)[:300] for band in failed]
-        desk.painter.paint(crosses.glyph, line_color="unknown")
-        panel.add_tools(HoverTool(renderers=[crosses], tooltips=[("went wrong", "@why")]))
 
 
 def _rates(desk: Desk, recorded: Recorded) -> None:
@@ -313,7 +249,7 @@ def _sessions(desk: Desk, recorded: Recorded) -> None:
                 "x": to_seconds([write.time for write in agreed.writes]),
                 "y": [lane[WRITES]] * len(agreed.writes),
                 "node": [plain(write.node) for write in agreed.writes],
-                "what": [_short(write.what, 60) for write in agreed.writes],
+                "what": [short(write.what, 60) for write in agreed.writes],
                 "zxid": [str(write.zxid) for write in agreed.writes],
             }
         )
@@ -377,7 +313,7 @@ def _bars(panel: Any, bars: Sequence[Bar], height: float, **look: Any) -> Any:
             "right": to_seconds([bar.stop for bar in bars]),
             "index": [row.index for row in rows],
             "process": np.array([row.process for row in rows], dtype=np.int32),
-            "f": [_short(row.f, 30) for row in rows],
+            "f": [short(row.f, 30) for row in rows],
             "key": [middle(row.key or "", 40) for row in rows],
             "argument": ["—" if row.argument == "null" else row.argument for row in rows],
             "ended": [" ".join(filter(None, (row.outcome, row.result, row.error))) for row in rows],

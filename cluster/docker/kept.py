@@ -7,23 +7,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.cluster.docker import image, layer, own, software, tools
+from assay.cluster.docker import image, layer, own, software, tools, uses
 
 DERIVED = ("software", own.NAME, "tools")
 """What the label ``assay`` says of images that lose their names to later ones."""
 OURS = (*(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)), image.NAME, software.NAME)
 OURS += (own.NAME, own.BUNDLE)
+UNKNOWN = "no run of it is known here"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """One image. ``name``: or the id, of one whose name another has taken. ``of``: what it was built from."""
+    """One image. ``name``: or the id, of one whose name another has taken. ``of``: what it was built from, of a user's.
+
+    ``purpose``: which systems' nodes, of which roles, run it, as far as that was noted here.
+    """
 
     name: str
     size: str
     age: str
     of: str
     used: bool
+    purpose: str
 
 
 def present() -> list[Kept]:
@@ -31,14 +36,13 @@ def present() -> list[Kept]:
 
     Those of the user's that have only a name (``Software(image=...)``) are theirs, and not among them.
     """
-    printed = layer.command(["docker", "image", "ls", "--no-trunc", "--filter=label=assay", "--format={{json .}}"])
-    rows = [json.loads(line) for line in printed.stdout.splitlines()]
+    rows = _listed()
     if not rows:
         return []
     shown = layer.command(
         ["docker", "image", "inspect", *(row["ID"] for row in rows), "--format={{json .Config.Labels}}"]
     )
-    found = []
+    found, known = [], uses.known()
     for row, line in zip(rows, shown.stdout.splitlines(), strict=True):
         labels = json.loads(line)
         dangling = row["Tag"] == "<none>"
@@ -46,8 +50,16 @@ def present() -> list[Kept]:
         if not (labels["assay"] in DERIVED if dangling else row["Repository"] in OURS):
             continue
         name = row["ID"].removeprefix("sha256:")[:12] if dangling else f"{row['Repository']}:{row['Tag']}"
-        found.append(Kept(name, row["Size"], row["CreatedSince"], _of(labels), not dangling and _used(name, labels)))
+        used = not dangling and _used(name, labels)
+        purpose = uses.said(known.get(row["ID"], {})) or _base(name) or UNKNOWN
+        found.append(Kept(name, row["Size"], row["CreatedSince"], _of(labels), used, purpose))
     return sorted(found, key=lambda kept: kept.name)
+
+
+def _listed() -> list[dict[str, str]]:
+    """As the engine has them: those with our label, which images on ours inherit."""
+    printed = layer.command(["docker", "image", "ls", "--no-trunc", "--filter=label=assay", "--format={{json .}}"])
+    return [json.loads(line) for line in printed.stdout.splitlines()]
 
 
 def remove(name: str) -> None:
@@ -65,10 +77,18 @@ def prune() -> Iterator[str]:
         if not removed:
             remove(unused[0])  # which says why not
         yield from removed
+    uses.forget_others({row["ID"] for row in _listed()})
 
 
 def _removed(name: str) -> bool:
     return layer.command(["docker", "image", "rm", name], check=False).returncode == 0
+
+
+def _base(name: str) -> str:
+    """What it is for, of one that no node runs."""
+    if name in (layer.IMPORTED_BASE, layer.REFERENCE):
+        return "below all others"
+    return "copied from, for images of your own" if name.startswith(f"{own.BUNDLE}:") else ""
 
 
 def _of(labels: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.docker import contents, image, layer, own, tools
+from assay.cluster.docker import contents, image, layer, own, tools, uses
 from assay.cluster.docker.contents import Interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
@@ -50,7 +50,7 @@ RUN python3 -c 'import sys; sys.version_info >= (3, 10) or __import__("distutils
 class NodeImage:
     """An image that nodes run: its id (digest), and how it says that processes run.
 
-    ``own``: on which of the user's it was built, its name or Dockerfile.
+    ``own``: on which of the user's it was built, its name or Dockerfile. ``below``: ids of those on which it was built.
     """
 
     id: str
@@ -58,6 +58,7 @@ class NodeImage:
     folder: str | None = None
     user: str | None = None
     own: str | None = None
+    below: tuple[str, ...] = ()
 
 
 def needed(system: System, role: str) -> Software:
@@ -105,21 +106,23 @@ def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[s
             found[role] = replace(built[recipe], user=software.user or built[recipe].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
+    uses.note(system.name, {role: (one.id, *one.below) for role, one in found.items()})
     return found
 
 
 def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
     if software.image is None and software.dockerfile is None:
-        return NodeImage(_with_names(base, software, progress))
+        return NodeImage(_with_names(base, software, progress), below=(base,))
     with locked(state_folder() / "image.lock"):
         if software.image is not None:
             mine = own.of_name(software.image, progress)
         else:
             mine = own.of_dockerfile(Path(software.dockerfile or "").resolve(), progress)
         tag = own.ensure(mine, NAME, software.packages, BuildStep(progress))
-        made = _with_wheels(tag, mine, software, progress) if software.python else layer.image_id(tag)
+        lower = layer.image_id(tag)
+        made = _with_wheels(tag, mine, software, progress) if software.python else lower
     said = contents.settings(mine.id)
-    return NodeImage(made, said.environment, said.folder, said.user, mine.shown)
+    return NodeImage(made, said.environment, said.folder, said.user, mine.shown, (mine.id, lower))
 
 
 def _with_names(base: str, software: Software, progress: Progress) -> str:

@@ -5,7 +5,7 @@ In this order: ``connection`` (commands, files and lines of one machine), ``reac
 ``firewall`` (drops and rejects by peer), ``packets`` (a queue for what it sends), ``power`` (a disk whose power can be
 cut), ``filling`` (one that is full), ``data`` (folders removed, copied and put back), ``memory`` (that runs out),
 ``mapped`` (files that preloaded libraries have mapped) with ``clock`` (a wall clock that is shifted), ``slowness`` (a
-disk that is slow) and ``preloaded`` (both), ``stream`` (the lines of its event log), ``node`` (made of all of them),
-``logs`` (what its processes have written). ``cluster.docker``, ``cluster.hosts``, ``cluster.doctor`` and
-``cluster.journal`` import it.
+disk that is slow) and ``preloaded`` (both), ``stream`` (lines that a command prints all the while), ``node`` (made of
+all of them), ``logs`` (what its processes have written), ``growth`` (when they wrote it). ``cluster.docker``,
+``cluster.hosts``, ``cluster.doctor``, ``cluster.journal`` and the worlds of the harness import it.
 """

@@ -18,7 +18,7 @@ from assay.cluster.ssh import data, filling, firewall, memory, packets, power, p
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.preloaded import Preloaded
 from assay.cluster.ssh.running import Program, Running
-from assay.cluster.ssh.stream import Stream
+from assay.cluster.ssh.stream import Command, Stream, following, looking
 
 T = TypeVar("T")
 
@@ -309,12 +309,19 @@ class SshNode(Running, Preloaded):
         counts: dict[str, int] = json.loads(await self.run(packets.READ))
         return counts
 
-    async def events(self) -> AsyncIterator[str]:
+    def events(self) -> AsyncIterator[str]:
         """Follows the file by name from its first line; ends when the node is closed, at once when there is no file."""
         path = self._event_log(self)
-        if path is None:
+        return self._lines(None if path is None else following(path), f"tail {path}")
+
+    def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
+        """What :func:`assay.cluster.ssh.stream.looking` prints, until the node is closed."""
+        return self._lines(looking(words), f"sizes of logs on {self.name}")
+
+    async def _lines(self, command: Command | None, name: str) -> AsyncIterator[str]:
+        if command is None:
             return
-        stream = Stream(self._connection, path, asyncio.get_running_loop())
+        stream = Stream(self._connection, command, asyncio.get_running_loop(), name)
         self._streams.add(stream)
         try:
             while (line := await stream.queue.get()) is not None:

@@ -1,31 +1,57 @@
-"""The lines of a node's event log, as they are written, from a thread to the event loop."""
+"""The lines that a command on a node prints for as long as a run lasts, from a thread to the event loop.
+
+Two are: what follows the event log, and what looks at how long the text logs are.
+"""
 
 import asyncio
 import shlex
 import threading
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import paramiko
 
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.connection import SshConnection
 
+LOOK_EVERY: Final = 0.5
+"""Seconds between two looks at the logs. Each costs a node two processes of a millisecond."""
+
+Command = Callable[[int], str]
+"""A command of the shell, by how many lines were delivered already: it goes on after them."""
+
+
+def following(path: str) -> Command:
+    """The lines of a file from its first, by its name, whether or not it is there yet."""
+    folder, file = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
+    return lambda delivered: f"mkdir -p {folder}; exec tail -n +{delivered + 1} -F {file} 2>/dev/null"
+
+
+def looking(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
+    """Size and path of each file that these words of the shell name, when any has changed, and after each look an empty
+    line, at which it also ends once no one reads any more.
+    """
+    sizes = f"stat -c '%s %n' {' '.join(words)} 2>/dev/null"
+    once = f"""now=$({sizes}); [ "$now" = "$before" ] || printf '%s\\n' "$now"; before=$now; echo"""
+    return lambda delivered: f"before=; while :; do {once}; sleep {every:g}; done"
+
 
 class Stream:
-    """A thread of its own per event log: it waits in ``recv`` for as long as the run lasts.
+    """A thread of its own per command: it waits in ``recv`` for as long as the run lasts.
 
     A connection that breaks is resumed after the lines that were delivered already.
     """
 
-    def __init__(self, connection: SshConnection, path: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: SshConnection, command: Command, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self.queue: asyncio.Queue[str | None] = asyncio.Queue()
         self.error: NodeError | None = None
         self._connection = connection
-        self._path = path
+        self._command = command
         self._loop = loop
         self._closing = threading.Event()
         self._channel: paramiko.Channel | None = None
         self._delivered = 0
-        self._thread = threading.Thread(target=self._follow, name=f"tail {path}", daemon=True)
+        self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -43,7 +69,7 @@ class Stream:
         failures = 0
         while not self._closing.is_set():
             try:
-                for line in self._connection.lines(self._command(), self._opened):
+                for line in self._connection.lines(self._command(self._delivered), self._opened):
                     self._delivered += 1
                     failures = 0
                     self._hand_over(line)
@@ -54,10 +80,6 @@ class Stream:
                     break
             self._closing.wait(0.2)
         self._hand_over(None)
-
-    def _command(self) -> str:
-        folder, path = shlex.quote(self._path.rpartition("/")[0]), shlex.quote(self._path)
-        return f"mkdir -p {folder}; exec tail -n +{self._delivered + 1} -F {path} 2>/dev/null"
 
     def _hand_over(self, line: str | None) -> None:
         if not self._loop.is_closed():

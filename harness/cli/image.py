@@ -17,7 +17,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--client", metavar="MODULE:CLASS", help="of --system: also what nodes need on which it runs")
     parser.set_defaults(run=build)
     parser = actions.add_parser(
-        "list", help="those that were built here, and from what; * where no run needs it any more"
+        "list", help="those that were built here, for which systems, and from what; * where no run needs it any more"
     )
     parser.set_defaults(run=show)
     parser = actions.add_parser("prune", help="remove those that no run needs any more")
@@ -68,7 +68,8 @@ def show(arguments: argparse.Namespace) -> Exit:
 
     try:
         for one in kept.present():
-            print(f"{' ' if one.used else '*'} {one.name:36} {one.size:>8}  {one.age:18} {one.of}".rstrip())
+            on = f", on {one.of}" if one.of else ""
+            print(f"{' ' if one.used else '*'} {one.name:36} {one.size:>8}  {one.age:18} {one.purpose}{on}")
     except ImageError as error:
         raise InputError(str(error)) from error
     return Exit.PASS

@@ -7,6 +7,7 @@ harness may import it. In the order to read it:
   history knows it as ``Completed``; ``Effect`` is one typed row for the checkers.
 - ``client``: the ``Client`` protocol (``open``, ``invoke``, ``close`` are coroutines, ``effects`` is pure) and
   ``Endpoint``. With ``blocking = True`` on the class the methods are plain and run in threads, never in the simulation.
+  ``observed``: through which node a client reaches the system, by what it asks its endpoint for.
 - ``generator``: pure values; ``mix(send(), poll()) | drain()``. Leaves: an ``Operation``, a function of the context,
   ``unfold(step, state)``. Combinators: ``mix sequence phases limit once repeat transform in_phase``, pace:
   ``time_limit stagger rate``, workers: ``each_process reserve by_key keyed``, events: ``until on_event``.

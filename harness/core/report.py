@@ -5,6 +5,7 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from assay.harness.core.observed import Observed
 from assay.harness.core.operation import Outcome
 
 KEPT_EXCEPTIONS = 20
@@ -47,6 +48,8 @@ class RunReport:
     exceptions: list[UnexpectedException] = field(default_factory=list)
     """The first 20."""
     exceptions_total: int = 0
+    endpoints: dict[str, Observed] = field(default_factory=dict)
+    """By worker, what its clients are given."""
     stuck: int = 0
     """Operations past their time limit that did not let themselves be cancelled, and were left behind."""
     deaf_clients: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -55,6 +58,11 @@ class RunReport:
     """A run was ended by its stop event."""
     deserted: float | None = None
     """A run was ended because no client had been open for so many seconds."""
+
+    @property
+    def through(self) -> dict[str, str]:
+        """By worker, the node through which its clients reach the system, where they asked for no other address."""
+        return {worker: one.node for worker, one in self.endpoints.items() if not one.others}
 
     @property
     def completed(self) -> int:

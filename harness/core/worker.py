@@ -14,6 +14,7 @@ from typing import Any
 
 from assay.harness.core.blocking import BlockingClientError, adapt
 from assay.harness.core.client import Client, Endpoint, effects_of, no_effects
+from assay.harness.core.observed import Observed
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport, describe
 from assay.harness.core.rest import Rest
@@ -73,7 +74,7 @@ class Worker:
         self.number = number
         self.name = f"w{number}" if endpoint.home is None else f"w{number}@{endpoint.home.node}"
         self.process = process
-        self.endpoint = endpoint
+        self.endpoint = around.report.endpoints.setdefault(self.name, Observed.of(endpoint))
         self.client: Client | None = None
         self.effects: Callable[[Completed], Sequence[Effect]] = no_effects
         self.operation = Operation("none")

@@ -39,13 +39,20 @@ class Greet(msgspec.Struct, frozen=True, tag="greet"):
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
-    """Ready for the next request. ``keeps``: the client's own, where it has it (``assay.harness.core.client``)."""
+    """Ready for the next request. ``keeps``: the client's own, where it has it (``assay.harness.core.client``).
+
+    ``others``: it has asked for other addresses than its endpoint's own (``assay.harness.core.observed``).
+    """
 
     keeps: bool = False
+    others: bool = False
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
+    """``others``: as of :class:`Opened`."""
+
     completion: Completion
+    others: bool = False
 
 
 class Raised(msgspec.Struct, frozen=True, tag="raised"):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay.harness.core.client import Endpoint, effects_of
+from assay.harness.core.observed import Observed
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.remote.messages import LONGEST, Answer, Answered, Invoke, Open, Opened, Raised, encode, receive
 
@@ -28,6 +29,7 @@ class RemoteClient:
         self.effects: Callable[[Completed], Sequence[Effect]] = effects_of(kind)
         self._limit = limit
         self.keeps = False
+        self._endpoint: Endpoint | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -37,10 +39,13 @@ class RemoteClient:
             raise ValueError(f"no node is named for a client of {endpoint.node} to live on")
         host, _, port = endpoint.home.address.rpartition(":")
         self._reader, self._writer = await asyncio.open_connection(host, int(port), limit=LONGEST)
-        answer = await self._ask(Open(replace(endpoint, home=None), self._limit))
+        self._endpoint = endpoint
+        sent = endpoint.plain if isinstance(endpoint, Observed) else endpoint
+        answer = await self._ask(Open(replace(sent, home=None), self._limit))
         if not isinstance(answer, Opened):
             raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
         self.keeps = answer.keeps
+        self._learn(others=answer.others)
 
     async def invoke(self, operation: Operation) -> Completion:
         """Raises :class:`RemoteError` for what escaped from the client, and ``TypeError`` for what JSON cannot say."""
@@ -52,12 +57,18 @@ class RemoteClient:
         if not isinstance(answer, Answered):
             return LOST
         self.keeps = keeps
+        self._learn(others=answer.others)
         return answer.completion
 
     async def close(self) -> None:
         """The client there lets its operation end, and closes by itself."""
         if self._writer is not None:
             self._writer.close()
+
+    def _learn(self, *, others: bool) -> None:
+        """What the client there has asked for, its endpoint here is told."""
+        if others and isinstance(self._endpoint, Observed):
+            self._endpoint.ask_for_others()
 
     async def _ask(self, request: Open | Invoke) -> Any:
         assert self._reader is not None, "open comes first"

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from assay.harness.core.blocking import adapt
 from assay.harness.core.client import Client
+from assay.harness.core.observed import Observed
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.core.report import describe
 from assay.harness.remote import messages
@@ -83,6 +84,7 @@ class _Session:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     _client: Client | None = None
+    _endpoint: Observed | None = None
     _limit: float = 0.0
 
     async def run(self) -> None:
@@ -143,16 +145,18 @@ class _Session:
 
     async def _open(self, request: messages.Open) -> messages.Opened:
         client = self._client = adapt(self.make())
+        endpoint = self._endpoint = Observed.of(request.endpoint)
         async with asyncio.timeout(request.limit):
-            await client.open(request.endpoint, self.runtime)
-        return messages.Opened(bool(getattr(client, "keeps", False)))
+            await client.open(endpoint, self.runtime)
+        return messages.Opened(bool(getattr(client, "keeps", False)), endpoint.others)
 
     async def _invoke(self, operation: Operation) -> messages.Answered:
         assert self._client is not None, "an operation came before a client was opened"
+        assert self._endpoint is not None, "an operation came before a client was opened"
         completion = await self._client.invoke(operation)
         if not isinstance(completion, Completion):
             raise TypeError(f"invoke returned {completion!r}, not a Completion")
-        return messages.Answered(completion)
+        return messages.Answered(completion, self._endpoint.others)
 
     async def _close(self) -> None:
         client, self._client = self._client, None

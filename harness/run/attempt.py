@@ -275,6 +275,7 @@ class Attempt:
             },
             "contract": msgspec.to_builtins(self.experiment.contract),
             "extensions": self.registry.extensions(),
+            "nodes": {node.name: node.role for node in (*trial.cluster.nodes, *trial.cluster.spares)},
             "cluster": dict(trial.cluster.description),
             "versions": dict(versions()),
         }

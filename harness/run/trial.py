@@ -23,7 +23,7 @@ from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
-from assay.harness.core.history import History, HistoryError
+from assay.harness.core.history import History, HistoryError, through
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, placed
@@ -153,6 +153,7 @@ class Trial:
         history = self.folder.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
+            self.folder.write(f"history/{through.FILE}", through.encode(report.through))
             digest = history.digest()
             history.close()
         except BaseException:
@@ -199,7 +200,7 @@ class Trial:
             self.system,
             meant,
             chance.source("targets", derive(settings.seed, "targets")),
-            self._fault_recorder(history),
+            self._fault_recorder(history, stamps),
             stamps.now,
             catalogue=self.faults,
             recovery_seconds=contract.recovery_deadline,
@@ -346,9 +347,17 @@ class Trial:
             self._unready = error
             return False
 
-    def _fault_recorder(self, history: History) -> Callable[[FaultRow], None]:
+    def _fault_recorder(self, history: History, stamps: Stamps) -> Callable[[FaultRow], None]:
+        """What it records of an injection, whose row comes when it is complete, says by the run's stamps when it began,
+        too: it may have done harm from then on.
+        """
+
         def record(row: FaultRow) -> None:
-            history.fault(**row.columns())
+            columns = row.columns()
+            if row.phase is FaultPhase.INJECTED:
+                began = min(stamps.at(self.conductor.began + row.detail["at"]), row.time)
+                columns["detail"] = {**row.detail, "began": began}
+            history.fault(**columns)
             if row.phase is FaultPhase.INJECTED:
                 self.tally.in_force[row.id] = str(row)
             elif row.phase is FaultPhase.HEALED:

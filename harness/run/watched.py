@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from assay.harness.core.printable import printable
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress, Tally
 
@@ -26,8 +27,11 @@ NO_MORE: Final = (
     "found while the run went on, and not in its whole history; this is an error of assay, please report it"
 )
 NICE: Final = 10
+NO_LONGER: Final = "the run goes on unwatched, and is judged at its end"
 END_SECONDS: Final = 5.0
 """For the process to end once it has been asked to."""
+SAID: Final = 4096
+"""Bytes that are kept of what it complained of last."""
 MOST_BYTES: Final = 1 << 20
 """Of one line."""
 
@@ -51,11 +55,17 @@ def encode(seen: Seen) -> str:
     return msgspec.json.encode(seen).decode()
 
 
+def command(run: Path) -> list[str]:
+    """What watches ``run`` and prints a :class:`Seen` per line."""
+    main = "import sys; from assay.harness.cli.main import main; sys.exit(main())"
+    return [sys.executable, "-c", main, "watch", str(run), "--json"]
+
+
 @dataclass
 class Watched:
     """``start``, then ``stop`` in every case. ``found`` holds what was found, ``problems`` why it ended before the run.
 
-    ``fail_fast``: the first forbidden anomaly interrupts the run.
+    ``fail_fast``: the first forbidden anomaly interrupts the run. That it ended before the run is said at once.
     """
 
     run: Path
@@ -67,17 +77,15 @@ class Watched:
     problems: list[str] = field(default_factory=list)
     process: Process | None = None
     _following: asyncio.Task[None] | None = None
+    _stopping: bool = False
 
     @property
     def pid(self) -> int | None:
         return None if self.process is None else self.process.pid
 
     async def start(self) -> None:
-        command = [sys.executable, "-c", "import sys; from assay.harness.cli.main import main; sys.exit(main())"]
-        given = ["watch", str(self.run), "--json"]
         self.process = await asyncio.create_subprocess_exec(
-            *command,
-            *given,
+            *command(self.run),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -88,13 +96,13 @@ class Watched:
         self._following = asyncio.get_running_loop().create_task(self._follow(self.process), name="watch")
 
     async def stop(self) -> None:
-        """Ends it, and keeps in ``problems`` why it had ended before. Idempotent."""
+        """Ends it, unless it has ended before, which is in ``problems`` then. Idempotent."""
         process, self.process = self.process, None
         if process is None:
             return
         assert self._following is not None
-        ended = process.returncode
-        if ended is None:
+        if process.returncode is None:
+            self._stopping = True
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             try:
@@ -103,17 +111,37 @@ class Watched:
             except TimeoutError:
                 process.kill()
                 await process.wait()
+        # A child of its own may hold its pipes open, so this is bounded, too.
+        await asyncio.wait([self._following], timeout=END_SECONDS)
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
-        if ended is not None:
-            assert process.stderr is not None
-            said = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
-            self.problems.append(f"--watch ended early: assay watch exited with {ended}: {said[-1] if said else ''}")
 
     async def _follow(self, process: Process) -> None:
         assert process.stdout is not None
-        while line := await process.stdout.readline():
-            self._take(msgspec.json.decode(line, type=Seen))
+        assert process.stderr is not None
+        complaints = asyncio.get_running_loop().create_task(_last_of(process.stderr), name="what watch complains of")
+        try:
+            try:
+                while line := await process.stdout.readline():
+                    if not self._stopping:
+                        self._take(msgspec.json.decode(line, type=Seen))
+            except (ValueError, msgspec.MsgspecError) as error:
+                # It could say nothing more that is understood.
+                process.kill()
+                why = f"assay watch printed what is no judgement: {error}"
+            else:
+                why = f"assay watch exited with {await process.wait()}"
+            said = (await complaints).strip().splitlines()
+        finally:
+            complaints.cancel()
+        if not self._stopping:
+            last = f": {printable(said[-1])}" if said else ""
+            self._ended_early(f"--watch ended early: {why}{last}")
+
+    def _ended_early(self, problem: str) -> None:
+        self.problems.append(problem)
+        fast = ", so --fail-fast cannot end it" if self.fail_fast else ""
+        self.progress.alarm(f"at {self.tally.elapsed:.1f} s: {problem}; {NO_LONGER}{fast}")
 
     def _take(self, seen: Seen) -> None:
         self.tally.watched = seen.until
@@ -124,3 +152,11 @@ class Watched:
         self.progress.alarm(f"at {self.tally.elapsed:.1f} s, while the run goes on: {first}")
         if self.fail_fast:
             self.interrupt.end(FAILED_FAST)
+
+
+async def _last_of(stream: asyncio.StreamReader) -> str:
+    """Takes all that comes, so that a pipe that is full never holds its writer up; the end of it."""
+    kept = b""
+    while some := await stream.read(1 << 16):
+        kept = (kept + some)[-SAID:]
+    return kept.decode(errors="replace")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from assay.cluster.hosts.attached import AttachedCluster
     from assay.cluster.hosts.cluster import HostCluster
     from assay.cluster.sim.cluster import SimCluster
+    from assay.cluster.ssh.growth import Growth
     from assay.harness.run.sim_logs import SimLogs
 
     Real = DockerCluster | HostCluster | AttachedCluster
@@ -187,6 +188,7 @@ class RealWorld:
         self.loop = asyncio.new_event_loop()
         self.chance = Chance()
         self._cluster: Real | None = None
+        self._growth: Growth | None = None
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
@@ -202,7 +204,16 @@ class RealWorld:
             progress=note,
         )
         await self._cluster.start()
+        self._follow_logs(self._cluster)
         return self._cluster
+
+    def _follow_logs(self, cluster: Cluster) -> None:
+        from assay.cluster.ssh.growth import Growth
+        from assay.cluster.ssh.node import SshNode
+
+        nodes = [node for node in (*cluster.nodes, *cluster.spares) if isinstance(node, SshNode)]
+        self._growth = Growth(self._system, nodes)
+        self._growth.start()
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         return list(asyncio.all_tasks(self.loop))
@@ -212,9 +223,17 @@ class RealWorld:
         return ClientRuntime(self.chance.source("client", derive(self._settings.seed, "client")), zookeeper)
 
     async def save_logs(self, folder: Path) -> list[str]:
-        return [] if self._cluster is None else await self._cluster.collect_logs(folder)
+        if self._cluster is None:
+            return []
+        unknown = [] if self._growth is None else await self._growth.stop()
+        missing = await self._cluster.collect_logs(folder)
+        if self._growth is not None:
+            self._growth.save(folder)
+        return [*missing, *unknown]
 
     async def close(self, *, keep: bool) -> None:
+        if self._growth is not None:
+            await self._growth.stop()
         if self._cluster is not None:
             await (self._cluster.keep() if keep else self._cluster.close())
 

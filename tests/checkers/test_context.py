@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from assay.checkers.contract import forbid
@@ -13,12 +14,15 @@ from helpers.log_histories import Book, Row, write
 MILLISECOND = 1_000_000
 
 
-def fault(number: int, injected: int, healed: int | None) -> list[Row]:
+def fault(number: int, injected: int, healed: int | None, began: int | None = None) -> list[Row]:
+    """``began``: when its injection did; all in milliseconds."""
+    known = {} if began is None else {"injected": json.dumps({"began": began * MILLISECOND})}
     phases = [("injected", injected), *([("healed", healed)] if healed is not None else [])]
     return [
-        {"id": number, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time * MILLISECOND, "detail": "{}"}
+        {"id": number, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": time * MILLISECOND,
+         "detail": known.get(phase, "{}")}
         for phase, time in phases
-    ]
+    ]  # fmt: skip
 
 
 def found(folder: Path, book: Book, anomaly: str, faults: list[Row], events: list[Row] | None = None) -> Finding:
@@ -46,6 +50,17 @@ def test_a_fault_between_cause_and_effect_is_named_and_its_neighbours_are_not(tm
 def test_a_fault_that_lasted_from_before_or_beyond_is_named(tmp_path: Path) -> None:
     faults = [*fault(1, 500, 1_000), *fault(2, 2_100, 2_200), *fault(3, 100, None)]
     assert found(tmp_path, lost(), "lost-write", faults).faults == (1, 2, 3)
+
+
+def test_a_fault_counts_from_when_its_injection_began(tmp_path: Path) -> None:
+    """What a kill is about to do is done before it is seen to be."""
+    faults = [
+        *fault(1, 2_150, 2_200, began=2_100),
+        *fault(2, 2_150, 2_200, began=2_101),
+        *fault(3, 2_150, 2_200),
+        *fault(4, 900, 999, began=800),
+    ]
+    assert found(tmp_path, lost(), "lost-write", faults).faults == (1,)
 
 
 def test_what_was_never_delivered_has_its_cause_up_to_the_end_of_the_drain(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class ToyClient:
         self.assignments: dict[str, int] = {}
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        host, _, port = endpoint.all[0].rpartition(":")
+        host, _, port = endpoint.address.rpartition(":")
         self.reader, self.writer = await asyncio.open_connection(host, int(port))
 
     async def close(self) -> None:

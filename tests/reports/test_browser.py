@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,13 +233,58 @@ def test_on_paper_all_is_open_and_light(browser: Any, red_page: Path) -> None:
     assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_to_complain_about(browser: Any, red_page: Path, theme: str) -> None:
-    open_page(browser, red_page)
+def in_theme(browser: Any, theme: str) -> None:
     browser.execute_script("if ((document.documentElement.dataset.theme ?? 'light') !== arguments[0])"
                            "  document.querySelector('[data-action=theme]').click()", theme)  # fmt: skip
     assert browser.execute_script("return document.documentElement.dataset.theme ?? 'light'") == theme
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_to_complain_about(browser: Any, red_page: Path, theme: str) -> None:
+    open_page(browser, red_page)
+    in_theme(browser, theme)
     assert violations(browser) == []
+
+
+@pytest.fixture(scope="module")
+def page_of_roles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Servers and a sentinel, whose log says no times; of one server's log there is no more than that."""
+    folder = write_run(
+        tmp_path_factory.mktemp("roles") / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary(),
+        origin={"loop": 10.0, "wall": 0.0},
+    )  # fmt: skip
+    settings = json.loads((folder / "settings.json").read_text())
+    nodes = {"n1": "server", "n2": "server", "n3": "server", "sentinel1": "sentinel"}
+    (folder / "settings.json").write_text(json.dumps({**settings, "nodes": nodes}))
+    for node, text in (("sentinel1", "switched over\n"), ("n1", "early\n   12.100000 INFO on\n"), ("n2", "never\n")):
+        (folder / "logs" / node).mkdir()
+        (folder / "logs" / node / "process.log").write_text(text)
+    (folder / "logs" / "growth.json").write_text(json.dumps({"sentinel1": {"process.log": [(12.3, 14)]}}))
+    return render(folder)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nodes_of_several_roles_are_told_apart_and_can_be_read(browser: Any, page_of_roles: Path, theme: str) -> None:
+    assert open_page(browser, page_of_roles) == []
+    in_theme(browser, theme)
+    assert violations(browser) == []
+    rows = browser.execute_script(
+        "return [...document.querySelectorAll('#lines tr.log')].map("
+        "  row => [row.textContent, getComputedStyle(row.cells[1]).color])"
+    )
+    assert [text for text, _ in rows] == [
+        "about 2.100n1early", "2.100n1INFO on", "by 2.300sentinel1switched over"
+    ]  # fmt: skip
+    legend = browser.execute_script(
+        "return [...document.querySelectorAll('#roles dd > span')].map("
+        "  one => [one.textContent.trim(), getComputedStyle(one).color])"
+    )
+    assert [name for name, _ in legend] == ["server", "sentinel"]
+    assert [colour for _, colour in rows] == [legend[0][1], legend[0][1], legend[1][1]]
+    assert legend[0][1] != legend[1][1]
+    groups = "return [...document.querySelectorAll('#speaker optgroup')].map(one => [one.label, one.children.length])"
+    assert browser.execute_script(groups) == [["server", 2], ["sentinel", 1]]
+    assert "n2/process.log" in browser.find_element("id", "words").text
 
 
 @pytest.mark.long

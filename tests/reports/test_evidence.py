@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_the_faults_between_cause_and_effect_say_what_they_cut(tmp_path: Path) -
     text = describe(judgement, look_up(open_history(folder), judgement), Ending())
     at = text.splitlines().index("  faults in force between 1.000 and 2.001 s:")
     line = text.splitlines()[at + 1]
-    assert line == "    partition n1 (cut n1 from n2 and zk1, ZooKeeper included) from 1.500 s to 1.700 s"
+    assert line == "    partition n1 (cut n1 from n2 and zk1, ZooKeeper included) from 1.500 s at the latest to 1.700 s"
 
 
 def test_the_faults_in_force_and_the_time_between_are_told_apart(tmp_path: Path) -> None:
@@ -64,8 +65,8 @@ def test_the_faults_in_force_and_the_time_between_are_told_apart(tmp_path: Path)
         folder = write(tmp_path / str(number), book.rows, faults=faults)
         judgement = judge(folder, forbid("inconsistent-offset"))
         texts.append(describe(judgement, look_up(open_history(folder), judgement), Ending()))
-    assert "between 1.000 and 2.001 s:\n    kill n1 from 1.500 s to 1.700 s" in texts[0]
-    assert "between 1.000000 and 2.001000 s:\n    kill n1 from 1.000400 s to 1.700000 s" in texts[1]
+    assert "between 1.000 and 2.001 s:\n    kill n1 from 1.500 s at the latest to 1.700 s" in texts[0]
+    assert "between 1.000000 and 2.001000 s:\n    kill n1 from 1.000400 s at the latest to 1.700000 s" in texts[1]
 
 
 def test_a_fault_of_one_process_names_it(tmp_path: Path) -> None:
@@ -79,4 +80,30 @@ def test_a_fault_of_one_process_names_it(tmp_path: Path) -> None:
     folder = write(tmp_path / "history", book.rows, faults=faults)
     judgement = judge(folder, forbid("inconsistent-offset"))
     text = describe(judgement, look_up(open_history(folder), judgement), Ending())
-    assert "    kill n1@agent from 1.500 s to 1.700 s" in text.splitlines()
+    assert "    kill n1@agent from 1.500 s at the latest to 1.700 s" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("began", "healed", "words"),
+    [
+        (0.9, 1.7, "from 0.900 s (confirmed at 1.500 s) to 1.700 s"),
+        (1.499_999_9, 1.7, "from 1.500 s to 1.700 s"),
+        (0.9, None, "from 0.900 s (confirmed at 1.500 s), and was never healed"),
+    ],
+)
+def test_a_fault_lasts_from_when_its_injection_began(
+    tmp_path: Path, began: float, healed: float | None, words: str
+) -> None:
+    book = Book()
+    book.send([1], 0, (1_000, 1_001), process=1)
+    book.send([2], 0, (2_000, 2_001), process=2)
+    phases = [("injected", 1.5), *([("healed", healed)] if healed is not None else [])]
+    faults = [
+        {"id": 1, "fault": "kill", "targets": '["n1"]', "phase": phase, "time": int(time * 10**9),
+         "detail": json.dumps({"began": int(began * 10**9)} if phase == "injected" else {})}
+        for phase, time in phases
+    ]  # fmt: skip
+    folder = write(tmp_path / "history", book.rows, faults=faults)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    text = describe(judgement, look_up(open_history(folder), judgement), Ending())
+    assert f"    kill n1 {words}" in text.splitlines()

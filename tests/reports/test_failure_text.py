@@ -102,3 +102,16 @@ def test_never_more_than_25_lines_and_the_command_is_always_there(
     assert len(text.splitlines()) <= LINES
     assert max(len(line) for line in lines) <= WIDTH
     assert "repeat: pytest t --seed=7" in lines
+
+
+def test_doubts_that_anomalies_share_are_one_line_in_the_plural() -> None:
+    unknown = tuple(f"{name} is forbidden, but its check had no data" for name in ("stale", "lost", "torn"))
+    text = describe(judgement(Verdict.UNKNOWN, unknown=unknown), EvidenceLines(), ENDING)
+    assert text.startswith("UNKNOWN: stale, lost and torn are forbidden, but their checks had no data\noperations: ")
+
+
+def test_one_more_of_anything_is_singular() -> None:
+    unknown = tuple(f"reason {'x' * number}" for number in range(7))
+    assert "  and 1 more reason (verdict.json)" in describe(
+        judgement(Verdict.UNKNOWN, unknown=unknown), EvidenceLines(), ENDING
+    )

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
+from assay.harness.core.history import HistoryWriter
+from assay.reports.faults import fault_bands
 from assay.reports.model import MOST_FINDINGS, MOST_NAMED, read
+from assay.reports.page import injection
+from assay.reports.recording import Recording
 
+from helpers.fault_rows import impact
 from helpers.run_folders import SECOND, completed, finding, judgement, ordinary, write_run
 
 
@@ -21,6 +28,22 @@ def test_a_finding_comes_with_its_operations_faults_and_window(tmp_path: Path) -
     assert (found.start, found.stop) == (2 * SECOND, 4_504_000_000)
     assert [band.id for band in found.faults] == [1]
     assert report.problems == ()
+
+
+def test_a_fault_begins_when_its_injection_did(tmp_path: Path) -> None:
+    writer = HistoryWriter(tmp_path / "history")
+    for number, detail in ((1, {"began": SECOND}), (2, {})):
+        row: dict[str, Any] = {"id": number, "fault": "kill", "targets": ("n1",), **impact("kill")}
+        writer.fault(phase="injected", time=2 * SECOND, detail=detail, **row)
+        writer.fault(phase="healed", time=3 * SECOND, took_effect=True, **row)
+    writer.close()
+    with Recording(open_history(tmp_path / "history")) as recording:
+        known, older = fault_bands(recording)[0]
+    assert (known.began, known.start, known.injected) == (SECOND, SECOND, 2 * SECOND)
+    assert (older.began, older.start, older.injected) == (None, 2 * SECOND, 2 * SECOND)
+    assert [band.overlaps(SECOND, SECOND + 1) for band in (known, older)] == [True, False]
+    assert not known.overlaps(0, SECOND - 1)
+    assert [injection(band) for band in (known, older)] == ["1.000 – 2.000 s", "2.000 s"]
 
 
 def test_faults_are_read_from_injected_to_recovered(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.stamps import Origin
 from assay.reports import node_logs as module
-from assay.reports.node_logs import LogLine, node_logs, read_log
+from assay.reports.node_logs import GROWTH, LogLine, Placed, node_logs, read_log
 from assay.reports.recording import Recording
 
 SECOND = 1_000_000_000
@@ -36,16 +37,91 @@ def test_a_line_is_placed_by_its_own_time(tmp_path: Path, line: str, time: float
     assert (word.node, word.event, word.text) == ("n1", False, "INFO broker serves")
 
 
-def test_a_traceback_belongs_to_the_line_before_it_and_what_has_no_time_at_all_is_left_out(tmp_path: Path) -> None:
+def test_a_traceback_belongs_to_the_line_before_it_and_what_comes_first_to_the_line_after_it(tmp_path: Path) -> None:
     path = tmp_path / "process.log"
     path.write_text(
         "booting\n 101.000000 ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x\n 102.000000 INFO on\n"
     )
-    reported = [(word.time, word.text) for word in read_log(path, "n1", ORIGIN)]
+    reported = [(word.time, word.text, word.placed) for word in read_log(path, "n1", ORIGIN)]
     assert reported == [
-        (SECOND, "ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x"),
-        (2 * SECOND, "INFO on"),
+        (SECOND, "booting", Placed.NEIGHBOUR),
+        (SECOND, "ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x", Placed.OWN),
+        (2 * SECOND, "INFO on", Placed.OWN),
     ]
+
+
+def looked_at(log: Path, *looks: tuple[float, int]) -> None:
+    """Moments in seconds of the run, with the size of the log then."""
+    known = {log.parent.name: {log.name: [(ORIGIN.loop + moment, size) for moment, size in looks]}}
+    (log.parents[1] / GROWTH).write_text(json.dumps(known))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Of n1, not there yet."""
+    (tmp_path / "logs" / "n1").mkdir(parents=True)
+    return tmp_path / "logs" / "n1" / "process.log"
+
+
+def test_lines_without_a_time_have_that_by_which_they_had_arrived(log: Path) -> None:
+    log.write_text("zwei\neins\nhalf\nlate\n")
+    looked_at(log, (0.5, 5), (1.0, 13), (1.5, 15), (2.5, 20))
+    reported = [(word.time / SECOND, word.text, word.placed) for word in read_log(log, "n1", ORIGIN)]
+    assert reported == [
+        (0.5, "zwei", Placed.ARRIVAL),
+        (1.0, "eins", Placed.ARRIVAL),
+        (1.5, "half", Placed.ARRIVAL),  # of which the look before had seen three letters
+        (2.5, "late", Placed.ARRIVAL),
+    ]
+
+
+def test_lines_that_arrived_together_keep_their_order_and_are_lines_of_their_own(tmp_path: Path, log: Path) -> None:
+    log.write_text("zwei\neins\n\ndrei\n")
+    looked_at(log, (1.0, 16))
+    writer = HistoryWriter(tmp_path / "history")
+    writer.close()
+    with Recording(open_history(tmp_path / "history")) as recording:
+        found = node_logs(recording, tmp_path / "logs", ORIGIN, [])
+    assert [(word.time, word.text) for word in found.lines] == [(SECOND, word) for word in ("zwei", "eins", "drei")]
+    assert found.timeless == ()
+
+
+def test_a_line_without_a_time_that_came_later_is_no_part_of_the_one_before_it(log: Path) -> None:
+    timed = " 101.000000 INFO on\n"
+    log.write_text(f"{timed}  at once\nmuch later\n")
+    looked_at(log, (1.2, len(timed) + 10), (9.0, len(timed) + 21))
+    reported = [(word.time / SECOND, word.text, word.placed) for word in read_log(log, "n1", ORIGIN)]
+    assert reported == [(1.0, "INFO on\n  at once", Placed.OWN), (9.0, "much later", Placed.ARRIVAL)]
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [
+        "{",
+        json.dumps({"n1": []}),
+        json.dumps({"n1": {"other.log": [(101.0, 9)]}, "n2": {"process.log": [(101.0, 9)]}}),
+        json.dumps({"n1": {"process.log": [(101.0, 9), (102.0, 4)]}}),
+    ],
+)
+def test_of_a_file_about_which_nothing_is_known_the_name_is_given(tmp_path: Path, growth: str) -> None:
+    """One that became shorter was begun again, so that no size says anything of the lines that it has now."""
+    (tmp_path / "logs" / "n1").mkdir(parents=True)
+    (tmp_path / "logs" / "n1" / "process.log").write_text("one\ntwo\n")
+    (tmp_path / "logs" / GROWTH).write_text(growth)
+    (tmp_path / "logs" / "n1" / "empty.log").write_text("\n")
+    writer = HistoryWriter(tmp_path / "history")
+    writer.close()
+    with Recording(open_history(tmp_path / "history")) as recording:
+        found = node_logs(recording, tmp_path / "logs", ORIGIN, [])
+    assert (found.lines, found.timeless) == ((), ("n1/process.log",))
+
+
+def test_of_a_long_log_places_are_counted_from_its_begin(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.write_text("".join(f"line {number}\n" for number in range(10)))
+    monkeypatch.setattr(module, "TAIL", 17)
+    looked_at(log, (1.0, 63), (2.0, 70))
+    reported = [(word.time / SECOND, word.text) for word in read_log(log, "n1", ORIGIN)]
+    assert reported == [(1.0, "line 8"), (2.0, "line 9")], "the first of the tail is no whole line"
 
 
 def test_a_missing_or_a_binary_log_says_nothing(tmp_path: Path) -> None:

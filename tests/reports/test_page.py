@@ -107,7 +107,7 @@ def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(red_page
     text = red_page.text
     assert text.count(CLAIM.capitalize()) == 2, "as the lead, and with its operations"
     assert COMMAND in text
-    assert "kill leader of orders-3 on n3, 2.000 s – 3.000 s" in text
+    assert "kill leader of orders-3 on n3, from 2.000 s at the latest to 3.000 s" in text
     assert "leader then n3 , epoch 0" in text
     assert '20 2 send orders-3 [20] ok {"offset":20} 2.000 s 2.004 s' in text
     assert "45 0 poll orders-3 [45] ok" in text
@@ -119,7 +119,7 @@ def test_times_that_tie_are_shown_to_the_microsecond_in_chips_too(tmp_path: Path
         one = msgspec.structs.replace(finding(20, 45), since=since, until=4_500_000_000)
         text = parsed(write_run(tmp_path / name, judgement(Verdict.FAIL, one), ordinary())).text
         digits = "" if name == "apart" else "000"
-        assert f"kill leader of orders-3 on n3, 2.000{digits} s – 3.000{digits} s" in text
+        assert f"kill leader of orders-3 on n3, from 2.000{digits} s at the latest to 3.000{digits} s" in text
         assert f"between {'1.900' if name == 'apart' else '2.000100'} s and 4.500{digits} s" in text
         assert f'[20] ok {{"offset":20}} 2.000{digits} s 2.004{digits} s' in text
 

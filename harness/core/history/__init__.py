@@ -11,6 +11,7 @@
   kinds of effects did not name their object, ``format_3``, in which columns had several meanings, and ``format_4``,
   to which columns have been added since.
 - ``digest``: one hash over all rows, to compare two runs.
+- ``through``: through which node each worker's clients reached the system.
 
 Imports ``harness.core.operation`` alone, and Arrow; checkers, reports and every room of the harness but ``remote`` and
 ``plugin`` import it. Names are looked up when they are first used (``lookup``), so that what only plays runs loads no

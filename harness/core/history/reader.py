@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history import format_1, translation
+from assay.harness.core.history import format_1, through, translation
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.schema import (
     CLOSED,
@@ -80,6 +80,11 @@ class HistoryReader:
     def closed(self) -> Closed | None:
         """What the writer noted at the end; None for a run that was cut (or was written by something else)."""
         return self._closed
+
+    @property
+    def through(self) -> Mapping[str, str]:
+        """By worker, the node through which its clients reached the system, where that is known."""
+        return through.read(self._folder)
 
     def paths(self, name: str) -> list[Path]:
         """The part files of a data set, in the order in which they were written."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.docker import image, kept, layer, tools
+from assay.cluster.docker import image, kept, layer, tools, uses
 from assay.cluster.docker.layer import ImageError
+from assay.harness.cli.main import main
 
 DOCKER = r"""#!/usr/bin/env python3
 import json, pathlib, sys
@@ -48,6 +49,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docker").write_text(DOCKER)
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "images.json"
 
 
@@ -84,8 +86,39 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
     assert found["assay-software:1"].of == "theirs:7"
     assert found["assay-own:1"].of == str(tmp_path / "Dockerfile")
 
+    uses.note("redis", {"server": (digest(5), digest(4))})
+    uses.note("old", {"server": (digest(3),)})
     assert set(kept.prune()) == of_no_use
+    assert set(uses.known()) == {digest(5), digest(4)}, "what is gone is forgotten"
     assert {one["name"] for one in json.loads(images.read_text())} == used | {"theirs:7", "<none>:<none>"}
+
+
+def test_each_says_for_which_systems_and_roles_it_is(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        made(layer.REFERENCE, 1, {"assay": "layer"}),
+        made(image.reference(), 2, {"assay": "node-image"}, on=1),
+        made("assay-software:1", 5, on_own("theirs:7", 4)),
+        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE: image.reference()}, on=2),
+    ]
+    images.write_text(json.dumps(rows))
+    uses.note("redis", {"server": (digest(5),), "sentinel": (digest(5), digest(2))})
+    uses.note("etcd", {"server": (digest(5),)})
+    main(["image", "list"])
+    lines = {line[2:].split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["assay-software:1"].endswith(" etcd (server), redis (sentinel, server), on theirs:7")
+    assert lines[image.reference()].endswith(" redis (sentinel)")
+    assert lines["assay-software:5"].endswith(f" {kept.UNKNOWN}")
+    assert lines[layer.REFERENCE].endswith(" below all others")
+
+
+def test_of_many_systems_some_are_named_and_a_damaged_note_is_none(tmp_path: Path, images: Path) -> None:
+    assert uses.said({name: ("s",) for name in "dcab"}) == "a (s), b (s), c (s) and 1 more"
+    (tmp_path / "state" / "assay").mkdir(parents=True)
+    for damaged in ("{", "[]", '{"x": 1}', '{"x": {"y": 2}}'):
+        (tmp_path / "state" / "assay" / "images.json").write_text(damaged)
+        assert uses.known() == {}
+    uses.note("redis", {"server": (digest(5),)})
+    assert uses.known() == {digest(5): {"redis": {"server"}}}
 
 
 def test_one_that_cannot_be_removed_is_an_error_with_the_engines_reason(images: Path) -> None:

@@ -18,6 +18,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.core.generator import limit
+from assay.harness.core.observed import Observed
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
@@ -38,6 +39,7 @@ class Recording:
     """Does what it is asked, and notes it."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        self.endpoint = endpoint
         did.append(f"open {endpoint.node} {endpoint.home} {runtime.random.random() < 1}")
         self.keeps = endpoint.node == "keeping"
         if endpoint.node == "refused":
@@ -55,6 +57,8 @@ class Recording:
                 return {"not": "a completion"}  # type: ignore[return-value]
             case "unspeakable":
                 return Completion(Outcome.OK, result=object())
+            case "look elsewhere":
+                return Completion(Outcome.OK, result=len(self.endpoint.all))
             case "fail":
                 return Completion(Outcome.FAIL, error="no")
         did.append(operation.f)
@@ -119,6 +123,20 @@ def test_a_node_that_clients_live_on_is_called_so() -> None:
             return made.name
 
     assert simulated(main) == "client1"
+
+
+def test_that_a_client_asks_for_other_addresses_is_known_from_its_node() -> None:
+    async def main() -> list[bool]:
+        async with node() as made:
+            client, observed = RemoteClient(Recording, LIMIT), Observed.of(endpoint(made))
+            await client.open(observed, None)
+            known = [observed.others]
+            for f in ("anything", "look elsewhere"):
+                await client.invoke(Operation(f))
+                known.append(observed.others)
+            return known
+
+    assert simulated(main) == [False, False, True]
 
 
 PLAIN = st.recursive(

@@ -132,6 +132,10 @@ def test_every_fault_is_healed_and_recovered_before_the_drain(killed: Attempt) -
     faults = history.table("faults").to_pylist()
     assert [row["phase"] for row in faults] == ["intended", "injected", "healed", "recovered"]
     assert faults[2]["took_effect"] is True
+    resolved = json.loads((run.folder.path / "schedule.json").read_text())["resolved"][0]
+    began = json.loads(faults[1]["detail"])["began"]
+    assert faults[0]["time"] < began <= faults[1]["time"], "by the run's own stamps"
+    assert began - faults[0]["time"] == pytest.approx(resolved["at"] * 1e9, abs=1e6)
     drained = min(row["call"] for row in history.table("ops").to_pylist() if row["phase"] != "main")
     assert faults[3]["time"] < drained
     schedule = json.loads((run.folder.path / "schedule.json").read_text())
@@ -146,6 +150,11 @@ def test_the_nodes_events_of_every_incarnation_are_in_the_history(killed: Attemp
     assert [(row["node"], row["event"], row["key"]) for row in events] == [("n1", "became-leader", "orders-0")] * 2
 
 
+def test_the_node_of_each_worker_is_known_where_its_client_takes_no_other_address(plain: HistoryReader) -> None:
+    workers = {row["worker"] for row in plain.table("ops").to_pylist()}
+    assert dict(plain.through) == dict.fromkeys(workers, "n1")
+
+
 def test_an_open_loop_keeps_its_rate(plain: HistoryReader) -> None:
     rows = plain.table("ops").to_pylist()
     assert len([row for row in rows if row["phase"] == "main"]) == 100
@@ -158,6 +167,7 @@ def test_settings_json_holds_what_a_repetition_needs(toy: ModuleType, tmp_path: 
     assert written["settings"]["seed"] == 4
     assert written["settings"]["defect"] == "forgetful"
     assert written["contract"]["minimum_during_fault"] == 0
+    assert written["nodes"] == {"n1": "broker"}
     assert written["versions"]["python"]
     assert len(written["versions"]["source"]) == 16
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from assay.harness.run import watched as module
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Silent, Tally
-from assay.harness.run.watched import FAILED_FAST, Watched
+from assay.harness.run.watched import FAILED_FAST, MOST_BYTES, NO_LONGER, Seen, Watched, encode
 
 from helpers.growing_run import GrowingRun
 
@@ -90,14 +91,73 @@ def test_that_it_ended_early_is_a_problem_of_the_run(tmp_path: Path) -> None:
         (run.path / "run.json").write_text("{")
         watch, heard, _, _ = watched(run)
         await watch.start()
-        process = watch.process
-        assert process is not None
-        await process.wait()
-        await watch.stop()
+        await until(lambda: bool(heard.alarms))
         (problem,) = watch.problems
         assert problem.startswith("--watch ended early: assay watch exited with 64: ")
         assert "run" in problem
-        assert heard.alarms == []
+        assert heard.alarms == [f"at 0.0 s: {problem}; {NO_LONGER}"], "said at once, and not at the run's end"
+        await watch.stop()
+        assert watch.problems == [problem]
+        assert len(heard.alarms) == 1
+
+    asyncio.run(play())
+
+
+def in_place_of_it(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A shell script that behaves as no ``assay watch`` should."""
+    monkeypatch.setattr(module, "command", lambda run: ["sh", "-c", script])
+
+
+SEEN = Seen(until=3.5, taken=0.1, operations=1, found={}, text="", ended=False)
+
+
+def test_what_it_complains_of_never_holds_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more_than_any_pipe = 4 * MOST_BYTES
+    in_place_of_it(
+        monkeypatch, f"yes | head -c {more_than_any_pipe} >&2; echo '{encode(SEEN)}'; echo no more >&2; exit 3"
+    )
+
+    async def play() -> None:
+        watch, heard, interrupt, tally = watched(GrowingRun(tmp_path), fail_fast=True)
+        await watch.start()
+        await until(lambda: bool(heard.alarms))
+        assert tally.watched == SEEN.until, "it came as far as its line"
+        assert not interrupt.requested
+        await watch.stop()
+        (problem,) = watch.problems
+        assert problem.startswith("--watch ended early: assay watch exited with 3: ")
+        assert problem.endswith("no more")
+        assert heard.alarms == [f"at 0.0 s: {problem}; {NO_LONGER}, so --fail-fast cannot end it"]
+
+    asyncio.run(play())
+
+
+def test_what_it_prints_and_no_one_understands_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_it(monkeypatch, "echo nonsense; exec sleep 1000")
+
+    async def play() -> None:
+        watch, heard, _, _ = watched(GrowingRun(tmp_path))
+        await watch.start()
+        pid = watch.pid
+        await until(lambda: bool(heard.alarms))
+        await watch.stop()
+        assert pid is not None
+        assert gone(pid)
+        (problem,) = watch.problems
+        assert problem.startswith("--watch ended early: assay watch printed what is no judgement: ")
+
+    asyncio.run(play())
+
+
+def test_its_end_with_the_run_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_it(monkeypatch, f"echo '{encode(SEEN)}'; exec sleep 1000")
+
+    async def play() -> None:
+        watch, heard, _, tally = watched(GrowingRun(tmp_path))
+        await watch.start()
+        await until(lambda: tally.watched is not None)
+        await watch.stop()
+        assert (watch.problems, heard.alarms) == ([], [])
 
     asyncio.run(play())
 

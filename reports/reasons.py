@@ -1,0 +1,33 @@
+"""Reasons to doubt a run, as a reader takes them: those that say the same of several anomalies are one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+FORBIDDEN: Final = " is forbidden, but "
+"""What stands between the name of an anomaly and the reason why it could not be judged."""
+OF_SEVERAL: Final = (
+    ("its check had", "their checks had"),
+    ("to which it applies", "to which they apply"),
+)
+"""How the words after it read of one anomaly, and of several."""
+
+
+def joined(reasons: Sequence[str]) -> list[str]:
+    """In the order of the first of each: ``a, b and c are forbidden, but their checks had no data``."""
+    subjects: dict[tuple[bool, str], list[str]] = {}
+    for reason in reasons:
+        subject, about, rest = reason.partition(FORBIDDEN)
+        # Only one anomaly's own line: a traceback may have the words, too.
+        about = "" if "\n" in reason else about
+        subjects.setdefault((bool(about), rest if about else reason), []).append(subject)
+    return [_said(names, rest) if forbidden else rest for (forbidden, rest), names in subjects.items()]
+
+
+def _said(names: Sequence[str], rest: str) -> str:
+    if len(names) == 1:
+        return f"{names[0]}{FORBIDDEN}{rest}"
+    for one, several in OF_SEVERAL:
+        rest = rest.replace(one, several)
+    return f"{', '.join(names[:-1])} and {names[-1]}{FORBIDDEN.replace(' is ', ' are ')}{rest}"

@@ -1,0 +1,124 @@
+"""How logs grew is what the shell of a node prints, taken by the moments at which it is here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from assay.cluster.node import Node, NodeError
+from assay.cluster.ssh import growth
+from assay.cluster.ssh.growth import FILE, Growth, Sizes, words
+from assay.cluster.ssh.stream import following, looking
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.reports.node_logs import GROWTH
+
+
+def test_the_report_looks_for_what_is_written() -> None:
+    assert FILE == GROWTH
+
+
+def test_sizes_are_printed_when_they_change_and_each_look_ends_with_an_empty_line(tmp_path: Path) -> None:
+    log = tmp_path / "a log.log"
+    command = looking([f"{tmp_path}/*.log", f"'{tmp_path}/gone.log'"], every=0.01)(0)
+    shell = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
+    assert shell.stdout is not None
+
+    def comes(size: int) -> bool:
+        assert shell.stdout is not None
+        return any(shell.stdout.readline() == f"{size} {log}\n" for _ in range(3000))
+
+    try:
+        assert [shell.stdout.readline() for _ in range(3)] == ["\n"] * 3, "there is no log yet"
+        log.write_text("one\n")
+        assert comes(4)
+        assert [shell.stdout.readline() for _ in range(5)] == ["\n"] * 5, "nothing has changed"
+        with log.open("a") as file:
+            file.write("two\n")
+        assert comes(8)
+    finally:
+        shell.stdout.close()
+        assert shell.wait(timeout=60) != 0, "it ends once no one reads"
+
+
+def test_what_the_shell_prints_becomes_moments_with_sizes(monkeypatch: Any) -> None:
+    sizes = Sizes()
+    log, own = "/var/log/assay/process.log", "/x/own name.log"
+    told = ["", f"4 {log}", f"9 {own}", "", "", "stat: nonsense", "", f"6 {log}", f"9 {own}", ""]
+    for moment, line in enumerate(told):
+        sizes.take(line, float(moment))
+    assert sizes.seen == {"process.log": [(3.0, 4), (9.0, 6)], "own name.log": [(3.0, 9)]}
+    monkeypatch.setattr(growth, "MOST", 4)
+    for moment in range(10, 20):
+        sizes.take(f"{moment} /var/log/assay/process.log", 0.0)
+        sizes.take("", float(moment))
+    kept = sizes.seen["process.log"]
+    assert len(kept) <= 4
+    assert kept[-1] == (19.0, 19), "the newest stays"
+    assert kept == sorted(kept)
+
+
+def test_the_logs_are_those_that_are_brought_home() -> None:
+    class Own(System):
+        name, roles = "own", ("server",)
+
+        def logs(self, node: Node) -> Sequence[str]:
+            return ["/var/log/my server.log"]
+
+    class Named:
+        def __init__(self, role: str) -> None:
+            self.role = role
+
+    assert words(Own(), cast(Any, Named("server"))) == ["/var/log/assay/*.log", "'/var/log/my server.log'"]
+    assert words(Own(), cast(Any, Named(ZOOKEEPER_ROLE))) == ["/var/log/assay/*.log"]
+
+
+class Talking:
+    """A node that says how long its log is, and then that it cannot be reached, or nothing more."""
+
+    role = "server"
+
+    def __init__(self, name: str, *, breaks: bool) -> None:
+        self.name, self.breaks, self.told = name, breaks, asyncio.Event()
+
+    async def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
+        for line in ("7 /var/log/assay/process.log", ""):
+            yield line
+        self.told.set()
+        if self.breaks:
+            raise NodeError(f"{self.name} is gone")
+        await asyncio.Event().wait()
+
+
+def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) -> None:
+    class Plain(System):
+        name, roles = "plain", ("server",)
+
+    async def body() -> tuple[list[str], list[str]]:
+        nodes = [Talking("n1", breaks=False), Talking("n2", breaks=True)]
+        found = Growth(Plain(), cast(Any, nodes))
+        found.start()
+        for node in nodes:
+            await node.told.wait()
+        await asyncio.sleep(0)
+        said = await found.stop()
+        found.save(tmp_path)
+        return said, await found.stop()
+
+    said, again = asyncio.run(body())
+    assert said == ["n2: how its logs grew is not known to the end: n2 is gone"]
+    assert again == []
+    for name in ("n1", "n2"):
+        ((moment, size),) = json.loads((tmp_path / FILE).read_text())[name]["process.log"]
+        assert size == 7
+        assert moment > 0
+
+
+def test_an_event_log_is_followed_after_what_was_delivered() -> None:
+    assert (
+        following("/var/my log/events")(3)
+        == "mkdir -p '/var/my log'; exec tail -n +4 -F '/var/my log/events' 2>/dev/null"
+    )
