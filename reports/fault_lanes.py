@@ -19,13 +19,13 @@ def fault_lanes(desk: Desk, recorded: Recorded, findings: Sequence[FindingView],
     kinds = sorted({band.fault for band in recorded.faults})
     placed = [finding for finding in findings if finding.time is not None]
     labels = (["findings"] if placed else []) + kinds or ["no faults"]
-    told = _roles_hit(recorded, roles)
-    panel = add_panel(desk, "Faults and findings" if placed else "Faults", (50 if told else 34) + 24 * len(labels))
+    hit_roles = _roles_hit(recorded, roles)
+    panel = add_panel(desk, "Faults and findings" if placed else "Faults", (50 if hit_roles else 34) + 24 * len(labels))
     label_lanes(panel, labels)
     lane = {label: -number for number, label in enumerate(kinds, start=1 if placed else 0)}
     _fault_bars(desk, panel, recorded, lane)
-    if told:
-        _role_marks(desk, panel, recorded, lane, roles, told)
+    if hit_roles:
+        _role_marks(desk, panel, recorded, lane, roles, hit_roles)
     if placed:
         source = ColumnDataSource(
             {
@@ -47,11 +47,11 @@ def _roles_hit(recorded: Recorded, roles: Roles) -> list[str]:
 
 
 def _role_marks(
-    desk: Desk, panel: Any, recorded: Recorded, lane: Mapping[str, int], roles: Roles, told: Sequence[str]
+    desk: Desk, panel: Any, recorded: Recorded, lane: Mapping[str, int], roles: Roles, hit_roles: Sequence[str]
 ) -> None:
     """A square in the colour of its targets' role where a fault begins; one on nodes of several roles has none."""
     items = []
-    for role in told:
+    for role in hit_roles:
         hit = [band for band in recorded.faults if band.start is not None and roles.common(band.targets) == role]
         marks = panel.scatter(
             x=to_seconds([band.start or 0 for band in hit]), y=[lane[band.fault] for band in hit],

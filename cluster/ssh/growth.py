@@ -29,15 +29,15 @@ class Sizes:
 
     def __init__(self) -> None:
         self.seen: dict[str, list[tuple[float, int]]] = {}
-        self._told: list[str] = []
+        self._printed: list[str] = []
 
     def take(self, line: str, now: float) -> None:
         """One line of what :func:`assay.cluster.ssh.stream.looking` prints; a look ends with an empty one."""
         if line:
-            self._told.append(line)
+            self._printed.append(line)
             return
-        told, self._told = self._told, []
-        for one in told:
+        printed, self._printed = self._printed, []
+        for one in printed:
             size, _, path = one.partition(" ")
             if size.isdecimal():
                 self._note(PurePosixPath(path).name, int(size), now)

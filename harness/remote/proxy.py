@@ -66,7 +66,7 @@ class RemoteClient:
             self._writer.close()
 
     def _learn(self, *, others: bool) -> None:
-        """What the client there has asked for, its endpoint here is told."""
+        """What the client there has asked for is known of its endpoint here, too."""
         if others and isinstance(self._endpoint, Observed):
             self._endpoint.ask_for_others()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from assay.checkers.contract import forbid
 from assay.checkers.verdict import Finding
 
@@ -61,6 +63,12 @@ def test_a_fault_counts_from_when_its_injection_began(tmp_path: Path) -> None:
         *fault(4, 900, 999, began=800),
     ]
     assert found(tmp_path, lost(), "lost-write", faults).faults == (1,)
+
+
+@pytest.mark.parametrize("detail", ["", "[]", "null", '{"began": "x"}', '{"began": true}'])
+def test_a_detail_that_says_no_begin_leaves_the_time_of_its_row(tmp_path: Path, detail: str) -> None:
+    rows = [row | ({"detail": detail} if row["phase"] == "injected" else {}) for row in fault(1, 2_000, 2_200)]
+    assert found(tmp_path, lost(), "lost-write", rows).faults == (1,)
 
 
 def test_what_was_never_delivered_has_its_cause_up_to_the_end_of_the_drain(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def test_sizes_are_printed_when_they_change_and_each_look_ends_with_an_empty_lin
 def test_what_the_shell_prints_becomes_moments_with_sizes(monkeypatch: Any) -> None:
     sizes = Sizes()
     log, own = "/var/log/assay/process.log", "/x/own name.log"
-    told = ["", f"4 {log}", f"9 {own}", "", "", "stat: nonsense", "", f"6 {log}", f"9 {own}", ""]
-    for moment, line in enumerate(told):
+    printed = ["", f"4 {log}", f"9 {own}", "", "", "stat: nonsense", "", f"6 {log}", f"9 {own}", ""]
+    for moment, line in enumerate(printed):
         sizes.take(line, float(moment))
     assert sizes.seen == {"process.log": [(3.0, 4), (9.0, 6)], "own name.log": [(3.0, 9)]}
     monkeypatch.setattr(growth, "MOST", 4)
@@ -82,12 +82,12 @@ class Talking:
     role = "server"
 
     def __init__(self, name: str, *, breaks: bool) -> None:
-        self.name, self.breaks, self.told = name, breaks, asyncio.Event()
+        self.name, self.breaks, self.printed = name, breaks, asyncio.Event()
 
     async def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
         for line in ("7 /var/log/assay/process.log", ""):
             yield line
-        self.told.set()
+        self.printed.set()
         if self.breaks:
             raise NodeError(f"{self.name} is gone")
         await asyncio.Event().wait()
@@ -102,7 +102,7 @@ def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) 
         found = Growth(Plain(), cast(Any, nodes))
         found.start()
         for node in nodes:
-            await node.told.wait()
+            await node.printed.wait()
         await asyncio.sleep(0)
         said = await found.stop()
         found.save(tmp_path)
