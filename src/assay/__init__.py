@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         ClientRoles,
         ClientSessions,
         ClientsProvisioned,
+        CodeNamed,
         Configurable,
         Damageable,
         Defect,
@@ -173,8 +174,8 @@ _HOMES = {
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.sidecars": "Accompanied Sidecar",
     "assay.cluster.system": (
-        "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned Configurable Damageable Defect DefectsDescribed "
-        "DeploymentError Durable Eventful FailingOver Grouped Holdable Movable Provisioned Replicated Replicating "
+        "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
+        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable Provisioned Replicated Replicating "
         "Retaining Software Standalone StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE "
         "ZooKeeperClients zookeeper_servers"
     ),
@@ -202,8 +203,8 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Accompanied", "Action", "Answer", "Asserting", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE",
     "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions",
-    "ClientsProvisioned", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
-    "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
+    "ClientsProvisioned", "Clocked", "Cluster", "CodeNamed", "Completed", "Completion", "Configurable", "Context",
+    "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
     "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation", "FailingOver", "Family",
     "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "ID_ANOMALIES",
     "Impact", "Injection", "Inspectable", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
