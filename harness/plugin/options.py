@@ -113,9 +113,9 @@ def add_options(parser: pytest.Parser) -> None:
         help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
              "as fit into a time (600s, 10min); what fails is made small and kept")  # fmt: skip
     add("--code-coverage", default=None, metavar="|".join(CODE_COVERAGE),
-        help="in a search, count the lines and branches of the system that are reached, and keep examples that reach new "
-             "ones: about 3 in a hundred of an example's processor time at first, then nothing (auto: where there is "
-             "Python source of the system; never outside a search)")  # fmt: skip
+        help="in a search, count the lines and branches of the system that are reached, and keep examples that reach "
+             "new ones: about 3 in a hundred of an example's processor time at first, then nothing (auto: where there "
+             "is Python source of the system; never outside a search)")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
     add("--invariants", default=AUTO, metavar="|".join(INVARIANTS),
         help="in the simulation: end a run at once when one of the system's own invariants is broken (auto: in runs "
@@ -172,7 +172,8 @@ def read_options(config: pytest.Config) -> Options:
     code_coverage = optional("--code-coverage")
     if code_coverage is not None and explore is None:
         raise SettingsError(
-            f"--code-coverage={code_coverage} goes with --explore: only what runs in the processes of a search is counted"
+            f"--code-coverage={code_coverage} goes with --explore: only what runs in the processes of a search, which "
+            "are simulations, can be counted"
         )
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
     reports = chosen("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])

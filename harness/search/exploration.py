@@ -123,7 +123,10 @@ class Exploration:
             # Dealt out so that together they are exactly as many.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(
-            QuickPlayer(player, modules=self._modules), terrain(self.experiment.deployed(), base, self.registry.faults), budget, note=note
+            QuickPlayer(player, modules=self._modules),
+            terrain(self.experiment.deployed(), base, self.registry.faults),
+            budget,
+            note=note,
         )
 
     def _kept(self, found: Found) -> tuple[Path, Settings]:

@@ -24,8 +24,8 @@ CRASH = "crash"
 @dataclass(frozen=True)
 class PlayOutcome:
     """``failures``: the forbidden anomalies found, and ``crash``; ``injected``: the numbers, from 1, of the steps that
-    acted; ``folder``: the run's, kept only when there are failures; ``code``: what it was the first of its search to reach
-    of the system's lines and branches, as far as they are counted.
+    acted; ``folder``: the run's, kept only when there are failures; ``code``: what it was the first of its search to
+    reach of the system's lines and branches, as far as they are counted.
     """
 
     verdict: str

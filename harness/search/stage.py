@@ -164,6 +164,7 @@ class Stage:
     def serve(self) -> None:
         """Until the other end is closed."""
         if self._counter is not None:
+            gc.unfreeze()  # it looks for functions among all objects
             self._counter.start()
         gc.freeze()
         while True:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 
+# fmt: off
 def decide(number: int) -> str:
     if number < 0:
         return "negative"
@@ -27,6 +28,7 @@ def decide(number: int) -> str:
     return found
 
 
+# fmt: on
 def loop(numbers: list[int]) -> int:
     """Sums until a number is negative."""
     total = 0
@@ -112,6 +114,7 @@ async def gather(count: int) -> int:
     return sum([number async for number in numbers()])
 
 
+# fmt: off
 def fail(number: int) -> None:
     text = str(number)
     if text:
@@ -120,6 +123,7 @@ def fail(number: int) -> None:
         )
 
 
+# fmt: on
 CALLS: dict[str, Callable[[], object]] = {
     "decide -1": lambda: decide(-1),
     "decide 0": lambda: decide(0),
@@ -140,6 +144,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "gather": lambda: asyncio.run(gather(2)),
 }
 
+BREAKS = "if number < 0:\n            break"
 REACHED: dict[str, set[tuple[str, bool]]] = {
     "decide -1": {("if number < 0:", True)},
     "decide 0": {
@@ -158,16 +163,16 @@ REACHED: dict[str, set[tuple[str, bool]]] = {
         ("for number in numbers:", False), ("while total > 100:", False), ("for _ in [", False),
     },
     "loop to its end": {
-        ("for number in numbers:", True), ("if number < 0:\n            break", False), ("for number in numbers:", False),
+        ("for number in numbers:", True), (BREAKS, False), ("for number in numbers:", False),
         ("while total > 100:", True), ("while total > 100:", False), ("for _ in [", True), ("for _ in [", False),
     },
     "loop broken": {
-        ("for number in numbers:", True), ("if number < 0:\n            break", False),
-        ("if number < 0:\n            break", True), ("while total > 100:", False), ("for _ in [", True),
+        ("for number in numbers:", True), (BREAKS, False),
+        (BREAKS, True), ("while total > 100:", False), ("for _ in [", True),
         ("for _ in [", False),
     },
     "loop of one": {
-        ("for number in numbers:", True), ("if number < 0:\n            break", False), ("for number in numbers:", False),
+        ("for number in numbers:", True), (BREAKS, False), ("for number in numbers:", False),
         ("while total > 100:", False), ("for _ in [", True), ("for _ in [", False),
     },
     "match": set(),

@@ -22,7 +22,7 @@ def counter(of: Sequence[Module]) -> Counter:
 
 
 def countable(system: System, wanted: str, note: Callable[[str], None]) -> tuple[Module, ...]:
-    """The system's modules, by ``--code-coverage``; none when it is off, or ``auto`` and there is no source to count in.
+    """The system's modules, by ``--code-coverage``; none when it is off, or ``auto`` and there is no source of it.
 
     Raises ``ValueError`` for ``on`` where there is none.
     """

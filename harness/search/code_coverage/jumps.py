@@ -1,8 +1,8 @@
 """Which points a line, or a conditional jump, of a code object reaches: for a counter that sees only these two.
 
-Most points are reached with a line: also what a decision led to, where that begins on a line of its own. What is left is
-what has no such line: a test that was false with no ``else``, a loop that came to its end, and decisions in one line.
-There the jump tells. A test may be made of several jumps; of each we follow both ways until one has left the test.
+Most points are reached with a line: also what a decision led to, where that begins on a line of its own. What is left
+has no such line: a test that was false with no ``else``, a loop that came to its end, and decisions in one line. There
+the jump says it. A test may be made of several jumps; of each we follow both ways until one has left the test.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import dis
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Final

@@ -88,7 +88,9 @@ def together(searches: Sequence[Sequence[ModuleReached]]) -> tuple[ModuleReached
     """Of several searches, the latest last. Where a source has changed, those of the latest one alone count."""
     latest = {module.file: module for search in searches for module in search}
     return tuple(
-        _united(module, [one for search in searches for one in search if (one.file, one.digest) == (file, module.digest)])
+        _united(
+            module, [one for search in searches for one in search if (one.file, one.digest) == (file, module.digest)]
+        )
         for file, module in sorted(latest.items())
     )
 

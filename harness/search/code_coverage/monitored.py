@@ -36,7 +36,7 @@ class Monitored(Counter):
         self._code: list[CodeType] = []
         """Kept, so that no other has the same identity."""
         self._modules: dict[int, str] = {}
-        self._lines: dict[int, dict[int, Point]] = {}
+        self._lines: dict[int, dict[int, tuple[Point, ...]]] = {}
         self._jumps: dict[int, dict[int, Jump]] = {}
 
     def start(self) -> None:
@@ -44,7 +44,9 @@ class Monitored(Counter):
         self._tool = next((number for number in TOOLS if monitoring.get_tool(number) is None), -1)
         if self._tool < 0:
             taken = ", ".join(str(monitoring.get_tool(number)) for number in TOOLS)
-            raise ToolsTakenError(f"sys.monitoring has no tool left for --code-coverage: {taken} have them; leave it out")
+            raise ToolsTakenError(
+                f"sys.monitoring has no tool left for --code-coverage: {taken} have them; leave it out"
+            )
         monitoring.use_tool_id(self._tool, "assay")
         events = monitoring.events
         monitoring.register_callback(self._tool, events.LINE, self._line)

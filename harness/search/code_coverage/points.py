@@ -74,14 +74,15 @@ def has_line(statement: ast.stmt) -> bool:
 
 def first_line(statement: ast.stmt) -> int:
     """Where it begins: of a definition, at its first decorator."""
-    decorators = getattr(statement, "decorator_list", ())
+    decorators: Sequence[ast.expr] = getattr(statement, "decorator_list", ())
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def is_stub(body: Sequence[ast.stmt]) -> bool:
     """Nothing but text, ``...`` and ``pass``."""
     return all(
-        isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        isinstance(statement, ast.Pass)
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
         for statement in body
     )
 

@@ -1,9 +1,9 @@
 """Counters of our own, put into the system's functions: for interpreters without ``sys.monitoring``.
 
 The source of a module is compiled again with a probe in front of each statement, and the functions that are loaded get
-the code that came of it: objects, names, lines in tracebacks and what is imported stay as they are. A probe speaks once,
-then it is a look at a list. After some runs those that have spoken are left out of the code again, so that what runs
-often soon costs nothing; those that are left stand where no run has come to.
+the code that came of it: objects, names, lines in tracebacks and what is imported stay as they are. A probe speaks
+once, then it is a look at a list. After some runs those that have spoken are left out of the code again, so that what
+runs often soon costs nothing; those that are left stand where no run has come to.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def test_where_nothing_was_counted_or_nothing_ran_that_is_said() -> None:
 
 def search(code: tuple[ModuleReached, ...], started: str = "2026-01-02T03:04:05+00:00") -> Reached:
     return Reached(
-        test="test_log.py::test_log[explore]", started=started, seconds=1.0, examples=1, verdicts={"pass": 1}, states={},
-        events=(), faults=(), code=code,
+        test="test_log.py::test_log[explore]", started=started, seconds=1.0, examples=1, verdicts={"pass": 1},
+        states={}, events=(), faults=(), code=code,
     )  # fmt: skip
 
 
