@@ -114,8 +114,8 @@ def add_options(parser: pytest.Parser) -> None:
              "as fit into a time (600s, 10min); what fails is made small and kept")  # fmt: skip
     add("--code-coverage", default=None, metavar="|".join(CODE_COVERAGE),
         help="in a search, count the lines and branches of the system that are reached, and keep examples that reach "
-             "new ones: about 3 in a hundred of an example's processor time at first, then nothing (auto: where there "
-             "is Python source of the system; never outside a search)")  # fmt: skip
+             "new ones: about 10 in a hundred of the processor time of the first examples, then 3 or less (auto: where "
+             "there is Python source of the system; never outside a search)")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
     add("--invariants", default=AUTO, metavar="|".join(INVARIANTS),
         help="in the simulation: end a run at once when one of the system's own invariants is broken (auto: in runs "

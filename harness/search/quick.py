@@ -68,7 +68,7 @@ class QuickPlayer:
         self._archive: Archive[Standing] = Archive(uniform=uniform)
         self._code: dict[Place, None] = {}
         """Every line and branch that was reached, in the order in which this process learned of it."""
-        self._told = 0
+        self._stage_knows = 0
         """Of them, those that the stage knows."""
         self.seconds = 0.0
         """Of processor time that the runs took to play, in other processes."""
@@ -116,8 +116,8 @@ class QuickPlayer:
 
     def _order(self, example: Example, moments: int = 0, known: frozenset[str] = frozenset()) -> None:
         """To play it from its start."""
-        self._stage.send(Order(example, moments, known, tuple(self._code)[self._told :]))
-        self._told = len(self._code)
+        self._stage.send(Order(example, moments, known, tuple(self._code)[self._stage_knows :]))
+        self._stage_knows = len(self._code)
 
     def _left(self, kept: Kept[Standing], chance: Random, further: Further) -> Example:
         moment = kept.moment.moment

@@ -79,10 +79,10 @@ def layouts(tree: ast.Module) -> dict[tuple[str, int], Layout]:
         if not alone:
             for point in outcomes:
                 wanted[key][point.line].append(point)
-        told = [point for point in points if alone or point.outcome is None]
-        if told:
+        by_line = [point for point in points if alone or point.outcome is None]
+        if by_line:
             for line in range(begins, max(begins, _end_of_head(statement)) + 1):
-                found[key].lines[line] = (*found[key].lines.get(line, ()), *told)
+                found[key].lines[line] = (*found[key].lines.get(line, ()), *by_line)
             if isinstance(statement, Decision):
                 decisions.append((key, statement))
         return ()

@@ -1,8 +1,8 @@
 """Counts by ``sys.monitoring`` (PEP 669), which interpreters have from 3.12 on.
 
-The interpreter calls back at each line, and at each conditional jump, of the functions that are counted, until it is
-told that it need not any more: after the first time, and of a jump once there is nothing more to learn of it. What a
-jump leads to is known by a line wherever it can be (``jumps``), since up to 3.13 both ways of a jump are one event.
+The interpreter calls back at each line, and at each conditional jump, of the functions that are counted, until the
+callback says that it need not any more: after the first time, and of a jump once there is nothing more to learn of it.
+What a jump leads to is known by a line wherever it can be (``jumps``), since up to 3.13 both ways of it are one event.
 """
 
 from __future__ import annotations

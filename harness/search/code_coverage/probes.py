@@ -20,7 +20,7 @@ LEFT: Final = "__assay_left__"
 HIT: Final = "__assay_hit__"
 """Names in a module that is counted: which of its probes have not spoken yet, and what they call to speak."""
 THINNED: Final = frozenset({4, 64, 1024})
-"""After so many runs probes are left out. To compile all again costs as much as the probes do in seventy runs."""
+"""After so many runs probes are left out. To compile all again costs as much as all probes do in a dozen runs."""
 
 
 class Probes(Counter):
