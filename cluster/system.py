@@ -212,6 +212,18 @@ class Configurable(Protocol):
 
 
 @runtime_checkable
+class CodeNamed(Protocol):
+    """A system that says which Python code is its own; else that is the package that its class lies in."""
+
+    @property
+    def code_packages(self) -> Sequence[str]:
+        """Packages and modules, as they are imported, in which a search counts the lines and branches that it reaches.
+
+        Only what runs in the process of the simulation can be counted.
+        """
+
+
+@runtime_checkable
 class Retaining(Protocol):
     """A system whose logs delete what is old, and what is too much: its contract then knows the limits."""
 

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 RAREST: Final = 8
 DESCRIPTION: Final = """\
 Sums up what the searches of a store (pytest --explore) came through: which events of the system, which faults, which
-events during which faults, which sequences of events, each in how many examples; and what no example came to.
+events during which faults, which sequences of events, each in how many examples; which lines and branches of the
+system, module by module; and what no example came to.
 
   assay search show store                      as a table, test by test
-  assay search show store --html=reached.html  as a page, with every fault against every event
+  assay search show store --html=reached.html  as a page, with every fault against every event, and all of the code
   assay search show store --json               for a program
 """
 
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def lines(one: "Reached") -> list[str]:
     """The table of one test."""
+    from assay.harness.search.code_coverage.table import table
     from assay.harness.search.reached import NOTHING, rarest
 
     seen, during, struck = one.seen, one.during, one.struck
@@ -79,7 +81,7 @@ def lines(one: "Reached") -> list[str]:
         came = during.get(fault, {})
         missing = [event for event in one.events if event not in came]
         found.append(f"  {fault:<28} {struck.get(fault, 0):>8} {len(came):>7}  {_named(missing)}")
-    return found
+    return [*found, *(f"  {line}" for line in table(one.code))]
 
 
 def _counted(pairs: list[tuple[str, int]]) -> str:

@@ -218,6 +218,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             experiment=found,
             settings=settings,
             budget=options.explore,
+            code_coverage=options.code_coverage,
             test=request.node.nodeid,
             command=lambda again: repeat_command(base, again),
             progress=_progress(request.config),

@@ -15,6 +15,7 @@ from assay.harness.run import settings as parsing
 from assay.harness.run.settings import (
     AUTO,
     CLUSTERS,
+    CODE_COVERAGE,
     DEFAULT_HOSTS,
     ENGINES,
     INVARIANTS,
@@ -111,6 +112,10 @@ def add_options(parser: pytest.Parser) -> None:
     add("--explore", default=None, metavar="N|S",
         help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
              "as fit into a time (600s, 10min); what fails is made small and kept")  # fmt: skip
+    add("--code-coverage", default=None, metavar="|".join(CODE_COVERAGE),
+        help="in a search, count the lines and branches of the system that are reached, and keep examples that reach "
+             "new ones: about 10 in a hundred of the processor time of the first examples, then 3 or less (auto: where "
+             "there is Python source of the system; never outside a search)")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
     add("--invariants", default=AUTO, metavar="|".join(INVARIANTS),
         help="in the simulation: end a run at once when one of the system's own invariants is broken (auto: in runs "
@@ -135,6 +140,8 @@ class Options:
     engine: str
     spark_master: str | None
     explore: Budget | None
+    code_coverage: str
+    """Of a search; one of ``CODE_COVERAGE``."""
     reports: str
     """One of ``REPORTS``."""
     own_timeout: bool
@@ -162,6 +169,12 @@ def read_options(config: pytest.Config) -> Options:
         raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh or attach")
     nodes, role_nodes = parsing.parse_nodes(text("--nodes"))
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
+    code_coverage = optional("--code-coverage")
+    if code_coverage is not None and explore is None:
+        raise SettingsError(
+            f"--code-coverage={code_coverage} goes with --explore: only what runs in the processes of a search, which "
+            "are simulations, can be counted"
+        )
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
     reports = chosen("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
     settings = Settings(
@@ -201,6 +214,7 @@ def read_options(config: pytest.Config) -> Options:
         engine=parsing.parse_engine(text("--engine"), optional("--spark-master")),
         spark_master=optional("--spark-master"),
         explore=None if explore is None else parsing.parse_budget("--explore", explore),
+        code_coverage=parsing.parse_choice("--code-coverage", code_coverage or AUTO, CODE_COVERAGE),
         reports=parsing.parse_choice("--reports", reports, REPORTS),
         own_timeout=optional("--operation-timeout") is not None,
     )

@@ -33,6 +33,7 @@ ENGINES: Final = ("auto", "duckdb", "spark")
 """Of ``assay.checkers.engine``, which is not imported here: it loads DuckDB."""
 AUTO: Final = "auto"
 INVARIANTS: Final = (AUTO, "on", "off")
+CODE_COVERAGE: Final = INVARIANTS
 NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63

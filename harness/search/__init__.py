@@ -5,7 +5,7 @@ folder), ``quick`` (plays many in memory) on ``stage`` (the process that plays t
 came through, which steers the search) and ``passing`` (the same while it goes on), ``archive`` (which run to leave, and
 where), ``further`` (with what faults); ``explore`` (one search), ``workers`` (one on each core),
 ``exploration`` (``--explore`` as a test); ``reached`` (what searches came through, and what they never did) and its
-page, ``reached_page``. ``shrink`` makes any failing example small; ``shrunk`` is ``assay shrink``,
-of a stored run; ``story`` is what its report says of the small schedule. Only ``harness.plugin`` and ``harness.cli``
-import it.
+page, ``reached_page``; ``code_coverage`` (lines and branches of the system that they reached). ``shrink`` makes any
+failing example small; ``shrunk`` is ``assay shrink``, of a stored run; ``story`` is what its report says of the small
+schedule. Only ``harness.plugin`` and ``harness.cli`` import it.
 """

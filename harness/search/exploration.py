@@ -19,6 +19,9 @@ from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive
 from assay.harness.run.variant import few
+from assay.harness.search.code_coverage.choice import countable
+from assay.harness.search.code_coverage.kept import reached as reached_code
+from assay.harness.search.code_coverage.source import Module
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import Player
@@ -50,6 +53,8 @@ class Exploration:
     command: Callable[[Settings], str]
     progress: Progress
     engines: Engines
+    code_coverage: str = AUTO
+    """``auto``: lines and branches of the system are counted where there is Python source of it; ``on``, ``off``."""
     workers: int = os.cpu_count() or 1
     interrupted: bool = False
     registry: Registry = field(default_factory=Registry.standard)
@@ -57,9 +62,14 @@ class Exploration:
     def __post_init__(self) -> None:
         if self.settings.invariants == AUTO and self.settings.defect is not None:
             self.settings = replace(self.settings, invariants="on")
+        self._modules: tuple[Module, ...] = ()
 
     def run(self) -> str | None:
         """None when nothing was found and something was looked at, else the failure text."""
+        try:
+            self._modules = countable(self.experiment.deployed(), self.code_coverage, self.progress.note)
+        except ValueError as error:
+            return f"UNKNOWN: {error}"
         scratch, started = Path(tempfile.mkdtemp(prefix="assay-explore-")), datetime.now(UTC)
         try:
             result = search(
@@ -90,6 +100,7 @@ class Exploration:
             states=dict(result.reached),
             events=tuple(system.turning_points) if isinstance(system, Eventful) else (),
             faults=terrain(system, self.settings, self.registry.faults).faults,
+            code=reached_code(self._modules, result.code),
         )
         try:
             path = keep(self.settings.store, reached)
@@ -112,7 +123,10 @@ class Exploration:
             # Dealt out so that together they are exactly as many.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(
-            QuickPlayer(player), terrain(self.experiment.deployed(), base, self.registry.faults), budget, note=note
+            QuickPlayer(player, modules=self._modules),
+            terrain(self.experiment.deployed(), base, self.registry.faults),
+            budget,
+            note=note,
         )
 
     def _kept(self, found: Found) -> tuple[Path, Settings]:

@@ -1,4 +1,5 @@
-"""The search: batches of examples drawn by Hypothesis, steered by a corpus of those that reached new states.
+"""The search: batches of examples drawn by Hypothesis, steered by a corpus of those that reached new states, or new
+code of the system.
 
 In a batch the corpus stands still, so that Hypothesis, which does everything twice when it shrinks, always draws the
 same from the same choices. What fails is first shrunk by Hypothesis, for a while, then by our delta debugging, which
@@ -24,6 +25,7 @@ from hypothesis.strategies import SearchStrategy
 from assay.harness.core.rate import MOST_REPETITIONS, Rate
 from assay.harness.run.attempt import Reports
 from assay.harness.run.settings import Budget, derive
+from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.further import further_steps
 from assay.harness.search.player import PlayOutcome
@@ -71,15 +73,19 @@ class Tally:
 
     examples: int = 0
     states: int = 0
+    lines: int = 0
+    """Of the system's code; 0 where they are not counted."""
+    branches: int = 0
     corpus: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     def __str__(self) -> str:
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
+        code = f", {self.lines} lines and {self.branches} branches of the system" if self.lines else ""
         return (
             f"{self.examples} examples in {self.seconds:.0f} s ({verdicts or 'none ended'}); "
-            f"{self.states} states reached, {self.corpus} examples in the corpus"
+            f"{self.states} states reached{code}, {self.corpus} examples in the corpus"
         )
 
 
@@ -132,6 +138,8 @@ class Explorer:
         self._corpus: list[Example] = []
         self.reached: Counter[str] = Counter()
         """Every state that an example came to, with how many did."""
+        self.code: set[Place] = set()
+        """Every line and branch of the system that an example came to."""
         self._events: set[str] = set()
         self._seen: dict[bytes, PlayOutcome] = {}
         self._searched = 0
@@ -260,10 +268,13 @@ class Explorer:
         self.tally.examples += 1
         self.tally.verdicts[outcome.verdict] = self.tally.verdicts.get(outcome.verdict, 0) + 1
         self._events |= outcome.events
-        if outcome.states - self.reached.keys():
+        if outcome.states - self.reached.keys() or outcome.code:
             self._corpus.append(example.only(outcome.injected))
         self.reached.update(outcome.states)
+        self.code |= outcome.code
         self.tally.states, self.tally.corpus = len(self.reached), len(self._corpus)
+        self.tally.lines = sum(place.outcome is None for place in self.code)
+        self.tally.branches = len(self.code) - self.tally.lines
         self.tally.seconds = self._clock() - self._began
         self.on_progress(self.tally)
 

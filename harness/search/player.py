@@ -13,6 +13,7 @@ from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
+from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.states import Steering
 
@@ -23,7 +24,8 @@ CRASH = "crash"
 @dataclass(frozen=True)
 class PlayOutcome:
     """``failures``: the forbidden anomalies found, and ``crash``; ``injected``: the numbers, from 1, of the steps that
-    acted; ``folder``: the run's, kept only when there are failures.
+    acted; ``folder``: the run's, kept only when there are failures; ``code``: what it was the first of its search to
+    reach of the system's lines and branches, as far as they are counted.
     """
 
     verdict: str
@@ -35,6 +37,7 @@ class PlayOutcome:
     folder: Path | None
     text: str | None
     problem: str | None = None
+    code: frozenset[Place] = frozenset()
 
 
 def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, steering: Steering) -> PlayOutcome:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 from random import Random
@@ -20,6 +20,9 @@ from assay.harness.run.attempt import Reports
 from assay.harness.run.judging import Unjudged, judge_together
 from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.search.archive import Archive, Kept
+from assay.harness.search.code_coverage.choice import counter
+from assay.harness.search.code_coverage.counter import Place
+from assay.harness.search.code_coverage.source import Module
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player, PlayOutcome, outcome_of
 from assay.harness.search.stage import Broken, Moment, Order, Played, Stage, start
@@ -41,6 +44,8 @@ class Standing:
 
     moment: Moment
     connection: Connection
+    known: int
+    """How much of the system's code had been reached by all: it knows of no more."""
 
 
 class StageError(Exception):
@@ -48,12 +53,23 @@ class StageError(Exception):
 
 
 class QuickPlayer:
-    """Starts its stage when it is made, and ends it when it is closed. Not for use from several threads."""
+    """Starts its stage when it is made, and ends it when it is closed. Not for use from several threads.
 
-    def __init__(self, player: Player, *, uniform: bool = False) -> None:
+    Lines and branches of ``modules`` are counted.
+    """
+
+    def __init__(self, player: Player, *, modules: Sequence[Module] = (), uniform: bool = False) -> None:
         self._player = player
-        self._stage = start(lambda end: Stage(player.experiment, player.base, player.registry, end))
+        self._stage = start(
+            lambda end: Stage(
+                player.experiment, player.base, player.registry, end, counter(modules) if modules else None
+            )
+        )
         self._archive: Archive[Standing] = Archive(uniform=uniform)
+        self._code: dict[Place, None] = {}
+        """Every line and branch that was reached, in the order in which this process learned of it."""
+        self._stage_knows = 0
+        """Of them, those that the stage knows."""
         self.seconds = 0.0
         """Of processor time that the runs took to play, in other processes."""
 
@@ -67,7 +83,7 @@ class QuickPlayer:
         """One run; with reports, in this process, and kept in its folder when it fails."""
         if reports is not Reports.NEVER:
             return self._player.play(example, reports=reports)
-        self._stage.send(Order(example))
+        self._order(example)
         (outcome,) = self._judged([self._answer(self._stage, example)])
         return outcome
 
@@ -77,7 +93,7 @@ class QuickPlayer:
         for example in examples:
             if enough():
                 break
-            self._stage.send(Order(example, MOMENTS, self._archive.known))
+            self._order(example, MOMENTS, self._archive.known)
             played.append(self._answer(self._stage, example))
         return self._judged(played)
 
@@ -98,6 +114,11 @@ class QuickPlayer:
                 played.append(run)
         return list(zip(examples, self._judged(played), strict=True))
 
+    def _order(self, example: Example, moments: int = 0, known: frozenset[str] = frozenset()) -> None:
+        """To play it from its start."""
+        self._stage.send(Order(example, moments, known, tuple(self._code)[self._stage_knows :]))
+        self._stage_knows = len(self._code)
+
     def _left(self, kept: Kept[Standing], chance: Random, further: Further) -> Example:
         moment = kept.moment.moment
         steps = further(chance, moment.example, moment.at)
@@ -108,7 +129,8 @@ class QuickPlayer:
         moments = MOMENTS if len(example.schedule.branches) < DEPTH else 0
         ours, theirs = Pipe()
         try:
-            kept.moment.connection.send(Order(example, moments, self._archive.known))
+            code = tuple(self._code)[kept.moment.known :]
+            kept.moment.connection.send(Order(example, moments, self._archive.known, code))
             send_handle(kept.moment.connection, theirs.fileno(), None)
         except OSError:
             self._archive.drop(kept)
@@ -122,13 +144,15 @@ class QuickPlayer:
     def _answer(self, connection: Connection, example: Example) -> Played | PlayOutcome:
         try:
             while isinstance(answer := connection.recv(), Moment):
-                standing = Standing(answer, Connection(recv_handle(connection)))
+                standing = Standing(answer, Connection(recv_handle(connection)), len(self._code))
                 for gone in self._archive.add(standing, answer.words):
                     gone.connection.close()
         except EOFError:
             raise StageError(f"the process that played an example died: {example.lines()[0]}") from None
+        self._code |= dict.fromkeys(sorted(answer.code, key=str))
         if isinstance(answer, Broken):
-            return self._player.play(example)  # what was raised is raised here, or kept in the run's folder
+            # What was raised is raised here, or kept in the run's folder.
+            return replace(self._player.play(example), code=answer.code)
         assert isinstance(answer, Played)
         self._archive.came_through(answer.words)
         self.seconds += answer.seconds
@@ -149,4 +173,4 @@ class QuickPlayer:
         return judge_together(runs, player.registry)
 
     def _outcome(self, run: Played, judgement: Judgement) -> PlayOutcome:
-        return outcome_of(judgement, run.problem, run.digest, Steering.of(run.columns))
+        return replace(outcome_of(judgement, run.problem, run.digest, Steering.of(run.columns)), code=run.code)

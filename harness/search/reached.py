@@ -3,7 +3,7 @@ them up, test by test.
 
 A search that finds nothing proves as much as it has reached. So what it keeps is every state that it knows (``states``)
 with the number of examples that came to it, beside what could have been reached: the turning points that the system
-declares, and the faults that could be drawn.
+declares, the faults that could be drawn, and the lines and branches of its code.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import msgspec
 
 from assay.harness.core.files import write_atomically
 from assay.harness.run.store import safe_name
+from assay.harness.search.code_coverage.kept import ModuleReached
+from assay.harness.search.code_coverage.kept import together as of_all
 
 SEARCHES: Final = "searches"
 """The folder of the store that takes them."""
@@ -46,6 +48,8 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[str, ...]
     faults: tuple[str, ...]
     searches: int = 1
+    code: tuple[ModuleReached, ...] = ()
+    """Lines and branches of the system; empty where they were not counted."""
 
     @property
     def seen(self) -> dict[str, int]:
@@ -124,6 +128,7 @@ def together(several: Sequence[Reached]) -> Reached:
         events=tuple(sorted({event for one in several for event in one.events})),
         faults=tuple(sorted({fault for one in several for fault in one.faults})),
         searches=sum(one.searches for one in several),
+        code=of_all([one.code for one in sorted(several, key=lambda one: one.started)]),
     )
 
 

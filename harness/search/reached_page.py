@@ -1,4 +1,6 @@
-"""The page of ``assay search show --html``: every fault against every event, coloured by how many examples."""
+"""The page of ``assay search show --html``: every fault against every event, coloured by how many examples, and what
+was reached of the system's code.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from assay.harness.search.code_coverage import table
+from assay.harness.search.code_coverage.kept import ModuleReached
 from assay.harness.search.reached import NOTHING, Reached, rarest
 from assay.reports import html
 
@@ -25,6 +29,17 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One module: what was reached of it, ``share`` from 0 to 1, and what never was."""
+
+    module: ModuleReached
+    share: float
+    reached: str
+    functions: tuple[str, ...]
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Grid:
     """One test: a row of cells for each fault, one for each event; turning points are ``declared``."""
 
@@ -33,6 +48,10 @@ class Grid:
     rows: tuple[tuple[str, int, tuple[Cell, ...]], ...]
     declared: frozenset[str]
     sequences: tuple[tuple[str, int], ...]
+    code: str
+    """Of all modules together, or why there is nothing to be said of them."""
+    parts: tuple[Part, ...]
+    unloaded: tuple[str, ...]
 
 
 def page(everything: Sequence[Reached]) -> str:
@@ -51,4 +70,22 @@ def _grid(one: Reached) -> Grid:
         came = during.get(fault, {})
         cells = tuple(Cell(came.get(event, 0), math.log1p(came.get(event, 0)) / top) for event in events)
         rows.append((fault, one.examples if fault == NOTHING else struck.get(fault, 0), cells))
-    return Grid(one, events, tuple(rows), frozenset(one.events), tuple(rarest(one.sequences, MOST)))
+    declared, sequences = frozenset(one.events), tuple(rarest(one.sequences, MOST))
+    unloaded = tuple(module.file for module in one.code if not module.loaded)
+    return Grid(one, events, tuple(rows), declared, sequences, table.table(one.code)[0], _parts(one.code), unloaded)
+
+
+def _parts(code: Sequence[ModuleReached]) -> tuple[Part, ...]:
+    """First those of which the smallest part was reached."""
+    parts = [
+        Part(
+            module,
+            table.share(module),
+            table.reached(module),
+            tuple(map(table.described, module.never)),
+            tuple(table.branch(*branch) for branch in module.missed),
+        )
+        for module in code
+        if module.loaded
+    ]
+    return tuple(sorted(parts, key=lambda part: (part.share, part.module.file)))

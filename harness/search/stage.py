@@ -19,7 +19,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
@@ -36,6 +36,7 @@ from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
 from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.run.worlds import cancel, close_loop
+from assay.harness.search.code_coverage.counter import Counter, Place
 from assay.harness.search.example import Example
 from assay.harness.search.passing import Passing
 
@@ -43,6 +44,10 @@ PR_SET_PDEATHSIG: Final = 1
 """Of Linux: prctl(2)."""
 APART: Final = 0.1
 """Seconds of a run between two moments of it."""
+NEW_CODE: Final = "new code"
+"""The word for having come to lines or branches that no run had. It is one word for all of them, since there are
+thousands, of which each is new once: each by itself would be rarer than any event.
+"""
 LAST: Final = 1.5
 """Seconds before the time limit in which there is no moment: too little is left to be played."""
 
@@ -50,12 +55,13 @@ LAST: Final = 1.5
 @dataclass(frozen=True)
 class Order:
     """To play an example from its start, or, sent to a moment, a branch of it. ``moments``: how many there may be, each
-    with a word that is not ``known``.
+    with a word that is not ``known``. ``code``: what was reached elsewhere, of which the one who is asked may not know.
     """
 
     example: Example
     moments: int = 0
     known: frozenset[str] = frozenset()
+    code: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,13 +76,16 @@ class Played:
     words: frozenset[str]
     seconds: float
     """Of processor time that it took; of a branch, those since it left."""
+    code: frozenset[Place] = frozenset()
+    """What it was the first to reach of the system's lines and branches, as far as they are counted."""
 
 
 @dataclass(frozen=True)
 class Broken:
-    """What was raised instead."""
+    """What was raised instead; ``code`` as of a run that ended."""
 
     text: str
+    code: frozenset[Place] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -134,18 +143,29 @@ def _close_all_but(kept: int) -> None:
 
 
 class Stage:
-    """Plays what it is sent."""
+    """Plays what it is sent, and counts by ``counter`` what it reaches of the system's code."""
 
-    def __init__(self, experiment: Experiment, base: Settings, registry: Registry, connection: Connection) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        base: Settings,
+        registry: Registry,
+        connection: Connection,
+        counter: Counter | None = None,
+    ) -> None:
         self._experiment = experiment
         self._base = base
         self._registry = registry
         self._connection = connection
+        self._counter = counter
         self._branched = False
         """Is this a child that goes on from a moment?"""
 
     def serve(self) -> None:
         """Until the other end is closed."""
+        if self._counter is not None:
+            gc.unfreeze()  # it looks for functions among all objects
+            self._counter.start()
         gc.freeze()
         while True:
             try:
@@ -156,6 +176,8 @@ class Stage:
             self._connection.send(answer)  # by now that of the branch, in a child
             if self._branched:
                 self._leave()
+            if self._counter is not None:
+                self._counter.settle()
 
     def _leave(self) -> NoReturn:
         """Ends this process, after those that have left from here."""
@@ -167,11 +189,11 @@ class Stage:
                 os._exit(0)
 
     def _perform(self, order: Order) -> Played | Broken:
-        self._run = _Run(order, self._left_at)
+        self._run = _Run(order, self._left_at, self._counter)
         try:
             return self._run.play(self._experiment, self._base, self._registry)
         except Exception:  # noqa: BLE001 - it is raised where the search is
-            return Broken(traceback.format_exc())
+            return Broken(traceback.format_exc(), self._run.code())
 
     def _left_at(self, moment: Moment) -> None:
         """Between two steps of a run: a child stays here. Returns in it, too, each time that it is to go on."""
@@ -202,9 +224,13 @@ class Stage:
 class _Run:
     """One example while it is played."""
 
-    def __init__(self, order: Order, left_at: Callable[[Moment], None]) -> None:
+    def __init__(self, order: Order, left_at: Callable[[Moment], None], counter: Counter | None = None) -> None:
         self.order = order
         self._left_at = left_at
+        self._counter = counter
+        if counter is not None:
+            counter.know(order.code)
+            counter.on_new = self.new_code
         self._passing = Passing()
         self._words: set[str] = set()
         self._fresh: list[str] = []
@@ -247,7 +273,12 @@ class _Run:
             problem,
             frozenset(self._words),
             time.process_time() - self._began,
+            self.code(),
         )
+
+    def code(self) -> frozenset[Place]:
+        """What has been new in the system's code."""
+        return frozenset() if self._counter is None else self._counter.take()
 
     def fault(self, number: int, name: str, phase: str) -> None:
         self._passing.fault(number, name, phase)
@@ -258,10 +289,19 @@ class _Run:
         words = set(self._passing.event(node, event, key, epoch, value))
         new = words - self._words - self.order.known
         self._words |= words
+        self._may_leave(new)
+
+    def new_code(self) -> None:
+        """The same of a line or a branch, in the middle of the system's code."""
+        if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._fresh:
+            self._words.add(NEW_CODE)
+            self._may_leave({NEW_CODE})
+
+    def _may_leave(self, new: Collection[str]) -> None:
         if new and self._trial is not None and self._trial.tally.stage == "main" and self._moments < self.order.moments:
             if not self._fresh:
-                loop = asyncio.get_running_loop()
-                self._trial.world.between_steps(loop.time(), self._leave)
+                world = self._trial.world
+                world.between_steps(world.loop.time(), self._leave)
             self._fresh += sorted(new)
 
     def _leave(self) -> None:
@@ -294,6 +334,10 @@ class _Run:
         assert self._trial is not None
         asyncio._set_running_loop(self._trial.world.loop)  # asyncio knows a running loop by the process, too
         self.order, self._moments, self._latest = order, 0, self._trial.conductor.elapsed
+        if self._counter is not None:
+            self._counter.forget_new()
+            self._counter.know(order.code)
+            self._words.discard(NEW_CODE)
         self._began = time.process_time()
         self._trial.conductor.branch(order.example.schedule.branches[-1])
 

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
+from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.explore import Explorer, Found, Tally
 from assay.harness.search.stage import end_with
 
@@ -37,6 +38,8 @@ class Result:
     interrupted: bool = False
     reached: Mapping[str, int] = field(default_factory=dict)
     """Every state that an example came to, with how many did; of an interrupted search as it was some seconds ago."""
+    code: frozenset[Place] = frozenset()
+    """Every line and branch of the system that an example came to."""
 
 
 class WorkerError(Exception):
@@ -89,7 +92,7 @@ def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
         explorer.on_progress = _Progress(explorer, parent)
         found = explorer.run()
         parent.send(("tally", explorer.tally))
-        parent.send(("reached", explorer.reached))
+        parent.send(("reached", (explorer.reached, explorer.code)))
         parent.send(("done", found))
     except BaseException:  # noqa: BLE001 - the parent reports it
         parent.send(("broken", traceback.format_exc()))
@@ -106,14 +109,14 @@ class _Progress:
     def __call__(self, tally: Tally) -> None:
         self._parent.send(("tally", tally))
         if time.monotonic() >= self._next:
-            self._parent.send(("reached", self._explorer.reached))
+            self._parent.send(("reached", (self._explorer.reached, self._explorer.code)))
             self._next = time.monotonic() + NOTE_EVERY
 
 
 def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> Result:
     began = noted = time.monotonic()
     tallies: dict[int, Tally] = {}
-    reached: dict[int, Counter[str]] = {}
+    reached: dict[int, tuple[Counter[str], set[Place]]] = {}
     found: Found | None = None
     interrupted = False
     try:
@@ -143,8 +146,9 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                 note(f"explored {_together(tallies, noted - began)}")
     except KeyboardInterrupt:
         interrupted = True
-    everything = sum(reached.values(), Counter())
-    return Result(found, _together(tallies, time.monotonic() - began), interrupted, everything)
+    states = sum((counts for counts, _ in reached.values()), Counter())
+    code = frozenset(place for _, places in reached.values() for place in places)
+    return Result(found, _together(tallies, time.monotonic() - began), interrupted, states, code)
 
 
 def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:
@@ -157,7 +161,7 @@ def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:
 
 
 def _together(tallies: dict[int, Tally], seconds: float) -> Tally:
-    """Sums; states are counted per worker, so the largest number stands for all."""
+    """Sums; states, lines and branches are counted per worker, so the largest number stands for all."""
     verdicts: dict[str, int] = {}
     for tally in tallies.values():
         for verdict, count in tally.verdicts.items():
@@ -165,6 +169,8 @@ def _together(tallies: dict[int, Tally], seconds: float) -> Tally:
     return Tally(
         examples=sum(tally.examples for tally in tallies.values()),
         states=max((tally.states for tally in tallies.values()), default=0),
+        lines=max((tally.lines for tally in tallies.values()), default=0),
+        branches=max((tally.branches for tally in tallies.values()), default=0),
         corpus=sum(tally.corpus for tally in tallies.values()),
         verdicts=verdicts,
         seconds=seconds,

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         ClientRoles,
         ClientSessions,
         ClientsProvisioned,
+        CodeNamed,
         Configurable,
         Damageable,
         Defect,
@@ -173,10 +174,10 @@ _HOMES = {
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.sidecars": "Accompanied Sidecar",
     "assay.cluster.system": (
-        "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned Configurable Damageable Defect DefectsDescribed "
-        "DeploymentError Durable Eventful FailingOver Grouped Holdable Movable Provisioned Replicated Replicating "
-        "Retaining Software Standalone StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE "
-        "ZooKeeperClients zookeeper_servers"
+        "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
+        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable Provisioned Replicated "
+        "Replicating Retaining Software Standalone StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT "
+        "ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -202,22 +203,23 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Accompanied", "Action", "Answer", "Asserting", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE",
     "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions",
-    "ClientsProvisioned", "Clocked", "Cluster", "Completed", "Completion", "Configurable", "Context", "Contract",
-    "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect", "Endpoint",
-    "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation", "FailingOver", "Family",
-    "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver", "Holdable", "ID_ANOMALIES",
-    "Impact", "Injection", "Inspectable", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES", "LOG_ANOMALIES",
-    "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "Membered", "Model", "ModelError", "Movable", "NOTHING", "Node",
-    "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation", "OperationEvent", "Outcome", "PENDING", "Parameter",
-    "Part", "Pending", "Phase", "Powered", "ProcessState", "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES",
-    "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable",
-    "Retaining", "Row", "Runtime", "SET_ANOMALIES", "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several",
-    "Shaped", "Sidecar", "Slowable", "Slowed", "Software", "Source", "Standalone", "Standing", "StoredRecord",
-    "StrikePoints", "Switchable", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values",
-    "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role",
-    "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix",
-    "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence",
-    "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "ClientsProvisioned", "Clocked", "Cluster", "CodeNamed", "Completed", "Completion", "Configurable", "Context",
+    "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
+    "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation",
+    "FailingOver", "Family", "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver",
+    "Holdable", "ID_ANOMALIES", "Impact", "Injection", "Inspectable", "Inspector", "Invariants", "Invoke",
+    "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "Membered", "Model",
+    "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
+    "OperationEvent", "Outcome", "PENDING", "Parameter", "Part", "Pending", "Phase", "Powered", "ProcessState",
+    "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES",
+    "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES",
+    "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several", "Shaped", "Sidecar", "Slowable", "Slowed",
+    "Software", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System",
+    "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT",
+    "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process",
+    "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix", "on_each", "on_event", "once",
+    "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger",
+    "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import pytest
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.search import exploration, explore, shrunk
+from assay.harness.search.reached import load
 from assay.harness.search.workers import search
 from assay.nemesis.schedule import Schedule, decode
 
@@ -112,6 +113,32 @@ def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: p
     assert not (toy_project.path / "runs").exists()
 
 
+def test_what_a_search_reaches_of_the_systems_code_is_shown(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The toy is one module; without its defect it never forgets. With ``off`` nothing is counted."""
+    one = functools.partial(search, workers=1)
+    monkeypatch.setattr(exploration, "search", lambda make, workers, note: one(make, note=note))
+    source = (toy_project.path / "toy_log.py").read_text()
+    forgets = next(number for number, line in enumerate(source.splitlines(), 1) if "self.defect ==" in line)
+    for wanted in ("auto", "off"):
+        runs = toy_project.path / wanted
+        options = ("--explore=1", "--nemesis=clock", f"--code-coverage={wanted}", f"--store={runs}")
+        toy_project.runpytest_inprocess(*PLAIN, *SMALL[:-2], "--seed=5", *options).assert_outcomes(passed=1)
+        (reached,) = load(runs)
+        if wanted == "off":
+            assert reached.code == ()
+            continue
+        (module,) = reached.code
+        assert module.file == "toy_log.py"
+        assert (forgets, True) in module.missed
+        assert (forgets, False) not in module.missed
+        assert "ToySystem.with_defect" in [function.name for function in module.never]
+        assert "Server.serve" not in [function.name for function in module.never]
+        assert main(["search", "show", str(runs)]) == Exit.PASS
+        assert f"{forgets} never true" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -119,6 +146,8 @@ def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: p
         (("--explore=5", "--repeat=2"), "draws its own schedules"),
         (("--explore=soon",), "is not a whole number"),
         (("--explore=0",), "must be at least 1"),
+        (("--code-coverage=on",), "goes with --explore"),
+        (("--explore=5", "--code-coverage=perhaps"), "is not one of auto, on, off"),
         (("--set=partitions",), "is not NAME=VALUE"),
     ],
 )

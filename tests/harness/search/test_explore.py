@@ -18,6 +18,7 @@ from assay.harness.run.attempt import Reports
 from assay.harness.run.client_nodes import WithClientNodes
 from assay.harness.run.progress import Silent
 from assay.harness.run.settings import Budget, Settings
+from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.explore import Explorer, Found
@@ -46,6 +47,7 @@ class PretendPlayer:
 
     fails: Callable[[Example], bool]
     played: int = 0
+    code: Callable[[Example], frozenset[Place]] = lambda example: frozenset()
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
         self.played += 1
@@ -60,6 +62,7 @@ class PretendPlayer:
             injected=frozenset(range(1, len(example.schedule.steps) + 1)),
             folder=None,
             text=None,
+            code=self.code(example),
         )
 
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
@@ -133,6 +136,30 @@ def test_what_only_a_corpus_leads_to_is_found() -> None:
 
 
 FOUND = "found"
+
+
+def test_an_example_that_reaches_new_code_is_kept_also_when_its_states_are_known() -> None:
+    """As long as it is new: the player says of each place once that it was reached."""
+    places = [Place("m", 1, None), Place("m", 1, True)]
+    searching = explorer(PretendPlayer(lambda example: False), Budget(examples=1))
+    outcome = PretendPlayer(lambda example: False).play(Example.of(BASE, Schedule(0)))
+    kept = []
+    for new in (frozenset(places[:1]), frozenset[Place](), frozenset(places[1:])):
+        searching._learn(Example.of(replace(BASE, seed=len(kept)), Schedule(0)), replace(outcome, code=new))
+        kept.append(searching.tally.corpus)
+    assert kept == [1, 1, 2]
+    assert searching.code == set(places)
+    assert (searching.tally.lines, searching.tally.branches) == (1, 1)
+    assert "1 lines and 1 branches of the system" in str(searching.tally)
+
+
+def test_what_several_workers_reach_of_the_code_is_united() -> None:
+    def make(number: int, note: Callable[[str], None]) -> Explorer:
+        found = frozenset({Place("m", 1, None), Place("m", 2 + number, None)})
+        return explorer(PretendPlayer(lambda example: False, code=lambda example: found), Budget(examples=2), number)
+
+    result = search(make, 2, lambda line: None)
+    assert {place.line for place in result.code} == {1, 2, 3}
 
 
 def test_a_step_that_never_acted_is_not_kept_in_the_corpus() -> None:

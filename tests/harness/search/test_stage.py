@@ -19,6 +19,7 @@ from assay.harness.run.attempt import Reports
 from assay.harness.run.experiment import Experiment, experiment_of
 from assay.harness.run.settings import Settings
 from assay.harness.search import stage
+from assay.harness.search.code_coverage.source import modules, packages_of
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player
 from assay.harness.search.quick import QuickPlayer
@@ -117,6 +118,36 @@ def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_bra
     assert [player._player.play(deepest).digest] == found, "in this process, and in files, as well"
 
 
+@pytest.mark.slow
+def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: QuickPlayer, tmp_path: Path) -> None:
+    """A healthy run is left by kills: what only these reach is counted, each place once, over all processes."""
+
+    def killing(chance: Random, example: Example, at: float) -> list[Step]:
+        return [Step(at + 0.1, "kill", parse(f"n{number}"), 0.5) for number in (1, 2, 3)]
+
+    healthy = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0))
+    base = player._player.base
+    counted = Player(experiment(), base, tmp_path / "schedules", Engines("duckdb", threads=1))
+    with closing(QuickPlayer(counted, modules=modules(packages_of(experiment().system)))) as counting:
+        first, again = counting.play_all([healthy, healthy], never)
+        words = [word for kept in counting._archive._kept for word in kept.words]
+        left = counting.branch(Random(1), killing, 3, never)
+        last = counting.play(healthy)
+    (plain,) = player.play_all([healthy], never)
+    outcomes = [first, again, *(outcome for _, outcome in left), last]
+    everything = [place for outcome in outcomes for place in outcome.code]
+    assert facts(first) == facts(again) == facts(plain)
+    assert len(everything) == len(set(everything)), "what is known to one process is new to no other"
+    assert {place.module.rpartition(".")[0] for place in first.code} > {"assay.system_under_test.log"}
+    assert (again.code, last.code, plain.code) == (frozenset(), frozenset(), frozenset())
+    recovery = {place.line for place in everything if place.module == "assay.system_under_test.log.recovery"}
+    before = {place.line for place in first.code if place.module == "assay.system_under_test.log.recovery"}
+    assert recovery > before, "a broker that was killed recovers its logs, in a forked process alone"
+    assert stage.NEW_CODE in words
+    example, outcome = left[0]
+    assert player.play(example).digest == outcome.digest
+
+
 PLAYS = """
 import os, sys
 from random import Random
@@ -124,6 +155,8 @@ from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.experiment import experiment_of
 from assay.harness.search import stage
+from assay.harness.search.code_coverage.choice import counter
+from assay.harness.search.code_coverage.source import modules, packages_of
 from assay.harness.search.example import Example
 from assay.nemesis.schedule import Branch, Schedule, Step
 from assay.nemesis.target import parse
@@ -135,9 +168,12 @@ def leave(moment):
     assert len(os.listdir("/proc/self/task")) == 1
 kill = Step(0.6, "kill", parse("n1"), 1.0, seed=3)
 example = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0, (kill,)))
-run = stage._Run(stage.Order(example, moments=3), leave)
+count = counter(modules(packages_of(experiment_of(test_log).system)))
+count.start()
+run = stage._Run(stage.Order(example, moments=3), leave, count)
 played = run.play(experiment_of(test_log), Settings(1), Registry.standard())
 assert len(left) == 3
+assert len(played.code) > 1000
 assert not {"numpy", "pyarrow", "duckdb", "pandas"} & set(sys.modules)
 assert len(os.listdir("/proc/self/task")) == 1
 print(played.digest)
@@ -146,7 +182,7 @@ print(played.digest)
 
 @pytest.mark.slow
 def test_what_plays_has_one_thread_loads_no_arrow_and_writes_no_file(player: QuickPlayer, tmp_path: Path) -> None:
-    """And the history is the same under another hash seed, with or without someone who looks for moments."""
+    """And the history is the same under another hash seed, with or without someone who looks for moments, or counts."""
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", PLAYS]
     done = subprocess.run(command, env=environment, cwd=tmp_path, check=False, capture_output=True, text=True)

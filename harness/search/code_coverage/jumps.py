@@ -1,0 +1,178 @@
+"""Which points a line, or a conditional jump, of a code object reaches: for a counter that sees only these two.
+
+Most points are reached with a line: also what a decision led to, where that begins on a line of its own. What is left
+has no such line: a test that was false with no ``else``, a loop that came to its end, and decisions in one line. There
+the jump says it. A test may be made of several jumps; of each we follow both ways until one has left the test.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Final
+
+from assay.harness.search.code_coverage.points import Decision, Function, Point, first_line, has_line, marked
+
+Span = tuple[int, int, int, int]
+"""First line, column, last line, column: all of it lies in between, the last column not."""
+ENDS: Final = ("RETURN", "RAISE", "RERAISE")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``spans`` of what decides, ``body`` of what a true outcome leads to; ``wanted``: outcomes that no line says.
+
+    ``whole``: of a loop, in whose name 3.12 goes to the next element.
+    """
+
+    spans: tuple[Span, ...]
+    whole: Span | None
+    body: Span
+    wanted: tuple[Point, ...]
+
+    def decides(self, span: Span) -> bool:
+        return span == self.whole or any(_within(span, one) for one in self.spans)
+
+
+@dataclass
+class Layout:
+    """Of one function. ``lines``: what is reached with each of them."""
+
+    lines: dict[int, tuple[Point, ...]] = field(default_factory=dict)
+    tests: list[Choice] = field(default_factory=list)
+
+
+@dataclass
+class Jump:
+    """``through``: what is reached when it is not taken, and goes on at the offset ``next``; ``taken``: when it is."""
+
+    next: int
+    through: Point | None
+    taken: Point | None
+    seen: set[bool] = field(default_factory=set)
+
+    def went(self, taken: bool) -> Point | None:
+        self.seen.add(taken)
+        return self.taken if taken else self.through
+
+    @property
+    def over(self) -> bool:
+        """Nothing more can be learned of it."""
+        return (self.through is None or False in self.seen) and (self.taken is None or True in self.seen)
+
+
+def layouts(tree: ast.Module) -> dict[tuple[str, int], Layout]:
+    """By name and first line of each function."""
+    found: defaultdict[tuple[str, int], Layout] = defaultdict(Layout)
+    wanted: defaultdict[tuple[str, int], defaultdict[int, list[Point]]] = defaultdict(lambda: defaultdict(list))
+    decisions: list[tuple[tuple[str, int], Decision]] = []
+
+    def note(function: Function, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
+        key = function.name, function.first
+        begins = first_line(statement)
+        outcomes = [point for point in points if point.outcome is not None]
+        alone = has_line(statement) and all(point.line < begins for point in outcomes)
+        if not alone:
+            for point in outcomes:
+                wanted[key][point.line].append(point)
+        by_line = [point for point in points if alone or point.outcome is None]
+        if by_line:
+            for line in range(begins, max(begins, _end_of_head(statement)) + 1):
+                found[key].lines[line] = (*found[key].lines.get(line, ()), *by_line)
+            if isinstance(statement, Decision):
+                decisions.append((key, statement))
+        return ()
+
+    marked(tree, note)
+    for key, decision in decisions:
+        if points := wanted[key].get(decision.lineno):
+            found[key].tests.append(_test(decision, tuple(points)))
+    return dict(found)
+
+
+def jumps(code: CodeType, layout: Layout) -> dict[int, Jump]:
+    """Those that say more than lines do, by their offset."""
+    flow = _Flow(code)
+    found = {}
+    for index, instruction in enumerate(flow.instructions):
+        if not _is_conditional(instruction) or (test := _owner(instruction, layout.tests)) is None:
+            continue
+        ways = [flow.outcome(start, test) for start in (index + 1, flow.target(instruction))]
+        points = [None if way is None else next((p for p in test.wanted if p.outcome is way), None) for way in ways]
+        if any(points):
+            found[instruction.offset] = Jump(flow.instructions[index + 1].offset, points[0], points[1])
+    return found
+
+
+class _Flow:
+    def __init__(self, code: CodeType) -> None:
+        self.instructions = list(dis.get_instructions(code))
+        self._index = {instruction.offset: number for number, instruction in enumerate(self.instructions)}
+
+    def target(self, jump: dis.Instruction) -> int:
+        """The number of the instruction that it leads to."""
+        return self._index[jump.argval]
+
+    def outcome(self, index: int, test: Choice) -> bool | None:
+        """Where the way from there leads that leaves the test; None: to more of the test."""
+        gone: set[int] = set()
+        while index < len(self.instructions) and index not in gone:
+            gone.add(index)
+            instruction = self.instructions[index]
+            span = _span(instruction)
+            if span is not None and _within(span, test.body):
+                return True
+            if span is not None and not test.decides(span):
+                return False
+            if _is_conditional(instruction):
+                return None
+            if instruction.opname.startswith(ENDS):
+                return False
+            index = self.target(instruction) if instruction.opname.startswith("JUMP") else index + 1
+        return None
+
+
+def _test(decision: Decision, wanted: tuple[Point, ...]) -> Choice:
+    first = decision.body[0]
+    begin = (first_line(first), 0 if first_line(first) != first.lineno else first.col_offset)
+    body = (*begin, *_of(decision.body[-1])[2:])
+    if isinstance(decision, ast.For):
+        return Choice((_of(decision.target), _of(decision.iter)), _of(decision), body, wanted)
+    return Choice((_of(decision.test),), None, body, wanted)
+
+
+def _of(node: ast.stmt | ast.expr) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
+def _end_of_head(statement: ast.stmt) -> int:
+    """The last line before the statements in it."""
+    body = getattr(statement, "body", None)
+    if isinstance(statement, ast.Match):
+        return _of(statement.subject)[2]
+    return (statement.end_lineno or statement.lineno) if not body else first_line(body[0]) - 1
+
+
+def _span(instruction: dis.Instruction) -> Span | None:
+    place = instruction.positions
+    if place is None or place.lineno is None or place.col_offset is None:
+        return None
+    return place.lineno, place.col_offset, place.end_lineno or place.lineno, place.end_col_offset or place.col_offset
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return outer[:2] <= inner[:2] and inner[2:] <= outer[2:]
+
+
+def _owner(instruction: dis.Instruction, tests: Sequence[Choice]) -> Choice | None:
+    """The test that it is a part of."""
+    span = _span(instruction)
+    return None if span is None else next((test for test in tests if test.decides(span)), None)
+
+
+def _is_conditional(instruction: dis.Instruction) -> bool:
+    return instruction.opname.startswith("POP_JUMP") or instruction.opname == "FOR_ITER"

@@ -1,0 +1,142 @@
+"""What searches have reached of the system's code, as it is kept in the store and summed up."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from assay.harness.search.code_coverage.counter import Place
+from assay.harness.search.code_coverage.points import Function, Point
+from assay.harness.search.code_coverage.source import Loaded, Module, loaded
+
+
+class FunctionReached(msgspec.Struct, frozen=True, kw_only=True):
+    """``lines`` and ``branches``: how many there are; then those that were never reached, branches with the outcome."""
+
+    name: str
+    first: int
+    last: int
+    lines: int
+    branches: int
+    missed_lines: tuple[int, ...] = ()
+    missed_branches: tuple[tuple[int, bool], ...] = ()
+
+    @property
+    def never(self) -> bool:
+        """It was not called."""
+        return len(self.missed_lines) == self.lines and len(self.missed_branches) == self.branches
+
+
+class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
+    """``digest`` is of its source. ``uncounted``: functions that are loaded otherwise than the source has them."""
+
+    file: str
+    digest: str
+    loaded: bool
+    functions: tuple[FunctionReached, ...]
+    uncounted: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> int:
+        return sum(function.lines for function in self.functions)
+
+    @property
+    def branches(self) -> int:
+        return sum(function.branches for function in self.functions)
+
+    @property
+    def reached_lines(self) -> int:
+        return self.lines - sum(len(function.missed_lines) for function in self.functions)
+
+    @property
+    def reached_branches(self) -> int:
+        return self.branches - sum(len(function.missed_branches) for function in self.functions)
+
+    @property
+    def never(self) -> tuple[FunctionReached, ...]:
+        """Functions that no example called."""
+        return tuple(function for function in self.functions if function.never)
+
+    @property
+    def missed(self) -> tuple[tuple[int, bool], ...]:
+        """Branches that no example took, of functions that some did call, in the order of their lines."""
+        return tuple(sorted(b for function in self.functions if not function.never for b in function.missed_branches))
+
+    @property
+    def missed_lines(self) -> tuple[int, ...]:
+        return tuple(sorted(n for function in self.functions if not function.never for n in function.missed_lines))
+
+
+def reached(modules: Iterable[Module], places: Iterable[Place]) -> tuple[ModuleReached, ...]:
+    """Of each module what a search came to."""
+    everything = tuple(modules)
+    by_module: defaultdict[str, set[Point]] = defaultdict(set)
+    for module, line, outcome in places:
+        by_module[module].add(Point(line, outcome))
+    there = loaded(everything)
+    return tuple(
+        _module(module, by_module.get(module.name, set()), there.get(module.name))
+        for module in everything
+        if module.functions
+    )
+
+
+def together(searches: Sequence[Sequence[ModuleReached]]) -> tuple[ModuleReached, ...]:
+    """Of several searches, the latest last. Where a source has changed, those of the latest one alone count."""
+    latest = {module.file: module for search in searches for module in search}
+    return tuple(
+        _united(
+            module, [one for search in searches for one in search if (one.file, one.digest) == (file, module.digest)]
+        )
+        for file, module in sorted(latest.items())
+    )
+
+
+def _united(module: ModuleReached, several: Sequence[ModuleReached]) -> ModuleReached:
+    counted = [function for one in several for function in one.functions]
+    alike: defaultdict[tuple[str, int], list[FunctionReached]] = defaultdict(list)
+    for function in counted:
+        alike[function.name, function.first].append(function)
+    return msgspec.structs.replace(
+        module,
+        loaded=any(one.loaded for one in several),
+        functions=tuple(_common(alike[function.name, function.first]) for function in module.functions),
+    )
+
+
+def _common(several: Sequence[FunctionReached]) -> FunctionReached:
+    lines, branches = (
+        set.intersection(*(set(getattr(one, name)) for one in several)) for name in ("missed_lines", "missed_branches")
+    )
+    return msgspec.structs.replace(
+        several[0], missed_lines=tuple(sorted(lines)), missed_branches=tuple(sorted(branches))
+    )
+
+
+def _module(module: Module, points: set[Point], here: Loaded | None) -> ModuleReached:
+    """``here``: what is loaded of it in this process; a process that plays may have loaded it later."""
+    uncounted = {(key.name, key.first) for key in here.other} if here is not None else set()
+    return ModuleReached(
+        file=module.label,
+        digest=hashlib.sha256(module.text).hexdigest()[:16],
+        loaded=here is not None or bool(points),
+        functions=tuple(_function(one, points) for one in module.functions if (one.name, one.first) not in uncounted),
+        uncounted=tuple(sorted(name for name, _ in uncounted)),
+    )
+
+
+def _function(function: Function, points: set[Point]) -> FunctionReached:
+    lines = [point.line for point in function.points if point.outcome is None]
+    branches = [(point.line, point.outcome) for point in function.points if point.outcome is not None]
+    return FunctionReached(
+        name=function.name,
+        first=function.first,
+        last=function.last,
+        lines=len(lines),
+        branches=len(branches),
+        missed_lines=tuple(sorted(line for line in lines if Point(line) not in points)),
+        missed_branches=tuple(sorted(pair for pair in branches if Point(*pair) not in points)),
+    )

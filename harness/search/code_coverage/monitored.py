@@ -1,0 +1,110 @@
+"""Counts by ``sys.monitoring`` (PEP 669), which interpreters have from 3.12 on.
+
+The interpreter calls back at each line, and at each conditional jump, of the functions that are counted, until the
+callback says that it need not any more: after the first time, and of a jump once there is nothing more to learn of it.
+What a jump leads to is known by a line wherever it can be (``jumps``), since up to 3.13 both ways of it are one event.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from assay.harness.search.code_coverage.counter import Counter
+from assay.harness.search.code_coverage.jumps import Jump, jumps, layouts
+from assay.harness.search.code_coverage.points import Point
+from assay.harness.search.code_coverage.source import Loaded, Module, inner
+
+AVAILABLE: Final = sys.version_info >= (3, 12)
+TOOLS: Final = (1, 3, 4)
+"""Numbers that a tool may have: first that of coverage, then those that belong to no kind of tool."""
+
+
+class ToolsTakenError(Exception):
+    """All numbers for tools are in use."""
+
+
+class Monitored(Counter):
+    """Started once in a process; ``stop`` gives the number of the tool back."""
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        super().__init__(modules)
+        self._monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - not known to the types of 3.11
+        self._tool = -1
+        self._code: list[CodeType] = []
+        """Kept, so that no other has the same identity."""
+        self._modules: dict[int, str] = {}
+        self._lines: dict[int, dict[int, tuple[Point, ...]]] = {}
+        self._jumps: dict[int, dict[int, Jump]] = {}
+
+    def start(self) -> None:
+        monitoring = self._monitoring
+        self._tool = next((number for number in TOOLS if monitoring.get_tool(number) is None), -1)
+        if self._tool < 0:
+            taken = ", ".join(str(monitoring.get_tool(number)) for number in TOOLS)
+            raise ToolsTakenError(
+                f"sys.monitoring has no tool left for --code-coverage: {taken} have them; leave it out"
+            )
+        monitoring.use_tool_id(self._tool, "assay")
+        events = monitoring.events
+        monitoring.register_callback(self._tool, events.LINE, self._line)
+        if hasattr(events, "BRANCH_LEFT"):  # from 3.14 on the two ways are two events
+            monitoring.register_callback(self._tool, events.BRANCH_LEFT, self._fell_through)
+            monitoring.register_callback(self._tool, events.BRANCH_RIGHT, self._jumped)
+            self._events = events.LINE | events.BRANCH_LEFT | events.BRANCH_RIGHT
+        else:
+            monitoring.register_callback(self._tool, events.BRANCH, self._branch)
+            self._events = events.LINE | events.BRANCH
+        super().start()
+
+    def stop(self) -> None:
+        for code in self._code:
+            self._monitoring.set_local_events(self._tool, code, 0)
+        self._monitoring.free_tool_id(self._tool)
+
+    def count(self, module: Module, functions: Loaded) -> None:
+        known = layouts(module.tree())
+        for code in _all_code(functions):
+            layout = known.get((code.co_qualname, code.co_firstlineno))
+            if layout is None:
+                continue
+            self._code.append(code)
+            self._modules[id(code)] = module.name
+            self._lines[id(code)] = layout.lines
+            self._jumps[id(code)] = jumps(code, layout)
+            self._monitoring.set_local_events(self._tool, code, self._events)
+
+    def _line(self, code: CodeType, line: int) -> object:
+        if points := self._lines[id(code)].get(line):
+            self.reached(self._modules[id(code)], points)
+        return self._monitoring.DISABLE
+
+    def _branch(self, code: CodeType, offset: int, destination: int) -> object:
+        jump = self._jumps[id(code)].get(offset)
+        if jump is None:
+            return self._monitoring.DISABLE
+        self._went(code, jump, destination != jump.next)
+        return self._monitoring.DISABLE if jump.over else None
+
+    def _fell_through(self, code: CodeType, offset: int, _destination: int) -> object:
+        if jump := self._jumps[id(code)].get(offset):
+            self._went(code, jump, False)
+        return self._monitoring.DISABLE
+
+    def _jumped(self, code: CodeType, offset: int, _destination: int) -> object:
+        if jump := self._jumps[id(code)].get(offset):
+            self._went(code, jump, True)
+        return self._monitoring.DISABLE
+
+    def _went(self, code: CodeType, jump: Jump, taken: bool) -> None:
+        if (point := jump.went(taken)) is not None:
+            self.reached(self._modules[id(code)], (point,))
+
+
+def _all_code(functions: Loaded) -> Sequence[CodeType]:
+    """That of the functions, and of those that are defined in them; each once."""
+    several: list[FunctionType] = [function for alike in functions.same.values() for function in alike]
+    codes = [code for function in several for code in (function.__code__, *inner(function.__code__))]
+    return list({id(code): code for code in codes}.values())

@@ -1,0 +1,136 @@
+"""What there is to reach in a source: lines of functions and outcomes of decisions, and nothing that cannot run."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+from assay.harness.search.code_coverage.jumps import jumps, layouts
+from assay.harness.search.code_coverage.points import Function, functions
+from assay.harness.search.code_coverage.source import CodeKey, by_key, modules, packages_of
+from assay.system_under_test.deployment import Broker
+
+from helpers.layout import ROOT
+
+
+def of(text: str) -> tuple[Function, ...]:
+    return functions(ast.parse(textwrap.dedent(text)))
+
+
+def points(function: Function) -> tuple[set[int], set[tuple[int, bool]]]:
+    lines = {point.line for point in function.points if point.outcome is None}
+    return lines, {(point.line, point.outcome) for point in function.points if point.outcome is not None}
+
+
+def test_lines_are_those_of_statements_and_branches_those_of_decisions() -> None:
+    (function,) = of(
+        '''\
+        def f(a):
+            """What it does."""
+            if a:
+                a = (
+                    1
+                )
+            elif a is None:
+                pass
+            for _ in a:
+                try:
+                    g()
+                except ValueError:
+                    return 1
+            while a: a = g()
+            return 2
+        '''
+    )
+    assert (function.name, function.first, function.last) == ("f", 1, 15)
+    assert points(function) == (
+        {3, 4, 7, 8, 9, 11, 13, 14, 15},
+        {(line, outcome) for line in (3, 7, 9, 14) for outcome in (True, False)},
+    )
+
+
+def test_what_cannot_run_or_never_differs_is_no_point() -> None:
+    (function,) = of(
+        """\
+        class Some(Protocol):
+            def stub(self): ...
+
+            def described(self):
+                '''What it does.'''
+
+        def f():
+            global x
+            y: int
+            while True:
+                if TYPE_CHECKING:
+                    import z
+                if typing.TYPE_CHECKING:
+                    import z
+                else:
+                    g()
+                break
+        """
+    )
+    assert points(function) == ({16, 17}, set())
+
+
+def test_functions_in_functions_and_classes_have_the_names_and_lines_of_their_code() -> None:
+    text = textwrap.dedent(
+        """\
+        class A:
+            if True:
+                @property
+                @cached
+                def b(self):
+                    def c(): return 1
+                    class D:
+                        async def e(self): return 2
+                    return c
+        try:
+            def f(): return 3
+        except Exception:
+            def f(): return 4
+        """
+    )
+    found = {CodeKey("x.py", function.name, function.first) for function in of(text)}
+    code = {key for key in by_key(compile(text, "x.py", "exec")) if key.name not in ("A", "A.b.<locals>.D")}
+    assert found == code
+    assert {(key.name, key.first) for key in found} == {
+        ("A.b", 3), ("A.b.<locals>.c", 6), ("A.b.<locals>.D.e", 8), ("f", 11), ("f", 13),
+    }  # fmt: skip
+
+
+def test_the_code_of_a_system_is_the_package_of_its_class_unless_it_says_otherwise() -> None:
+    class Named:
+        code_packages = ("json", "email.mime")
+
+    named: Any = Named()
+    assert packages_of(Broker()) == ("assay.system_under_test",)
+    assert packages_of(named) == ("json", "email.mime")
+    labels = {module.name: module.label for module in modules(packages_of(named))}
+    assert labels["json.decoder"] == "json/decoder.py"
+    assert labels["email.mime"] == "mime/__init__.py"
+    assert labels["email.mime.text"] == "mime/text.py"
+
+
+@pytest.mark.parametrize("name", ["no_such_package_at_all", "no.such.package", "itertools"])
+def test_where_there_is_no_source_that_is_said(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*no Python source"):
+        modules([name])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="jumps are those that sys.monitoring sees, from Python 3.12 on")
+def test_every_point_of_the_broker_can_be_seen_by_a_line_or_a_jump() -> None:
+    for path in sorted((ROOT / "system_under_test").rglob("*.py")):
+        text = path.read_text()
+        code, layout = by_key(compile(text, str(path), "exec")), layouts(ast.parse(text))
+        for function in functions(ast.parse(text)):
+            own, seen = code[CodeKey(str(path), function.name, function.first)], layout[function.name, function.first]
+            by_line = {point for _, line in dis.findlinestarts(own) for point in seen.lines.get(line or 0, ())}
+            by_jump = {point for jump in jumps(own, seen).values() for point in (jump.through, jump.taken)}
+            assert not set(function.points) - by_line - by_jump, (path, function.name)
