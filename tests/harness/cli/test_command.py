@@ -242,14 +242,14 @@ def test_images_are_listed_with_what_they_are_of(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = [
-        kept.Kept("assay-own:1", "60MB", "2 days ago", "/mine/Dockerfile", used=True),
-        kept.Kept("0123456789ab", "59MB", "3 days ago", "", used=False),
+        kept.Kept("assay-own:1", "60MB", "2 days ago", "/mine/Dockerfile", True, "redis (server)"),
+        kept.Kept("0123456789ab", "59MB", "3 days ago", "", False, kept.UNKNOWN),
     ]
     monkeypatch.setattr(kept, "present", lambda: there)
     assert main(["image", "list"]) == Exit.PASS
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
-        ["assay-own:1", "60MB", "2", "days", "ago", "/mine/Dockerfile"],
-        ["*", "0123456789ab", "59MB", "3", "days", "ago"],
+        ["assay-own:1", "60MB", "2", "days", "ago", "redis", "(server),", "on", "/mine/Dockerfile"],
+        ["*", "0123456789ab", "59MB", "3", "days", "ago", *kept.UNKNOWN.split()],
     ]
 
 

@@ -59,7 +59,8 @@ def test_a_check_and_a_model_find_what_is_wrong_and_the_page_explains_it(extende
     assert found["anomalies"]["nonlinearizable"] == 2
     assert {"reused-offset", "nonlinearizable"} <= {one["check"] for one in found["examined"]}
     (claim, *_) = [one["claim"] for one in found["findings"] if one["anomaly"] == "reused-offset"]
-    assert re.fullmatch(r"process \d+ and process \d+ both got offset \d+ of orders-\d, for values .*", claim)
+    who = r"process \d+ through n1"
+    assert re.fullmatch(rf"{who} and {who} both got offset \d+ of orders-\d, for values .*", claim)
     page = (extended.path / "store" / "latest" / "report.html").read_text()
     assert "two acknowledged sends were given one offset" in page
 

@@ -19,6 +19,7 @@ OPTIONS = Options(
     explore=None,
     reports="all",
     own_timeout=False,
+    code_coverage="auto",
 )
 
 
