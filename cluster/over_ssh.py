@@ -5,6 +5,7 @@ stands in the undo journal before it is made.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,7 @@ T = TypeVar("T")
 WORKERS = 48
 
 
-class SshCluster:
+class SshCluster(ABC):
     """See :class:`assay.cluster.node.Cluster`. A kind of cluster says how it is set up, and how it is taken away."""
 
     kind: str
@@ -53,13 +54,13 @@ class SshCluster:
         """None, unless a kind of cluster has some."""
         return ()
 
+    @abstractmethod
     async def _set_up(self) -> None:
         """Makes the nodes and, first of all that is to be undone, the journal."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
         """Takes away what the journal lists. Returns what went wrong."""
-        raise NotImplementedError
 
     async def start(self) -> None:
         """Raises what setting it up raises, and then has taken away all that it had made."""
@@ -88,9 +89,9 @@ class SshCluster:
         if failed:
             raise self._left("; ".join(failed) + "; `assay heal` tries again")
 
+    @abstractmethod
     def _left(self, what: str) -> Exception:
         """The error that says what was not taken away."""
-        raise NotImplementedError
 
     async def keep(self) -> None:
         """Instead of :meth:`close`: leaves nodes and processes for the user to look at, until ``assay heal``."""
