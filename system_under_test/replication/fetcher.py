@@ -119,6 +119,8 @@ class LeaderFetcher:
     async def _reconcile(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
     ) -> None:
+        for term in terms:
+            await term.replica.cut_done()
         by_key = {term.replica.key: term for term in terms}
         request = internal.EpochEndRequest(
             replica_id=self._config.broker_id,

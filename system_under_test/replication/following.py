@@ -156,11 +156,13 @@ class FollowerTerm:
             await replica.environment.before_cut(replica, offset if offset >= log.start_offset else 0)
             if self.over:
                 return
-            log.truncate_to(offset)
-            await log.flush()
-        replica.epochs.truncate_from_end(offset)
-        await replica.epochs.flush()
-        replica.high_watermark = min(replica.high_watermark, log.end_offset)
+        async with replica.cutting:
+            if offset < before:
+                log.truncate_to(offset)
+                await log.flush()
+            replica.epochs.truncate_from_end(offset)
+            await replica.epochs.flush()
+            replica.high_watermark = min(replica.high_watermark, log.end_offset)
         if offset < before:
             self._report_cut(log.end_offset, before, reason)
 
@@ -171,12 +173,13 @@ class FollowerTerm:
         await replica.environment.before_cut(replica, 0)  # of the old log a power loss may leave any prefix
         if self.over:
             return
-        log.reset(start_offset)
-        await log.flush()
-        await log.forget_damage()
-        replica.epochs.truncate_from_end(0)
-        await replica.epochs.flush()
-        replica.high_watermark = start_offset
+        async with replica.cutting:
+            log.reset(start_offset)
+            await log.flush()
+            await log.forget_damage()
+            replica.epochs.truncate_from_end(0)
+            await replica.epochs.flush()
+            replica.high_watermark = start_offset
         self._report_cut(start_offset, before, reason)
 
     def _report_cut(self, end: int, before: int, reason: str) -> None:

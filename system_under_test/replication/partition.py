@@ -99,8 +99,9 @@ class Partition(Replica):
         self.end_term()
         self.leader_epoch = update.leader_epoch
         self._trusted = True
+        await self.cut_done()
         if self.log.damage is None:
-            await self.log.flush()  # the follower that this replica was may just have cut the log
+            await self.log.flush()  # all that a follower copied counts now, and may wait for no append to be flushed
         if self.log.damage is not None:
             self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)

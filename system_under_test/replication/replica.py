@@ -72,6 +72,10 @@ class Replica:
         self.producers = WaitingProducers()
         self.append_readers = WaitingReaders()
         self.commit_readers = WaitingReaders()
+        self.cutting = asyncio.Lock()
+        """Held while the log and its history are cut, until both are on disk: a cut that has begun is completed, also
+        when its term is over by then.
+        """
         self._flush_timer: asyncio.TimerHandle | None = None
         log.row.on_roll = self._rolled
         log.row.on_damage = self._damaged
@@ -116,6 +120,13 @@ class Replica:
 
     def advance(self) -> None:
         """More of the log counts than before. A role that has something to do then replaces this method."""
+
+    async def cut_done(self) -> None:
+        """Awaited before a term asks or claims anything of the history: until then the term before may be cutting it,
+        and would cut what this one enters.
+        """
+        async with self.cutting:
+            pass
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
