@@ -109,6 +109,8 @@ class Changes:
                     cluster.topics[name] = await cluster_state.read_topic(self._zookeeper, name, watch)
                 except znodes.ZnodeError as error:
                     _log.error("%s; the topic is ignored", error)
+                    continue
+                await self.deletions.resume(active, name)
         await active.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
         active.brokers.send()
         self._go_on_moving(active)

@@ -45,6 +45,7 @@ class ClusterState:
     undecided: dict[PartitionId, None] = field(default_factory=dict)
     """Those whose election waits for a replica's answer."""
     deleting: dict[str, None] = field(default_factory=dict)
+    """Topics of which replicas may have been deleted already: they are never in service again."""
     leaving: dict[int, int] = field(default_factory=dict)
     """Brokers that have said that they will stop, and in which of their lives (czxid)."""
     damaged: dict[PartitionId, DamagedMember] = field(default_factory=dict)
@@ -55,6 +56,8 @@ class ClusterState:
     """Have they been read?"""
     cleaning: dict[PartitionId, None] = field(default_factory=dict)
     """Those whose old replicas are being deleted right now."""
+    emptying: dict[str, None] = field(default_factory=dict)
+    """Topics whose replicas are being deleted right now."""
     _forgotten: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
 
     def all_partitions(self) -> list[PartitionId]:
@@ -88,6 +91,7 @@ class ClusterState:
             self.undecided.pop((name, index), None)
             self.damaged.pop((name, index), None)
         self.deleting.pop(name, None)
+        self.emptying.pop(name, None)
         for waiting in self._forgotten.pop(name, []):
             if not waiting.done():
                 waiting.set_result(None)

@@ -1,4 +1,9 @@
-"""Topics that are marked in /admin/delete_topics go, once every replica lives and has deleted its files."""
+"""Topics that are marked in /admin/delete_topics go, once every replica lives and has deleted its files.
+
+Until every broker with a replica lives, a marked topic is in service as any other. Then the mark notes that its
+deletion has begun, before any replica is asked; from there on it is out of service, under each later controller too,
+until it is gone: a replica that has deleted its files and was asked to lead would begin with an empty log.
+"""
 
 import asyncio
 import contextlib
@@ -53,14 +58,23 @@ class Deletions:
 
     async def look(self, active: ActiveTerm, watch: Watch) -> None:
         """Begins what can be begun; marks of topics that are not there go at once."""
+        cluster = active.cluster
         for name in await self.zookeeper.get_children(paths.DELETE_TOPICS, watch):
-            if name not in active.cluster.topics:
+            if name not in cluster.topics:
                 await active.fence.write(topics.forget_mark(name))
                 continue
-            if name not in active.cluster.deleting and active.brokers.reaches(active.cluster.replicas_of(name)):
-                active.cluster.deleting[name] = None
+            if name not in cluster.emptying and active.brokers.reaches(cluster.replicas_of(name)):
+                if name not in cluster.deleting:
+                    await active.fence.write(topics.deletion_begins(name, cluster.topics[name].czxid))
+                    cluster.deleting[name] = None
+                cluster.emptying[name] = None
                 active.machines.topic_deletion_begins(name)
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
+
+    async def resume(self, active: ActiveTerm, name: str) -> None:
+        """Of a topic that a new controller has just read, before it decides anything about it."""
+        if await topics.deletion_has_begun(self.zookeeper, name, active.cluster.topics[name].czxid):
+            active.cluster.deleting[name] = None
 
     async def _delete(self, active: ActiveTerm, name: str) -> None:
         """One try; a replica that goes away during it brings the next one when it is back."""
@@ -85,7 +99,7 @@ class Deletions:
                     active.brokers.send()
             finally:
                 if is_the_one():
-                    active.cluster.deleting.pop(name, None)
+                    active.cluster.emptying.pop(name, None)
                     for partition in parts:
                         active.machines.deletion_failed(partition)
 

@@ -89,6 +89,8 @@ class PartitionStates:
                 # hand.
                 _log.error("%s; nothing is decided about it", error)
                 return
+            if partition[0] in self.cluster.deleting:
+                return  # a member of its in-sync set may have an empty log by now
             wanted: PartitionState | None
             if found is None:
                 wanted = leaders.first_state(assignment, self.cluster.brokers, self.term.epoch)

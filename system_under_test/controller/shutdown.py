@@ -63,7 +63,7 @@ async def _move_away(active: ActiveTerm, broker_id: int, broker_epoch: int | Non
         (name, index)
         for name, topic in cluster.topics.items()
         for index, replicas in topic.assignment.items()
-        if broker_id in replicas and len(replicas) > 1
+        if broker_id in replicas and len(replicas) > 1 and name not in cluster.deleting
     ]
     moved = [partition for partition in replicated if await active.partitions.move_away(partition, broker_id)]
     active.brokers.stop(broker_id, moved)

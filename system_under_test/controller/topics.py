@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.protocol.serialization import Delete
+from kazoo.protocol.serialization import Delete, SetData
 
 from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from assay.system_under_test.controller.cluster_state import PartitionId
@@ -119,6 +119,24 @@ def creation(name: str, plan: Plan) -> list[Any]:
 
 def deletion_mark(name: str) -> list[Any]:
     return [znodes.create(paths.delete_topic(name))]
+
+
+def deletion_begins(name: str, czxid: int) -> list[Any]:
+    """From now on the topic is out of service, under each later controller too: some of its replicas may be gone."""
+    return [SetData(paths.delete_topic(name), znodes.encode(znodes.Deletion(czxid)), -1)]
+
+
+async def deletion_has_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> bool:
+    """Was any replica of this topic ever asked to delete its files?"""
+    path = paths.delete_topic(name)
+    try:
+        data, _ = await zookeeper.get(path)
+        return data != b"" and znodes.decode(znodes.Deletion, path, data).czxid == czxid
+    except NoNodeError:
+        return False
+    except znodes.ZnodeError as error:
+        _log.error("%s; the topic is to be deleted, and nothing is known to have been", error)
+        return False
 
 
 def forget_mark(name: str) -> list[Any]:

@@ -140,6 +140,16 @@ class Moves(msgspec.Struct, frozen=True):
     version: int = 1
 
 
+class Deletion(msgspec.Struct, frozen=True):
+    """/admin/delete_topics/T, once replicas are asked to delete their files; before that it is empty, as in Kafka.
+
+    ``czxid`` is the topic's: a later one of that name is another.
+    """
+
+    czxid: int
+    version: int = 1
+
+
 class ClusterId(msgspec.Struct, frozen=True):
     """/cluster/id."""
 

@@ -449,6 +449,65 @@ def test_a_deletion_goes_on_through_all_other_changes() -> None:
     simulate(check)
 
 
+@pytest.mark.parametrize("then", ["another controller", "another life"])
+def test_a_topic_of_which_a_replica_is_gone_is_not_in_service_again(then: str) -> None:
+    """The replica that has deleted its files would begin with an empty log, and could be elected."""
+
+    async def check() -> None:
+        async with tools() as (cluster, zookeeper, admin):
+            controller = await cluster.controller()
+            other, asleep = [node for node in cluster.nodes if node is not controller]
+            await zookeeper.create("/brokers/topics/second", assignment(p0=[asleep.index, other.index]))
+            await led(cluster, admin, "second", 1)
+            await cluster.producer.send("second", 0, [(None, b"acknowledged")])
+            assert len(cluster.stored(other, "second-0")) == 1
+            await asleep.stop()
+            await zookeeper.create("/admin/delete_topics/second")
+            await until(lambda: not cluster.stored(other, "second-0"), "one of the two has deleted its files")
+
+            def leads() -> int:
+                found = [event for node in cluster.nodes for event in cluster.events(node, "became-leader")]
+                return sum(event["key"] == "second-0" for event in found)
+
+            before = leads()
+            await asleep.kill()
+            await asyncio.sleep(20)  # its session is over
+            if then == "another controller":
+                await elect(cluster, zookeeper)
+            else:
+                await other.kill()
+                await other.start()
+            await asyncio.sleep(20)
+            await asleep.start()
+
+            async def gone() -> bool:
+                return await zookeeper.exists("/admin/delete_topics/second") is None
+
+            await until(gone, "the mark is gone")
+            assert await zookeeper.exists("/brokers/topics/second") is None
+            assert leads() == before
+            assert [cluster.stored(node, "second-0") for node in (other, asleep)] == [[], []]
+
+    simulate(check)
+
+
+def test_a_topic_that_is_marked_while_a_replica_is_dead_stays_in_service() -> None:
+    async def check() -> None:
+        async with tools() as (cluster, zookeeper, admin):
+            controller = await cluster.controller()
+            other, dead = [node for node in cluster.nodes if node is not controller]
+            await zookeeper.create("/brokers/topics/second", assignment(p0=[dead.index, other.index]))
+            await led(cluster, admin, "second", 1)
+            await dead.kill()
+            await asyncio.sleep(20)
+            await zookeeper.create("/admin/delete_topics/second")
+            await asyncio.sleep(1)
+            await cluster.producer_with(acks=1).send("second", 0, [(None, b"kept")])
+            assert [value for _, value in cluster.stored(other, "second-0")] == [b"kept"]
+
+    simulate(check)
+
+
 def test_a_longer_assignment_in_zookeeper_brings_partitions() -> None:
     async def check() -> None:
         async with tools(Broker(partitions=1, replication=2)) as (cluster, zookeeper, admin):
