@@ -73,7 +73,8 @@ FAULTS: Final = View(
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""When each fault may have been in force. One of the family's: several checks read it, and of a run that was interrupted some are not asked."""
+"""When each fault may have been in force. One of the family's: several checks read it, and of a run that was
+interrupted some are not asked."""
 
 
 def _stuck(row: Row, evidence: Evidence) -> Explanation:
