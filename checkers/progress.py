@@ -17,7 +17,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import first_of, sum_so_far
+from assay.checkers.sql import MAY_BEGIN, MAY_HAVE_BEGUN, first_of, sum_so_far
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
@@ -46,12 +46,12 @@ STAYS: Final = Table(
 GONE: Final = View(
     "progress_faults",
     f"""
-    select min(case when phase in ('intended', 'injected') then time end) as since,
+    select {MAY_BEGIN} as since,
         case when max(case when ends_process and not on_clients and not coalesce(gradual, false) then 1 else 0 end) = 1
             then coalesce(max(case when phase = 'injected' then time end), {INFINITY}) else {INFINITY} end as gone,
         coalesce(min(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
-    from faults group by id
+    from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
 """``gone``: since when the targets, servers, are not there; infinite of another fault."""

@@ -6,11 +6,11 @@ How a workload records itself: ``commit`` and ``fetched`` as in ``groups.family`
 A change counts as done when a look that returned after its call shows it. It is an anomaly if nothing else explains
 that: neither a change to the same that did not fail, called before the look returned, nor what was there from the
 beginning. A commit's number is unique, so nothing was there. Of the others a look must have shown something else before
-any change that did not fail was called; a look at settings shows all that a topic has of its own. Looks may be old, so
-they prove nothing else, and least of all that a topic is gone: rejected deletions are not judged, nor are creations
-that were rejected because the topic exists, or of a later incarnation, whose looks may show the one before. While a
-partition moves it has the replicas of both assignments, so a rejected move is judged only before the first that was
-not.
+any change that did not fail was called. Of a setting that is a look which shows all that the topic has of its own: it
+has a row ``setting-seen`` without a ``name``. Looks may be old, so they prove nothing else, and least of all that a
+topic is gone: rejected deletions are not judged, nor are creations that were rejected because the topic exists, or of a
+later incarnation, whose looks may show the one before. While a partition moves it has the replicas of both assignments,
+so a rejected move is judged only before the first that was not.
 """
 
 from typing import Final
@@ -102,7 +102,9 @@ REFUSED_BUT_DONE: Final = Check(
             union
             select a.asked_op, a.key, a.name, a.value
             from refusal_unexplained a
-                join (select key, op, min(ret) as ret from refusal_looks where what = 'setting' group by key, op) l
+                join (select e.key, e.op, min(e.ret) as ret from effects e
+                    where e.kind = 'setting-seen' and e.name is null and e.outcome = 'ok' and e.ret is not null
+                    group by e.key, e.op) l
                 on a.key = l.key
                 left join refusal_looks b on {SAME} and b.op = l.op
             where a.what = 'setting' and b.op is null and (a.touched is null or l.ret < a.touched)

@@ -12,6 +12,14 @@ RETURNED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) 
 """When the operation of an effect ``e`` had surely ended: never, where it is indeterminate."""
 
 
+MAY_HAVE_BEGUN: Final = """
+    max(case when phase = 'injected' then 1 else 0 end) = 1
+    or max(case when phase = 'failed' and coalesce(stage, '') in ('trigger', 'target') then 1 else 0 end) = 0
+"""
+"""Of rows of ``faults`` by id: not one that waited for its trigger in vain, or found no target. That excuses no one."""
+MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
+"""Of the same: when it may begin at the earliest. All that is meant to happen is written down as a run begins."""
+
 BEFORE: Final = "rows between unbounded preceding and 1 preceding"
 """The frame of all rows before this one."""
 SO_FAR: Final = "rows between unbounded preceding and current row"

@@ -10,8 +10,9 @@ number is not known, nothing is claimed.
 ``commit-beyond-log``, two ways:
 
 - a member committed a position above all that its reads under this assignment had reached: where reading began, and how
-  far each poll came. Not judged where a poll did not end ok, since it may have shown more, nor once its process was
-  reset, after which reads have another assignment.
+  far each poll came. Not judged where a poll did not end ok, since it may have shown more; nor where one that left no
+  row failed after the last read that did, since it may have moved its reader, too; nor once its process was reset,
+  after which reads have another assignment.
 - a log's end was reported below an accepted commit, by a call after the commit's return, where ends are linearizable;
   or the drain settled there, though its sentinel was sent after the commit's return. Commits by strangers take no part,
   and nothing is claimed where a loss of power may cut the log.
@@ -25,6 +26,7 @@ from assay.checkers.log.ends import end_in
 from assay.checkers.sql import first_of, greatest_before, total_of
 
 _READER: Final = "group_name, log, process, assignment"
+_READ: Final = "case when is_commit = 0 then call end"
 
 
 def _mismatch(row: Row, evidence: Evidence) -> Explanation:
@@ -117,11 +119,12 @@ COMMIT_BEYOND_LOG: Final = Check(
         View(
             "commit_reach",
             f"""
-            select s.op, s.log, s.process, s.position, s.reached
+            select s.op, s.log, s.process, s.position, s.reached, s.call, s.last_read
             from (
                 select op, log, process, call, position,
                     {greatest_before("reach", by=_READER, order="call, op, is_commit, position")} as reached,
-                    {greatest_before("doubtful", by=_READER, order="call, op, is_commit, position")} as doubtful
+                    {greatest_before("doubtful", by=_READER, order="call, op, is_commit, position")} as doubtful,
+                    {greatest_before(_READ, by=_READER, order="call, op, is_commit, position")} as last_read
                 from (
                     select op, log, group_name, process, assignment, call, 0 as is_commit,
                         cast(null as bigint) as position, reached as reach, doubtful
@@ -133,6 +136,23 @@ COMMIT_BEYOND_LOG: Final = Check(
                     select process, key, min(call) as call from effects where kind = 'reset' group by process, key
                 ) r on s.process = r.process and s.log = r.key
             where s.position > s.reached and s.doubtful = 0 and (r.call is null or r.call > s.call)
+            """,
+        ),
+        View(
+            "commit_failed_reads",
+            """
+            select o.process, o.call from ops o join (
+                select own.f from commit_reads c join ops own on own."index" = c.op group by own.f) k on o.f = k.f
+            where o.outcome <> 'ok' group by o.process, o.call
+            """,
+        ),
+        Table(
+            "commit_unread",
+            """
+            select r.op, r.log, r.position, r.reached
+            from commit_reach r left join commit_failed_reads f
+                on f.process = r.process and f.call > r.last_read and f.call <= r.call
+            where f.process is null
             """,
         ),
         View(
@@ -160,7 +180,7 @@ COMMIT_BEYOND_LOG: Final = Check(
             """
             select c.key, 'reads' as why, c.op as commit_op, r.position, r.reached, cast(null as bigint) as other_op,
                 cast(null as string) as log
-            from commit_reach r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
+            from commit_unread r join commits_made c on r.op = c.op and r.log = c.log and r.position = c.position
             group by c.key, c.op, r.position, r.reached
             union all
             select min(c.key), 'end', min(c.op), e.before, e.position, e.op, e.log

@@ -20,7 +20,15 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.generations import FORGOTTEN, generation_of
-from assay.checkers.sql import first_rows, greatest_before, nearest_pairs, order_by, sum_so_far
+from assay.checkers.sql import (
+    MAY_BEGIN,
+    MAY_HAVE_BEGUN,
+    first_rows,
+    greatest_before,
+    nearest_pairs,
+    order_by,
+    sum_so_far,
+)
 from assay.checkers.times import seconds
 
 TERM: Final = "coalesce(e.generation, e.token)"
@@ -70,10 +78,10 @@ TIMES: Final = Table(
     f"""
     select id, max(case when on_clients then 1 else 0 end) as of_clients,
         max(case when coalesce(ends_process, true) then 1 else 0 end) as ends_process,
-        coalesce(min(not_before), min(time)) as since,
+        {MAY_BEGIN} as since,
         coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
-    from faults group by id
+    from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
 """``since``: when a fault may have begun, at the earliest: what was done is written only once it is done."""

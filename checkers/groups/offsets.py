@@ -7,9 +7,12 @@ How a workload records itself in ``effects`` (``key`` names group and partition,
 
 An offset that was acknowledged, or that an owner was given to begin at, is a floor from then on: no owner begins below
 it, and no commit goes there, that is called later (rule U, with each operation at its offset). A ``resume`` at an
-offset whose commit had an unknown outcome is left out: such a commit may have come late, and overtaken others. Where it
-did, all that comes after goes on from there, and what had been called by its return is no floor for that any more. So
-this asks for more than a register, which may be written back, and needs no unique values.
+offset whose commit had an unknown outcome is left out: such a commit may have come late, and overtaken others. So is
+one where such a commit may have been made of which no row says where: an ``advance`` of unknown outcome has no
+position, or an operation of one that had held the partition has an unknown outcome and no effects, and then it can
+have committed no less than where it had begun to read. Where a commit came late, all that comes after goes on from
+there, and what had been called by its return is no floor for that any more. So this asks for more than a register,
+which may be written back, and needs no unique values.
 """
 
 from typing import Final
@@ -18,14 +21,46 @@ from assay.checkers.check import Check, Evidence, Explanation, Family, Table, Vi
 from assay.checkers.engine import Row
 from assay.checkers.sql import BEFORE, first_rows, greatest_before, nearest_pairs, order_by, total_of
 
+DOUBTS: Final = Table(
+    "offset_doubts",
+    """
+    select key, call as since, cast(0 as bigint) as least from effects
+    where kind = 'advance' and outcome = 'info' and position is null
+    union all
+    select h.key, min(o.call), h.least
+    from (select process, "index" as op, call from ops where outcome = 'info') o
+        left join (select op from effects group by op) r on r.op = o.op
+        join (
+            select concat(e.group, '/', e.key) as key, e.process, min(coalesce(b.position, 0)) as least
+            from effects e left join (
+                select op, key, min(position) as position from effects
+                where kind = 'resume' and outcome = 'ok' and position is not null group by op, key) b
+                on b.op = e.op and b.key = concat(e.group, '/', e.key)
+            where e.kind = 'acquire' and e.group is not null group by concat(e.group, '/', e.key), e.process) h
+        on h.process = o.process
+    where r.op is null group by h.key, h.process, h.least
+    """,
+)
+"""Commits that may have been made of which no row says where: not before ``since``, and at ``least`` or above."""
+
+LATE: Final = Table(
+    "offset_late",
+    """
+    select e.key, e.op
+    from effects e join offset_doubts d on e.key = d.key and e.position >= d.least and d.since < e.ret
+    where e.kind = 'resume' and e.outcome = 'ok' group by e.key, e.op
+    """,
+)
+
 STEPS: Final = Table(
     "offset_steps",
     """
     select e.key, e.position as place, e.op, e.kind, e.call, e.ret,
-        case when e.kind = 'resume' and u.key is not null then 0 else 1 end as judged
+        case when e.kind = 'resume' and (u.key is not null or l.key is not null) then 0 else 1 end as judged
     from effects e left join (
         select key, position from effects where kind = 'advance' and outcome = 'info' and position is not null
         group by key, position) u on e.key = u.key and e.position = u.position
+        left join offset_late l on e.key = l.key and e.op = l.op
     where e.kind in ('advance', 'resume') and e.outcome = 'ok' and e.ret is not null and e.position is not null
     """,
 )
@@ -47,6 +82,8 @@ OFFSET_REGRESSION: Final = Check(
     anomaly="offset-regression",
     meaning="a group's offset went back, or was lost",
     views=(
+        DOUBTS,
+        LATE,
         STEPS,
         Table(
             "offset_resets",

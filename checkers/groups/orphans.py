@@ -10,10 +10,11 @@ some member certainly does something under a hold of the same topic. So a stretc
   its client and takes another;
 - some member lives: operations under a hold of another partition of the same topic were answered again and again, with
   pauses of at most a quarter of the deadline;
-- no member is in doubt: no fault is between its intended time and recovered (one without recovery is for ever); no
-  process that was to end with an operation of unknown outcome, sends apart, may have acquired something unreported,
-  from its worker's operation before that one on; and every process of the group will report what it acquires, so after
-  its last operation that reports on the group it may own anything, until it is dead.
+- no member is in doubt: no fault is between its intended time and recovered (one without recovery is for ever, one
+  that found no target, or waited for its trigger in vain, is none); no process that was to end with an operation of
+  unknown outcome, sends apart, may have acquired something unreported, from its worker's operation before that one on;
+  and every process of the group will report what it acquires, so after its last operation that reports on the group it
+  may own anything, until it is dead.
 
 A rebalance of the whole group ends a stretch, and so does a phase in which all its members have left. A partition
 without owner that outlasts the deadline inside one stretch is orphaned. Not found: partitions that were never owned

@@ -49,14 +49,14 @@ from assay.checkers.log.polls import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
 from assay.checkers.log.refusals import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
-from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, REPORTS
+from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, OBEYED, REPORTS
 from assay.checkers.log.stuck import FAULTS, STUCK_READER
 from assay.checkers.log.times import TIME_LOOK_UP
 from assay.checkers.log.views import LOG_VIEWS, SENDS, SETTLED
 from assay.checkers.log.waits import UNTIMELY_ANSWER
 
 LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS) if view not in (SENDS, SETTLED))
-STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, LIMITS, FAULTS)
+STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, FAULTS, OBEYED, LIMITS)
 
 
 # A history without a log is judged without its tables: each costs Spark a tenth of a second, however empty.

@@ -1,9 +1,10 @@
 """Log starts: what deletion may take, and starts that go back.
 
 A topic's limits are ``retention.ms`` and ``retention.bytes``, as effects of kind ``setting`` give them, from their call
-until a later one was acknowledged (one of unknown outcome may hold for ever); before the first, as the contract says.
-A limit that is not known may have taken anything. Any limit that may have been in force between a record's birth and
-the report of the start may have taken it: the tightest of them counts.
+until every server must go by a later one that was acknowledged (one of unknown outcome may hold for ever); before the
+first, as the contract says. That is when the contract's obedience deadline has passed since, as a whole without a
+fault. A limit that is not known may have taken anything. Any limit that may have been in force between a record's birth
+and the report of the start may have taken it: the tightest of them counts.
 
 By time a record is as old as its create time says, by the wall clock of those who send: the greatest lead of any
 create time over the harness's clock is taken for that clock's, so that a clock which lags makes no record younger.
@@ -19,7 +20,7 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql import first_rows, greatest_before, order_by, row_number
+from assay.checkers.sql import SO_FAR, first_rows, greatest_before, order_by, row_number
 from assay.checkers.times import seconds
 
 UNCERTAINTY: Final = 1_000_000_000
@@ -95,10 +96,31 @@ LOG_START_REGRESSION: Final = Check(
     optional=True,
 )
 
+OBEYED: Final = Table(
+    "log_settings_obeyed",
+    f"""
+    select t.topic, t.name, t.since, min(greatest(t.settled, c.since) + d.obedience_deadline) as obeyed
+    from (
+        select key as topic, name, call as since, ret as settled from effects
+        where kind = 'setting' and outcome = 'ok' and ret is not null) t
+        cross join (
+            select since, coalesce(following, {INFINITY}) as until from (
+                select max(until) over ({order_by("since, until")} {SO_FAR}) as since,
+                    lead(since) over ({order_by("since, until")}) as following
+                from log_disturbances where since is not null) as faults
+            union all
+            select -1, coalesce(min(since), {INFINITY}) from log_disturbances) c
+        cross join deadlines_declared d
+    where c.since < {INFINITY} and greatest(t.settled, c.since) + d.obedience_deadline <= c.until
+    group by t.topic, t.name, t.since
+    """,
+)
+"""By when every server goes by a setting that was acknowledged; ``c`` are the times without a fault."""
+
 LIMITS: Final = Table(
     "log_limits",
     f"""
-    select s.topic, s.name, s.since, min(case when t.since > s.settled then t.settled else {INFINITY} end) as until,
+    select s.topic, s.name, s.since, min(case when t.since > s.settled then t.obeyed else {INFINITY} end) as until,
         case when s.value < 0 then {INFINITY} else s.value end as value
     from (
         select key as topic, name, call as since, op,
@@ -112,9 +134,7 @@ LIMITS: Final = Table(
         from (select {topic_of("key")} as topic from (select key from log_values group by key) as keys
             group by {topic_of("key")}) k
             cross join (values ('retention.ms'), ('retention.bytes')) as n (name) cross join log_declared d) s
-        left join (
-            select key as topic, name, call as since, coalesce(ret, {INFINITY}) as settled from effects
-            where kind = 'setting' and outcome = 'ok') t on s.topic = t.topic and s.name = t.name
+        left join log_settings_obeyed t on s.topic = t.topic and s.name = t.name
     group by s.topic, s.name, s.since, s.settled, s.value
     """,
 )

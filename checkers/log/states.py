@@ -19,7 +19,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, epoch_of, family_of
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import length, lists
+from assay.checkers.rest.looks import covers, length, lists
 from assay.checkers.sql import first_of
 
 
@@ -88,7 +88,7 @@ EARLY_MOVE: Final = Check(
             "found_early_move",
             f"""
             select key, replicas, gone, isr, min(node) as node, min(time) as moment from move_steps
-            where {length("isr")} < {length("replicas")} group by key, replicas, gone, isr
+            where not {covers("isr", "replicas")} group by key, replicas, gone, isr
             """,
         ),
     ),

@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import BEFORE, first_rows, order_by
+from assay.checkers.sql import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
@@ -68,12 +68,13 @@ AWAITED: Final = View(
 FAULTS: Final = View(
     "log_disturbances",
     f"""
-    select min(case when phase in ('intended', 'injected') then time end) as since,
+    select {MAY_BEGIN} as since,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
-    from faults group by id
+    from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""One of the family's: several checks read it, and of a run that was interrupted some are not asked."""
+"""When each fault may have been in force. One of the family's: several checks read it, and of a run that was
+interrupted some are not asked."""
 
 
 def _stuck(row: Row, evidence: Evidence) -> Explanation:

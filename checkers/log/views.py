@@ -209,7 +209,7 @@ LAST_OF_KEY: Final = View(
     "log_last_of_key",
     """
     select s.key, s.message_key, max(p.position) as last_offset,
-        max(case when v.offsets = 0 then 1 else 0 end) as doubtful
+        max(case when v.live > v.offsets then 1 else 0 end) as doubtful
     from log_sends s join log_compacted c on s.key = c.key
         join log_values v on s.key = v.key and s.value = v.value
         left join log_placed p on s.key = p.key and s.value = p.value
@@ -217,7 +217,8 @@ LAST_OF_KEY: Final = View(
     group by s.key, s.message_key
     """,
 )
-"""Compacted topics: where each message key's last value is; doubtful when a send of unknown fate may be later."""
+"""Compacted topics: where each message key's last value is; doubtful when a send of unknown fate may be later, or
+another one of a value that is known at fewer places than it was sent to."""
 
 KEPT: Final = Table(
     "log_kept",

@@ -35,6 +35,13 @@ def length(brokers: str) -> str:
     return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
 
 
+def covers(brokers: str, others: str) -> str:
+    """SQL: is each number of the second list in the first?"""
+    apart = f"concat(',', replace({others}, ',', ',,'), ',')"
+    pattern = f"concat('^(,(', replace({brokers}, ',', '|'), '),)*$')"
+    return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
+
+
 def on_node(what: str, node: str) -> str:
     """What a finding is about: what a node has of a topic or a partition."""
     return f"{what} on {node}"

@@ -44,6 +44,18 @@ def fault(injected: float, healed: float | None, recovered: float | None, *, dea
     ]  # fmt: skip
 
 
+def missed(stage: str) -> list[Row]:
+    """A fault that failed."""
+    known = {"id": 1, "fault": "any", "targets": "[]", "detail": "{}", "ends_process": False, "on_clients": False}
+    return [{**known, "phase": "intended", "time": 0}, {**known, "phase": "failed", "time": S, "stage": stage}]
+
+
+def later(not_before: int) -> list[Row]:
+    """A fault after the last try, that was not to begin before this second; its intention is written down at once."""
+    rows = fault(9, 10, 11, dead=False)
+    return [{**rows[0], "time": 0, "not_before": not_before * S}, *rows[1:]]
+
+
 def found(folder: Path, rows: Sequence[Row], faults: Sequence[Row] = ()) -> list[Finding]:
     with opened(write(folder / "history", rows, faults=faults)) as engine:
         register_contract(engine, Contract(progress_deadline=DEADLINE))
@@ -61,6 +73,8 @@ HAVE: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
         tries(*STUCK, *[(call, "w1", False) for call in (9, 11, 13)], *SERVED, (7, "w2", True), (12, "w2", True)),
         fault(0.5, 4, 6, dead=False),
     ),
+    "a fault found no target": (tries(*STUCK, *SERVED), missed("target")),
+    "a fault is not to begin before it is over": (tries(*STUCK, *SERVED), later(8)),
     "while its own worker's newcomers succeed": (
         tries(*STUCK) + tries(*[(call, "w1", True) for call, _, _ in SERVED], name="newcomer", first=10), [],
     ),
@@ -74,6 +88,8 @@ HAVE_NOT: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
     "others can do it only now": (tries(*STUCK, (5, "w2", True)), []),
     "it tried too seldom": (tries((0, "w1", False), (1.2, "w1", False), (7, "w1", False), *SERVED), []),
     "links are cut": (tries(*STUCK, *SERVED), fault(0.5, 20, 21, dead=False)),
+    "a fault may have begun although it failed": (tries(*STUCK, *SERVED), missed("inject")),
+    "a fault may have begun before it was written down": (tries(*STUCK, *SERVED), later(6)),
     "a client is gone": (tries(*STUCK, *SERVED), fault(0.5, 20, 21, dead=True, clients=True)),
     "the server came back meanwhile": (tries(*STUCK, *SERVED), fault(0.5, 3, 4, dead=True)),
     "the server went in the middle": (tries(*STUCK, *SERVED), fault(2.5, 20, 21, dead=True)),

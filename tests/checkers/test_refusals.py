@@ -61,13 +61,18 @@ def replicas_seen(op: int, replicas: str, call: int, ret: int) -> Row:
     return row(op, "replicas-seen", None, call, ret, key="orders-0", replicas=replicas)
 
 
+def whole(*shown: Row, op: int = 1) -> list[Row]:
+    """A look that shows all settings that the topic has of its own."""
+    return [row(op, "setting-seen", None, 0, 1), *(one | {"sub": sub} for sub, one in enumerate(shown, 1))]
+
+
 OTHER = setting_seen(1, 7, 0, 1, name="b")
-"""A look at a topic that has another setting, and not this one."""
+"""Of a look: another setting."""
 HAVE = {
     "process 2 asked for the commit with the number 7 to g/t-0, called at 2.000 s, and it was certainly rejected, but "
     "process 3 found it done by 5.000 s.": [commit(2, 7, 2, 3, "fail"), fetched(3, 7, 4, 5)],
     "process 2 asked to set a of orders to -2, called at 2.000 s, and it was certainly rejected, but process 3 found "
-    "it done by 5.000 s.": [OTHER, setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)],
+    "it done by 5.000 s.": [*whole(OTHER), setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)],
     "process 2 asked that orders has 8 partitions, called at 2.000 s, and it was certainly rejected, but process 3 "
     "found it done by 5.000 s.": [
         seen(1, 4, 0, 1), row(2, "partitions-add", 8, 2, 3, "fail"), seen(3, 8, 4, 5),
@@ -90,14 +95,19 @@ HAVE_NOT = {
     "of another group": [commit(2, 7, 2, 3, "fail", key="h/t-0"), fetched(3, 7, 4, 5)],
     "seen before it was asked for": [fetched(1, 7, 0, 1), commit(2, 7, 2, 3, "fail")],
     "a change to the same value": [
-        OTHER, setting(2, -2, 2, 3, "fail"), setting(3, -2, 3, None, "info"), setting_seen(4, -2, 4, 5),
+        *whole(OTHER), setting(2, -2, 2, 3, "fail"), setting(3, -2, 3, None, "info"), setting_seen(4, -2, 4, 5),
     ],
-    "there from the beginning": [setting_seen(1, -2, 0, 1), setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)],
+    "there from the beginning": [
+        *whole(setting_seen(1, -2, 0, 1)), setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5),
+    ],
+    "a look that does not show all settings": [
+        OTHER, setting(2, -2, 2, 3, "fail"), *whole(setting_seen(3, -2, 4, 5), op=3),
+    ],
     "what was there from the beginning is not known": [setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)],
     "it may have been there before it was changed": [
         setting(1, 9, 0, 1), setting_seen(2, 9, 1, 2), setting(3, -2, 2, 3, "fail"), setting_seen(4, -2, 4, 5),
     ],
-    "another setting": [OTHER, setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5, name="c")],
+    "another setting": [*whole(OTHER), setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5, name="c")],
     "it has as many already": [seen(1, 8, 0, 1), row(2, "partitions-add", 8, 2, 3, "fail"), seen(3, 8, 4, 5)],
     "the first try was of unknown outcome": [
         seen(1, 4, 0, 1), row(2, "partitions-add", 8, 1, None, "info"), row(3, "partitions-add", 8, 2, 3, "fail"),
@@ -124,6 +134,11 @@ HAVE_NOT = {
 def test_it_is_found_and_reported_with_both_operations(claim: str, tmp_path: Path) -> None:
     (finding,) = found(tmp_path, HAVE[claim])
     assert (finding.claim, finding.operations) == (claim, (2, 3))
+
+
+def test_a_setting_of_a_topic_that_had_none_at_all_is_found(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, [*whole(), setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)])
+    assert finding.operations == (2, 3)
 
 
 @pytest.mark.parametrize("rows", HAVE_NOT.values(), ids=HAVE_NOT)

@@ -40,10 +40,10 @@ def end(op: int, position: int, when: When, **given: Any) -> Row:
 
 
 class Members:
-    """Some processes of a group that read one partition; every offset is a guess."""
+    """Some processes of a group, of no other one, that read one partition; every offset is a guess."""
 
     def __init__(self, group: str, rng: random.Random, first_op: int) -> None:
-        self.group, self.rng, self.op = group, rng, first_op
+        self.group, self.rng, self.op, self.processes = group, rng, first_op, first_op
         self.rows: list[Row] = []
 
     def run(self, steps: int) -> list[Row]:
@@ -52,7 +52,7 @@ class Members:
             call = 3 * step + self.rng.randint(0, 4)
             outcome = self.rng.choice(("ok",) * 8 + ("info", "fail"))
             when = call, None if outcome == "info" else call + self.rng.randint(1, 6)
-            given = {"group": self.group, "outcome": outcome, "process": self.rng.randint(0, 2)}
+            given = {"group": self.group, "outcome": outcome, "process": self.processes + self.rng.randint(0, 2)}
             given["assignment"] = 10 * given["process"] + step // 12
             self.rows += self._some(when, given, step // 4 + self.rng.randint(0, 3))
         return self.rows
@@ -106,7 +106,14 @@ def beyond(rows: list[Row]) -> set[tuple[Any, ...]]:
             for one in earlier
             if one["assignment"] == made["assignment"] and one["kind"] not in ("commit", "fetched", "end")
         ]
-        sure = all(one["outcome"] == "ok" for one in reads)
+        last = max((one["call"] for one in reads), default=0)
+        sure = all(one["outcome"] == "ok" for one in reads) and not any(
+            one["process"] == made["process"]
+            and one["outcome"] != "ok"
+            and one["kind"] not in ("commit", "fetched", "end")
+            and last < one["call"] <= made["call"]
+            for one in rows
+        )
         reset = any(one["kind"] == "reset" and one["process"] == made["process"] and one["call"] <= made["call"]
                     for one in rows)  # fmt: skip
         if reads and sure and not reset and made["position"] > max(one["position"] for one in reads):

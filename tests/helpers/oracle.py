@@ -98,11 +98,15 @@ class Judge:
                 if send["tombstone"] and not self.lasting_tombstones:
                     continue
                 same = [s for s in self.sends if s["message_key"] == send["message_key"] and s["outcome"] != "fail"]
-                if all(self.offsets_of(s["value"]) for s in same) and all(
+                if all(self._all_placed(s["value"]) for s in same) and all(
                     other <= offset for s in same for other in self.offsets_of(s["value"])
                 ):
                     return True
         return False
+
+    def _all_placed(self, value: int | None) -> bool:
+        """Each send of the value that may have happened has an offset of its own."""
+        return len(self.offsets_of(value)) >= sum(s["outcome"] != "fail" for s in self.sends_of(value))
 
     def find_inconsistent_offset(self) -> set[int]:
         pairs = [(row["position"], row["value"]) for row in (*self.acked, *self.seen)]

@@ -82,7 +82,7 @@ def states(key: str, rng: random.Random, first: int) -> list[Row]:
         seen = rng.choice(([leader], [leader], [leader], members))
         name = rng.choice(("became-leader", "isr-change", "partition-state-read"))
         events.append(said(0, name, epoch + 1, epoch + 1, seen, elr=others, **here))
-        ended = {**here, "replicas": rng.choice(([leader], [leader], [leader, 4]))}
+        ended = {**here, "replicas": rng.choice(([leader], [leader], [leader, 4], [leader + 10]))}
         if rng.random() < 0.5:
             ended["gone"] = rng.choice(([], [5], [5, 6]))
         name = "assignment-written" if "gone" in ended else "reassignment-ended"
@@ -104,11 +104,11 @@ def two_sets(events: list[Row]) -> set[Found]:
 
 
 def early(events: list[Row]) -> set[Found]:
-    """(key, isr) of each step of a move with fewer in sync than replicas."""
+    """(key, isr) of each step of a move with a replica that is not in sync."""
     found = set()
     for one in events:
         step = one["event"] == "reassignment-ended" or (one["event"] == "assignment-written" and one["gone"])
-        if step and len(ids_of(one, "isr")) < len(ids_of(one, "replicas")):
+        if step and not set(ids_of(one, "isr")) >= set(ids_of(one, "replicas")):
             found.add((one["key"], one["isr"]))
     return found
 

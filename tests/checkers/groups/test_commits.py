@@ -19,6 +19,7 @@ from helpers.judging import opened
 from helpers.log_histories import Row, write
 
 LINEARIZABLE = Contract(linearizable_ends=True)
+S = 1_000_000_000
 
 
 def found(folder: Path, rows: list[Row], contract: Contract = LINEARIZABLE) -> list[Finding]:
@@ -48,6 +49,34 @@ def test_a_commit_beyond_what_was_read_is_reported(tmp_path: Path) -> None:
     assert finding.claim == (
         "process 1 committed offset 4 of g/t-0 at 2.000 s, but had read no further than to offset 3."
     )
+
+
+def poll_without_rows(op: int, process: int, call: int, outcome: str = "fail") -> Row:
+    return {"index": op, "process": process, "worker": str(process), "f": "observe-begin", "argument": "null",
+            "call": call * S, "ret": (call + 1) * S, "outcome": outcome, "phase": "main"}  # fmt: skip
+
+
+def test_a_poll_that_failed_and_left_no_row_may_have_moved_its_reader(tmp_path: Path) -> None:
+    made = commit(6, 7, 4, (6, 7), process=1, assignment=1)
+
+    def reported(name: str, more: Row, *later: Row) -> list[Finding]:
+        rows = [*poll(1, 0, 3, (0, 1)), *later, made]
+        ops = {row["op"]: {**poll_without_rows(row["op"], 1, 0, "ok"), "f": row["kind"], "call": row["call"]}
+               for row in reversed(rows)}  # fmt: skip
+        with opened(write(tmp_path / name, rows, ops=[*ops.values(), more])) as engine:
+            register_contract(engine, LINEARIZABLE)
+            build(engine, LOG.views)
+            check = COMMITS[1].checks[0]
+            build(engine, check.views)
+            return findings(engine, check)
+
+    failed = poll_without_rows(2, 1, 2)
+    assert not reported("failed", failed)
+    assert reported("ok", poll_without_rows(2, 1, 2, "ok"))
+    assert reported("of another process", poll_without_rows(2, 2, 2))
+    assert reported("not a poll", failed | {"f": "commit"})
+    assert reported("after the commit", poll_without_rows(2, 1, 8))
+    assert reported("one that says where it began comes after it", failed, *poll(4, 3, 3, (4, 5)))
 
 
 def test_an_end_below_a_commit_is_reported_with_both(tmp_path: Path) -> None:

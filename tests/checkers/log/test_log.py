@@ -341,6 +341,23 @@ def test_a_compacted_topic_must_keep_only_the_last_value_of_each_message_key(tmp
     assert {finding.anomaly for finding in second} == {"vanished", "poll-skip"}
 
 
+def test_another_send_of_a_value_may_have_superseded_the_last_one_of_its_message_key(tmp_path: Path) -> None:
+    for resent, expected in ((True, set()), (False, {"lost-write"})):
+        book = Book()
+        book.send([1], None, (0, None), message_key="a", outcome="info")
+        book.poll(0, [(0, 1)], 1, (5, 10))
+        if resent:
+            book.send([1], None, (11, None), message_key="a", outcome="info", process=1)
+        book.send([2], 1, (12, 15), message_key="a", process=2)
+        book.send([3], 2, (16, 20), message_key="b", process=2)
+        book.poll(1, [(2, 3)], 3, (30, 40))
+        reported = found(tmp_path / str(resent), book, contract=Contract(compacted=(book.key,)))
+        assert {finding.anomaly for finding in reported} == expected
+        if resent:
+            book.poll(3, [(3, 1)], 4, (50, 60))
+            assert not found(tmp_path / "seen", book, contract=Contract(compacted=(book.key,)))
+
+
 def test_a_tombstone_may_go_as_well_unless_the_contract_has_it_stay_and_no_other_last_value(tmp_path: Path) -> None:
     for tombstone, expected in ((True, set()), (False, {"lost-write"})):
         book = Book()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -68,6 +68,12 @@ class Pages(Book):
                                     "time": time * 1_000_000, "detail": "{}", **known, **columns})  # fmt: skip
         for row in self.faults[-4:]:
             row["id"] = injected
+
+    def missed(self, number: int, when: int, stage: str) -> None:
+        """A fault that was meant to happen at some time, and never began."""
+        for phase, time, more in (("intended", 1, {"not_before": 1}), ("failed", when, {"stage": stage})):
+            self.faults.append({"id": number, "fault": "kill", "targets": "[]", "phase": phase,
+                                "time": time * 1_000_000, "detail": "{}", **more})  # fmt: skip
 
 
 Make = Callable[[Pages], None]
@@ -413,9 +419,47 @@ def deleted_though_the_log_is_small(book: Pages) -> None:
     _deleted(book, ("retention.bytes", 201, (0, 5)))
 
 
-@case("forbidden-deletion")
+LOOSENED: Final = ("retention.ms", 10_000, (0, 5)), ("retention.ms", HOUR, (100, 105))
+"""Long before anything is sent."""
+OBEDIENT: Final = replace(PROMISED, obedience_deadline=15.0)
+
+
+@case("forbidden-deletion", contract=OBEDIENT)
 def deleted_after_the_limit_had_been_loosened_before_it_was_sent(book: Pages) -> None:
-    _deleted(book, ("retention.ms", 10_000, (0, 5)), ("retention.ms", HOUR, (100, 105)))
+    _deleted(book, *LOOSENED)
+
+
+@case(contract=replace(PROMISED, obedience_deadline=20.0))
+def sent_before_each_server_must_go_by_the_loosened_limit(book: Pages) -> None:
+    _deleted(book, *LOOSENED)
+
+
+@case(contract=OBEDIENT)
+def sent_soon_after_a_fault_that_may_have_kept_the_loosened_limit_from_servers(book: Pages) -> None:
+    _deleted(book, *LOOSENED)
+    book.fault(2_000, 6_000, wrong_clock=False)
+
+
+@case(contract=OBEDIENT)
+def faults_too_close_together_for_the_loosened_limit_to_come_through(book: Pages) -> None:
+    _deleted(book, *LOOSENED)
+    book.fault(50, 60, wrong_clock=False)
+    book.fault(14_000, 14_100, wrong_clock=False)
+
+
+@case("forbidden-deletion", contract=OBEDIENT)
+def the_loosened_limit_came_through_before_the_fault(book: Pages) -> None:
+    _deleted(book, *LOOSENED)
+    book.fault(50, 60, wrong_clock=False)
+    book.fault(15_200, 15_300, wrong_clock=False)
+    for row in book.faults[::4]:
+        row["not_before"] = row["time"]
+
+
+@case("forbidden-deletion", contract=OBEDIENT)
+def the_limit_was_loosened_a_while_after_a_fault(book: Pages) -> None:
+    _deleted(book, *LOOSENED)
+    book.fault(10, 20, wrong_clock=False)
 
 
 @case("forbidden-deletion")
@@ -972,6 +1016,38 @@ def a_reader_that_got_on_too_late(book: Pages) -> None:
 def a_fault_long_ago(book: Pages) -> None:
     _waited(book)
     book.fault(3_000, 8_000)
+
+
+@case("stuck-reader")
+def a_fault_that_found_no_target(book: Pages) -> None:
+    _waited(book)
+    book.missed(1, 20_000, "target")
+
+
+@case("stuck-reader")
+def a_fault_whose_trigger_never_came(book: Pages) -> None:
+    _waited(book)
+    book.missed(1, 29_000, "trigger")
+
+
+@case()
+def a_fault_that_may_have_begun_although_it_failed(book: Pages) -> None:
+    _waited(book)
+    book.missed(1, 20_000, "inject")
+
+
+@case("stuck-reader")
+def a_fault_that_was_not_to_begin_before_the_reader_gave_up(book: Pages) -> None:
+    _waited(book)
+    book.fault(40_000, 50_000)
+    book.faults[0]["time"], book.faults[0]["not_before"] = 0, 40_000_000_000
+
+
+@case()
+def a_fault_that_may_have_begun_before_it_was_written_down(book: Pages) -> None:
+    _waited(book)
+    book.fault(40_000, 50_000)
+    book.faults[0]["time"], book.faults[0]["not_before"] = 0, 29_000_000_000
 
 
 @case()

@@ -55,6 +55,10 @@ def test_a_move_that_goes_on_before_all_are_in_sync_is_reported(tmp_path: Path, 
     (claim,) = found(tmp_path / "early", [said(1, name, 4, 7, [1, 2], replicas=[1, 2, 3], **gone)]).values()
     done = "ended the move of" if not gone else "took the replicas 4 away from"
     assert claim == f"N1 {done} t-0 to 1,2,3, when only 1,2 was in sync."
+    (claim,) = found(tmp_path / "the old one", [said(1, name, 4, 7, [1, 2, 4], replicas=[1, 2, 3], **gone)]).values()
+    assert claim.endswith("to 1,2,3, when only 1,2,4 was in sync.")
+    assert found(tmp_path / "a longer number", [said(1, name, 4, 7, [1, 23], replicas=[1, 2], **gone)])
+    assert not found(tmp_path / "more than stay", [said(1, name, 4, 7, [4, 1, 2, 3], replicas=[1, 2, 3], **gone)])
     assert not found(tmp_path / "in time", [said(1, name, 4, 7, [3, 2, 1], replicas=[1, 2, 3], **gone)])
     grown = said(1, "assignment-written", 4, 7, [1, 2], replicas=[1, 2, 3], gone=[])
     assert not found(tmp_path / "new replicas, which copy", [grown])
