@@ -19,6 +19,8 @@ from assay.harness.stored.request import Request
 
 PROBLEM: Final = "error"
 """In place of a verdict, where there is none."""
+NAMED: Final = 5
+"""Paths that are named in one line; the rest is counted."""
 WORST_FIRST: Final = {
     Verdict.FAIL.value: Exit.FAIL,
     PROBLEM: Exit.USAGE,
@@ -58,11 +60,14 @@ def _plain(arguments: argparse.Namespace) -> None:
             option = {"seconds": "time-limit", "bytes": "memory-limit", "refusals": "cas-refusals"}.get(
                 field.name, field.name.replace("_", "-")
             )
-            raise InputError(f"--{option} is for one history, and {len(arguments.paths)} paths were given")
+            several = f"{len(arguments.paths)} paths were given"
+            given = several if len(arguments.paths) > 1 else f"{arguments.paths[0]} is a folder of runs"
+            raise InputError(f"--{option} is for one history, and {given}")
 
 
 def runs_of(paths: Sequence[Path]) -> list[Path]:
-    """Each run or history folder once, in the order given; what is none is passed over, and said.
+    """Each run or history folder once, in the order given, with all runs of a store or of the folder of a test in it;
+    what is none is passed over, and said.
 
     Raises ``InputError`` for a path that does not exist, and where there is no run at all.
     """
@@ -71,17 +76,22 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise InputError(f"{path} does not exist")
-        try:
-            found.setdefault(store.resolve(path), path)
-        except FileNotFoundError:
-            others.append(path)
+        for one in store.runs_below(path) or [path]:
+            try:
+                found.setdefault(store.resolve(one), one)
+            except FileNotFoundError:
+                others.append(str(one))
     if not found:
         raise InputError(
-            f"none of the {len(paths)} paths is a run or a history folder, with ops/ or history/ops/ in it"
+            f"there is no run or history folder, with ops/ or history/ops/ in it, at {_some(list(map(str, paths)))}"
         )
     if others:
-        note(f"neither runs nor history folders, passed over: {', '.join(map(str, others))}")
+        note(f"neither runs nor history folders, passed over: {_some(others)}")
     return list(found.values())
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def line(judged: Judged, said: str) -> str:
