@@ -60,8 +60,10 @@ def judge_run(
     try:
         model = registry.model(contract.model)
     except SettingsError as missing:
-        why = f"the run's model {contract.model!r} is not available here: {missing}"
-        notes = (*notes, f"{why}; or name the module that adds it, --plugin=MODULE")
+        # What names its module itself is not added by another one.
+        named = ":" in str(contract.model)
+        remedy = str(missing) if named else f"name the module that adds it, --plugin=MODULE ({missing})"
+        notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     begun = time.perf_counter()
     with engines.open(history) as engine:
         opened = time.perf_counter() - begun
