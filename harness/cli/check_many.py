@@ -1,6 +1,7 @@
 """``assay check PATH PATH ...``: many stored runs, a line each."""
 
 import argparse
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
@@ -49,7 +50,7 @@ def check_many(arguments: argparse.Namespace, engine: str) -> Exit:
             return Exit.INTERRUPTED
     ends = next(said for said in WORST_FIRST if counts[said])
     if not arguments.json:
-        print(summary(counts, ends, worst[ends]))
+        print(summary(counts, ends, ["assay", "check", str(worst[ends]), *map("--plugin={}".format, arguments.plugin)]))
     return WORST_FIRST[ends]
 
 
@@ -107,8 +108,8 @@ def as_json(judged: Judged) -> str:
     return msgspec.json.encode({"path": str(judged.path), **said}).decode()
 
 
-def summary(counts: Counter[str], ends: str, example: Path) -> str:
-    """How many of each, the worst first, and how to see more."""
+def summary(counts: Counter[str], ends: str, example: Sequence[str]) -> str:
+    """How many of each, the worst first, and the command with which to see more."""
     each = ", ".join(f"{counts[said]} {said}" for said in WORST_FIRST if counts[said])
-    more = "" if ends == Verdict.PASS.value else f"; all that is said of one: assay check {example}"
+    more = "" if ends == Verdict.PASS.value else f"; all that is said of one: {shlex.join(example)}"
     return f"{counts.total()} histories: {each}{more}"

@@ -191,6 +191,12 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
 
     assert check(store) == (list(map(str, runs)), f"assay: neither runs nor history folders, passed over: {died}\n")
     assert check(store / "test_a") == (list(map(str, runs[:2])), "")
+    spaced = store / "test c"
+    (store / "test_b").rename(spaced)
+    main(["check", str(spaced), "--plugin=helpers.extension"])
+    ends = capsys.readouterr().out.splitlines()[-1]
+    assert ends.endswith(f"all that is said of one: assay check '{spaced / '1'}' --plugin=helpers.extension")
+    spaced.rename(store / "test_b")
     each, _ = check(*sorted(store.iterdir()))
     assert sorted(each) == sorted([str(store / "latest"), *map(str, runs[:2])])
     assert main(["check", str(store), "--model=kv"]) == Exit.USAGE
