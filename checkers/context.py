@@ -3,7 +3,6 @@
 For the reader of a finding, never for a verdict: events carry their nodes' clocks.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -36,17 +35,8 @@ def began(detail: Mapping[str, Any]) -> int | None:
 def _begun(engine: Engine) -> dict[int, int]:
     """When each fault's injection began, where that is known: it may have done harm before it was confirmed."""
     rows = engine.rows("select id, time, detail from faults where phase = 'injected'")
-    known = {row["id"]: (began(_detail(row["detail"])), row["time"]) for row in rows}
+    known = {row["id"]: (began(disturbance.detail_of(row["detail"])), row["time"]) for row in rows}
     return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}
-
-
-def _detail(text: str) -> Mapping[str, Any]:
-    """It is for people to read, and may be anything in a history that came from elsewhere."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:

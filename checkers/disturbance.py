@@ -18,9 +18,9 @@ recovered in between.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Row
@@ -87,9 +87,20 @@ def faults(engine: Engine) -> list[FaultTimes]:
     ]
 
 
+def detail_of(text: str | None) -> Mapping[str, Any]:
+    """What a row says beside its columns. It is for people to read, and may be anything in a history that came from
+    elsewhere.
+    """
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _why(failure: str | None) -> str | None:
     """Of the detail of a failure; of a traceback the last line."""
-    reason = str(json.loads(failure).get("reason", "")) if failure else ""
+    reason = str(detail_of(failure).get("reason", ""))
     return reason.strip().splitlines()[-1] if reason.strip() else None
 
 

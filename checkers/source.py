@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from assay.checkers.check import View, build
 from assay.checkers.contract import DEADLINES, NANOSECONDS, Contract
 from assay.checkers.damage import readable
-from assay.checkers.engine import Engine, EngineError
+from assay.checkers.engine import Engine, EngineError, EngineExhausted
 from assay.checkers.objects.kinds import KINDS, log_effects
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -60,6 +60,8 @@ def register_parts(engine: Engine, reader: HistoryReader, family: str | None = N
         try:
             engine.register(f"stored_{name}" if texts else name, reader.paths(name), reader.stored_schema(name))
             build(engine, tuple(View(text.name, text.sql, keep=text.keep) for text in texts))
+        except EngineExhausted:
+            raise
         except EngineError as error:
             readable(reader)  # names the file; but what one reader of Parquet puts up with, another may not
             raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {plainly(error)}") from error

@@ -63,11 +63,16 @@ class SshCluster(ABC):
         """Takes away what the journal lists. Returns what went wrong."""
 
     async def start(self) -> None:
-        """Raises what setting it up raises, and then has taken away all that it had made."""
+        """Raises what setting it up raises, and then has taken away all that it had made; what could not be is a line
+        of the progress.
+        """
         try:
             await self._set_up()
         except BaseException:
-            await self.close()
+            try:
+                await self.close()
+            except Exception as left:  # noqa: BLE001 - why it did not start is what a user has to know first
+                self._progress(str(left))
             raise
 
     async def close(self) -> None:

@@ -8,8 +8,18 @@ rows in this process. ``choice`` picks the engine of a history, and imports Spar
 checks, by reports (DuckDB) and by the harness; imports ``harness.core.history``.
 """
 
-from assay.checkers.engine.base import INFINITY, Engine, EngineError, EngineUnavailable, Row
+from assay.checkers.engine.base import INFINITY, Engine, EngineError, EngineExhausted, EngineUnavailable, Row
 from assay.checkers.engine.choice import ENGINES, Engines
 from assay.checkers.engine.duck import DuckDB
 
-__all__ = ["ENGINES", "INFINITY", "DuckDB", "Engine", "EngineError", "EngineUnavailable", "Engines", "Row"]
+__all__ = [
+    "ENGINES",
+    "INFINITY",
+    "DuckDB",
+    "Engine",
+    "EngineError",
+    "EngineExhausted",
+    "EngineUnavailable",
+    "Engines",
+    "Row",
+]

@@ -34,6 +34,10 @@ class EngineError(Exception):
     """An engine could not run a query; the message says which, and why."""
 
 
+class EngineExhausted(EngineError):
+    """Memory or the disk of temporary files did not suffice for a query; the message says what to do."""
+
+
 class EngineUnavailable(EngineError):
     """An engine is not available here; the message says what to install or give instead."""
 

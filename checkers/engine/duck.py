@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
+from assay.checkers.engine.base import Engine, EngineError, EngineExhausted, Row, conformed, empty
 from assay.checkers.engine.deferred import Deferred, Relation
 from assay.harness.core.late import Late
 
@@ -22,6 +22,7 @@ else:
     duckdb = Late("duckdb")
 
 DEFAULT_MEMORY: Final = "4GB"
+NO_SPACE: Final = "No space left on device"
 KEPT_ROWS: Final = 8_000_000
 """Some hundred queries of the checks look at each data set; so many rows of effects take about 1 GB."""
 KEPT_TEXTS: Final = 1_000
@@ -214,7 +215,13 @@ def _error(error: Exception, sql: str) -> BaseException:
     """What to raise for it. A Ctrl-C during a query arrives as a plain ``RuntimeError``."""
     if "Query interrupted" in str(error):
         return KeyboardInterrupt(f"DuckDB was interrupted at {_short(sql)}")
-    return EngineError(f"DuckDB could not run {_short(sql)}: {error}")
+    said = f"DuckDB could not run {_short(sql)}: {error}"
+    if isinstance(error, duckdb.OutOfMemoryException) or NO_SPACE in str(error):
+        return EngineExhausted(
+            f"{said.splitlines()[0]}; free memory, and room in {tempfile.gettempdir()} (or set TMPDIR to a folder that "
+            "has some), or judge it on Spark: assay check --engine=spark"
+        )
+    return EngineError(said)
 
 
 def _literally(part: Path) -> str:

@@ -66,7 +66,16 @@ def _moments(engine: Engine) -> list[int]:
         {order_by("i.time")}
         """
     )
-    return [row["moment"] for row in rows if servers and servers <= set(json.loads(row["targets"]))]
+    return [row["moment"] for row in rows if servers and servers <= _names(row["targets"])]
+
+
+def _names(targets: str) -> set[str]:
+    """A list in JSON; in a history that came from elsewhere it may be the name of one node."""
+    try:
+        found = json.loads(targets)
+    except ValueError:
+        found = None
+    return set(map(str, found)) if isinstance(found, list) else {targets}
 
 
 def _cuts(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -> list[Cut]:

@@ -106,7 +106,8 @@ def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[s
             found[role] = replace(built[recipe], user=software.user or built[recipe].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
-    uses.note(system.name, {role: (one.id, *one.below) for role, one in found.items()})
+    if problem := uses.note(system.name, {role: (one.id, *one.below) for role, one in found.items()}):
+        progress(problem)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,22 +22,34 @@ Uses = Mapping[str, Mapping[str, Collection[str]]]
 """By the image's id, by the system's name: the roles of its nodes."""
 
 
-def note(system: str, images: Mapping[str, Collection[str]]) -> None:
-    """``images``: by role, the ids of the image that its nodes run and of those below it. Raises ``OSError``."""
-    with locked(_lock()):
-        before = known()
+def note(system: str, images: Mapping[str, Collection[str]]) -> str | None:
+    """``images``: by role, the ids of the image that its nodes run and of those below it. Returns why it could not be
+    noted, as on a full disk.
+    """
+
+    def with_these(before: Uses) -> Uses:
         after = {image: {name: set(roles) for name, roles in systems.items()} for image, systems in before.items()}
         for role, ids in images.items():
             for image in ids:
                 after.setdefault(image, {}).setdefault(system, set()).add(role)
-        _write(after, before)
+        return after
+
+    return _changed(with_these)
 
 
-def forget_others(images: Collection[str]) -> None:
-    """Only these ids are there any more. Raises ``OSError``."""
-    with locked(_lock()):
-        before = known()
-        _write({image: systems for image, systems in before.items() if image in images}, before)
+def forget_others(images: Collection[str]) -> str | None:
+    """Only these ids are there any more. Returns why the others could not be forgotten."""
+    return _changed(lambda before: {image: systems for image, systems in before.items() if image in images})
+
+
+def _changed(change: Callable[[Uses], Uses]) -> str | None:
+    try:
+        with locked(_lock()):
+            before = known()
+            _write(change(before), before)
+    except OSError as error:
+        return f"which systems run which images is not noted: {error}"
+    return None
 
 
 def known() -> Uses:

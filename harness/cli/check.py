@@ -29,7 +29,7 @@ that made it: what Jepsen's checker of that name asks."""
 EXAMPLES: Final = """\
 examples:
   assay check store/latest                                the last run, by its own contract
-  assay check store/*                                     all runs in one pass, a line each; exits with the worst
+  assay check store                                       all runs in one pass, a line each; exits with the worst
   assay check /nights/* --spark-master=yarn --json        the same as one job of Spark; a line of JSON for each run
   assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
   assay check history/ --family=counter                   of format 1, whose effects do not name their objects
@@ -61,7 +61,7 @@ def add(commands: Any) -> None:
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH",
-        help="a run, a history folder, a file, or Jepsen's folder; or several runs and history folders",
+        help="a run, a history folder, a file, or Jepsen's folder; or a store, or several runs and history folders",
     )  # fmt: skip
     parser.add_argument(
         "--format", choices=FORMATS, default=AUTO, help="of a file: edn or jepsen-log (default: by how it begins)"
@@ -125,13 +125,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     from assay.harness.cli.estimate import estimating
     from assay.harness.cli.no_pandas import spare_pandas
     from assay.harness.run.registry import Registry
+    from assay.harness.run.store import runs_below
     from assay.harness.stored.check_path import check
 
     if not arguments.plugin and (arguments.model is None or arguments.model in MODELS):
         spare_pandas()
     registry = reading(lambda: Registry.with_modules(arguments.plugin))
     engine = reading(lambda: parse_engine(arguments.engine, arguments.spark_master))
-    if len(arguments.paths) > 1:
+    if len(arguments.paths) > 1 or runs_below(arguments.paths[0]):
         from assay.harness.cli.check_many import check_many
 
         return check_many(arguments, engine)

@@ -1,6 +1,7 @@
 """``assay check PATH PATH ...``: many stored runs, a line each."""
 
 import argparse
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
@@ -19,6 +20,8 @@ from assay.harness.stored.request import Request
 
 PROBLEM: Final = "error"
 """In place of a verdict, where there is none."""
+NAMED: Final = 5
+"""Paths that are named in one line; the rest is counted."""
 WORST_FIRST: Final = {
     Verdict.FAIL.value: Exit.FAIL,
     PROBLEM: Exit.USAGE,
@@ -47,7 +50,7 @@ def check_many(arguments: argparse.Namespace, engine: str) -> Exit:
             return Exit.INTERRUPTED
     ends = next(said for said in WORST_FIRST if counts[said])
     if not arguments.json:
-        print(summary(counts, ends, worst[ends]))
+        print(summary(counts, ends, ["assay", "check", str(worst[ends]), *map("--plugin={}".format, arguments.plugin)]))
     return WORST_FIRST[ends]
 
 
@@ -58,11 +61,14 @@ def _plain(arguments: argparse.Namespace) -> None:
             option = {"seconds": "time-limit", "bytes": "memory-limit", "refusals": "cas-refusals"}.get(
                 field.name, field.name.replace("_", "-")
             )
-            raise InputError(f"--{option} is for one history, and {len(arguments.paths)} paths were given")
+            several = f"{len(arguments.paths)} paths were given"
+            given = several if len(arguments.paths) > 1 else f"{arguments.paths[0]} is a folder of runs"
+            raise InputError(f"--{option} is for one history, and {given}")
 
 
 def runs_of(paths: Sequence[Path]) -> list[Path]:
-    """Each run or history folder once, in the order given; what is none is passed over, and said.
+    """Each run or history folder once, in the order given, with all runs of a store or of the folder of a test in it;
+    what is none is passed over, and said.
 
     Raises ``InputError`` for a path that does not exist, and where there is no run at all.
     """
@@ -71,17 +77,22 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise InputError(f"{path} does not exist")
-        try:
-            found.setdefault(store.resolve(path), path)
-        except FileNotFoundError:
-            others.append(path)
+        for one in store.runs_below(path) or [path]:
+            try:
+                found.setdefault(store.resolve(one), one)
+            except FileNotFoundError:
+                others.append(str(one))
     if not found:
         raise InputError(
-            f"none of the {len(paths)} paths is a run or a history folder, with ops/ or history/ops/ in it"
+            f"there is no run or history folder, with ops/ or history/ops/ in it, at {_some(list(map(str, paths)))}"
         )
     if others:
-        note(f"neither runs nor history folders, passed over: {', '.join(map(str, others))}")
+        note(f"neither runs nor history folders, passed over: {_some(others)}")
     return list(found.values())
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def line(judged: Judged, said: str) -> str:
@@ -97,8 +108,8 @@ def as_json(judged: Judged) -> str:
     return msgspec.json.encode({"path": str(judged.path), **said}).decode()
 
 
-def summary(counts: Counter[str], ends: str, example: Path) -> str:
-    """How many of each, the worst first, and how to see more."""
+def summary(counts: Counter[str], ends: str, example: Sequence[str]) -> str:
+    """How many of each, the worst first, and the command with which to see more."""
     each = ", ".join(f"{counts[said]} {said}" for said in WORST_FIRST if counts[said])
-    more = "" if ends == Verdict.PASS.value else f"; all that is said of one: assay check {example}"
+    more = "" if ends == Verdict.PASS.value else f"; all that is said of one: {shlex.join(example)}"
     return f"{counts.total()} histories: {each}{more}"

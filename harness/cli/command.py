@@ -38,13 +38,14 @@ class Parser(argparse.ArgumentParser):
 
 def reading(read: Callable[[], T]) -> T:
     """What ``read`` returns. Wrong files and options become ``InputError``: they are no internal error."""
-    from assay.checkers.engine import EngineUnavailable
+    from assay.checkers.engine import EngineExhausted, EngineUnavailable
     from assay.harness.core.history import HistoryError
     from assay.harness.nights.dataset import DataSetError
     from assay.harness.nights.night import NightError
 
     wrong = (
-        FileNotFoundError, NotADirectoryError, HistoryError, EngineUnavailable, SettingsError, DataSetError, NightError,
+        FileNotFoundError, NotADirectoryError, HistoryError, EngineExhausted, EngineUnavailable, SettingsError,
+        DataSetError, NightError,
     )  # fmt: skip
     try:
         return read()

@@ -47,7 +47,13 @@ def run(arguments: argparse.Namespace) -> Exit:
         from assay.harness.core.files import write_atomically
         from assay.harness.search.reached_page import page
 
-        write_atomically(arguments.html, page(everything).encode())
+        try:
+            write_atomically(arguments.html, page(everything).encode())
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(
+                f"--html={arguments.html} cannot be written: {why}; give a file in a folder that is there"
+            ) from error
         print(arguments.html)
     elif arguments.json:
         print(msgspec.json.encode(everything).decode())

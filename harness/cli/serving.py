@@ -6,6 +6,7 @@ reachable from this machine.
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ def serve(
     Raises ``NodeError`` or ``DeploymentError`` when it does not come up.
     """
     settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=zookeepers)
-    world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}")
+    # Two may be started in the same second.
+    world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}-{os.getpid()}")
     try:
         world.loop.run_until_complete(_life(world, system, note, serving))
     finally:

@@ -60,8 +60,10 @@ def judge_run(
     try:
         model = registry.model(contract.model)
     except SettingsError as missing:
-        why = f"the run's model {contract.model!r} is not available here: {missing}"
-        notes = (*notes, f"{why}; or name the module that adds it, --plugin=MODULE")
+        # What names its module itself is not added by another one.
+        named = ":" in str(contract.model)
+        remedy = str(missing) if named else f"name the module that adds it, --plugin=MODULE ({missing})"
+        notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     begun = time.perf_counter()
     with engines.open(history) as engine:
         opened = time.perf_counter() - begun
@@ -167,22 +169,24 @@ def doubted(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
 
 
 def merged(checks: Judgement, model: Judgement | str) -> Judgement:
-    """One judgement of two: a contradiction that either found stays one; a pass needs both."""
+    """One judgement of two: a contradiction that either found stays one; a pass needs both.
+
+    What the checks found comes first: it names what is wrong, where the model says of each key once that something is.
+    """
     if isinstance(model, str):
         verdict = Verdict.UNKNOWN if checks.verdict is Verdict.PASS else checks.verdict
         return msgspec.structs.replace(checks, verdict=verdict, unknown=(*checks.unknown, model))
     verdicts = {checks.verdict, model.verdict}
     forbidden = (*checks.forbidden, *model.forbidden)
-    places = len(model.findings)
-    later = [_later(finding, places) for finding in checks.findings]
-    sooner = [_beneath(finding, later, places, forbidden) for finding in model.findings]
+    by_model = [_later(finding, len(checks.findings)) for finding in model.findings]
+    findings = [*checks.findings, *(_beneath(finding, checks.findings, forbidden) for finding in by_model)]
     return msgspec.structs.replace(
         checks,
         verdict=next(one for one in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS) if one in verdicts),
         anomalies={**checks.anomalies, **model.anomalies},
         meanings={**checks.meanings, **model.meanings},
         forbidden=forbidden,
-        findings=(*sooner, *later),
+        findings=_forbidden_first(findings, forbidden),
         examined=(*checks.examined, *model.examined),
         unknown=tuple(dict.fromkeys((*checks.unknown, *model.unknown))),
         seconds=checks.seconds + model.seconds,
@@ -190,9 +194,21 @@ def merged(checks: Judgement, model: Judgement | str) -> Judgement:
     )
 
 
-def _beneath(finding: Finding, checks: Sequence[Finding], places: int, forbidden: Sequence[str]) -> Finding:
+def _forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]) -> tuple[Finding, ...]:
+    """In their order otherwise; each still names the one of the same cause."""
+    order = sorted(range(len(findings)), key=lambda place: findings[place].anomaly not in forbidden)
+    now = {before: place for place, before in enumerate(order)}
+    return tuple(
+        finding
+        if (head := finding.same_cause_as) is None
+        else msgspec.structs.replace(finding, same_cause_as=now[head])
+        for finding in map(findings.__getitem__, order)
+    )
+
+
+def _beneath(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
     """The same, beneath what a check says of its key and of the operation that has no place: it says more."""
-    for place, other in enumerate(checks, places):
+    for place, other in enumerate(checks):
         same = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
         if same and (other.anomaly in forbidden or finding.anomaly not in forbidden):
             head = place if other.same_cause_as is None else other.same_cause_as

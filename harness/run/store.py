@@ -207,6 +207,11 @@ def runs(root: Path) -> list[Path]:
     return [run for test in _folders(root) if test.name != NIGHTS for run in _folders(test)]
 
 
+def runs_below(path: Path) -> list[Path]:
+    """The runs of a store, or of the folder of one test in it; none in any other folder."""
+    return [run for run in (*runs(path), *(_folders(path) if path.is_dir() else ())) if (run / "run.json").is_file()]
+
+
 def _folders(path: Path) -> list[Path]:
     return sorted(one for one in path.iterdir() if one.is_dir() and not one.is_symlink() and one.name != LATEST)
 

@@ -56,8 +56,13 @@ def encode(seen: Seen) -> str:
 
 
 def command(run: Path) -> list[str]:
-    """What watches ``run`` and prints a :class:`Seen` per line."""
-    main = "import sys; from assay.harness.cli.main import main; sys.exit(main())"
+    """What watches ``run`` and prints a :class:`Seen` per line. Asked to end, it ends as by Ctrl-C: it removes what it
+    has in the folder of temporary files.
+    """
+    main = (
+        "import signal; signal.signal(signal.SIGTERM, signal.default_int_handler); "
+        "import sys; from assay.harness.cli.main import main; sys.exit(main())"
+    )
     return [sys.executable, "-c", main, "watch", str(run), "--json"]
 
 

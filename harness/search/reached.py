@@ -141,7 +141,7 @@ def _read(file: Path) -> Reached:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Reached)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"{file} does not hold what a search has reached: {error}") from error
+        raise ValueError(f"{file} does not hold what a search has reached, move it away: {error}") from error
 
 
 def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from assay.checkers.engine import EngineError, Engines
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.run.judging import opened_together
+from assay.harness.run.judging import Opens, opened_together
 from assay.harness.run.registry import Registry
 from assay.harness.stored.by_contract import Stored, judge_again, open_stored
 from assay.harness.stored.check_path import explained
@@ -64,9 +64,12 @@ def judge_many(
                 progress(done)
                 yield judged
         return
-    tasks = [pickle.dumps((batch, tuple(plugins))) for batch in _batches(paths)]
-    for answer in spark.each(_on_executor, tasks, lambda done: progress(min(done * TOGETHER, len(paths)))):
-        yield from pickle.loads(answer)
+    # An executor has a working folder of its own.
+    tasks = [pickle.dumps(([path.absolute() for path in batch], tuple(plugins))) for batch in _batches(paths)]
+    answers = spark.each(_on_executor, tasks, lambda done: progress(min(done * TOGETHER, len(paths))))
+    judged_there = (one for answer in answers for one in pickle.loads(answer))
+    for path, one in zip(paths, judged_there, strict=True):
+        yield replace(one, path=path)
 
 
 def _batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
@@ -102,8 +105,11 @@ def _judged(paths: Sequence[Path], engines: Engines, registry: Registry) -> Iter
 
 def _together(opened: Sequence[_Opened | Judged], engines: Engines, registry: Registry) -> Iterator[Judged]:
     small = [one for one in opened if isinstance(one, _Opened) and one.rows]
-    with opened_together([one.history for one in small]) as given:
-        opens = {one.path: each for one, each in zip(small, given, strict=True)}
+    with ExitStack() as stack:
+        opens: dict[Path, Opens] = {}
+        with suppress(EngineError):  # such as for a text of one that is not UTF-8: alone each has its own words
+            given = stack.enter_context(opened_together([one.history for one in small]))
+            opens = {one.path: each for one, each in zip(small, given, strict=True)}
         for one in opened:
             if isinstance(one, Judged):
                 yield one

@@ -71,6 +71,20 @@ def test_a_detail_that_says_no_begin_leaves_the_time_of_its_row(tmp_path: Path, 
     assert found(tmp_path, lost(), "lost-write", rows).faults == (1,)
 
 
+@pytest.mark.parametrize("detail", ["", "[]", "null", "it did not work", '{"reason": ["it", "did not"]}'])
+def test_a_failure_of_a_fault_may_be_described_anyhow(tmp_path: Path, detail: str) -> None:
+    """In a history that came from elsewhere; its targets, too."""
+    failed = {"id": 1, "fault": "power", "targets": "n1", "phase": "failed", "time": 5, "detail": detail}
+    struck = failed | {"phase": "injected", "time": 3, "loses_unsynced": True, "detail": "{}"}
+    assert found(tmp_path, lost(), "lost-write", [struck, failed], [LED]).faults == (1,)
+
+
+LED = {
+    "time": 1, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0", "epoch": 1,
+    "detail": "{}",
+}  # fmt: skip
+
+
 def test_what_was_never_delivered_has_its_cause_up_to_the_end_of_the_drain(tmp_path: Path) -> None:
     book = Book()
     book.send([1], 0, (1_000, 1_100))

@@ -98,6 +98,19 @@ def test_a_start_that_fails_takes_away_what_it_had_made(tmp_path: Path) -> None:
     assert entries(tmp_path) == []
 
 
+def test_why_it_did_not_start_is_raised_also_where_something_is_left(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise OSError("no room")
+
+    said: list[str] = []
+    cluster = Made(tmp_path, fail, left=["file a: is busy"])
+    cluster._progress = said.append
+    with pytest.raises(OSError, match="no room"):
+        asyncio.run(cluster.start())
+    assert said == ["still there: file a: is busy; `assay heal` tries again"]
+    assert entries(tmp_path) == BOTH
+
+
 def test_what_is_under_way_ends_before_it_is_undone(tmp_path: Path) -> None:
     """A start that is cancelled leaves a thread behind that may yet make something."""
     begun, go_on, log = threading.Event(), threading.Event(), []

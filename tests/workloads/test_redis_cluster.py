@@ -113,6 +113,7 @@ def test_half_an_answer_is_indeterminate(broken: str) -> None:
     ("answers", "outcome"),
     [
         (":1\r\n:1\r\n", Outcome.OK),
+        (":1\r\n:2\r\n", Outcome.OK),
         (":1\r\n:0\r\n", Outcome.INFO),
         (":1\r\n-UNBLOCKED force unblock from blocking operation\r\n", Outcome.INFO),
         (":1\r\n", Outcome.INFO),

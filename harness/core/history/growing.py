@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.columns import to_batch
 from assay.harness.core.history.rows import COLUMNS, EffectRow, OpRow, op_row
-from assay.harness.core.history.schema import SCHEMAS
+from assay.harness.core.history.schema import SCHEMAS, HistoryError
 from assay.harness.core.operation import Completed, Effect
 
 UNFINISHED: Final = ".unfinished"
@@ -55,12 +55,18 @@ def part_of(history: Path, name: str, number: int) -> Path:
 def sealed(history: Path) -> Sealed | None:
     """What may be read of a history that is being written; None before the first seal, and once it is closed.
 
-    The files are there until the seal after the next one.
+    The files are there until the seal after the next one. Raises ``HistoryError`` when what is noted is damaged.
     """
+    path = history / UNFINISHED / SEALED
     try:
-        return msgspec.json.decode((history / UNFINISHED / SEALED).read_bytes(), type=Sealed)
+        return msgspec.json.decode(path.read_bytes(), type=Sealed)
     except FileNotFoundError:
         return None
+    except msgspec.MsgspecError as error:
+        raise HistoryError(
+            f"{path} is damaged: {error}; once the run is over, remove {UNFINISHED}/ to judge what is there without "
+            "the operations that were under way"
+        ) from error
 
 
 class Growing:

@@ -26,8 +26,12 @@ class FunctionReached(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never(self) -> bool:
-        """It was not called."""
-        return len(self.missed_lines) == self.lines and len(self.missed_branches) == self.branches
+        """It was not called. Of one that has nothing to reach nothing is known."""
+        return (
+            self.lines + self.branches > 0
+            and len(self.missed_lines) == self.lines
+            and len(self.missed_branches) == self.branches
+        )
 
 
 class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +89,10 @@ def reached(modules: Iterable[Module], places: Iterable[Place]) -> tuple[ModuleR
 
 
 def together(searches: Sequence[Sequence[ModuleReached]]) -> tuple[ModuleReached, ...]:
-    """Of several searches, the latest last. Where a source has changed, those of the latest one alone count."""
-    latest = {module.file: module for search in searches for module in search}
+    """Of several searches, the latest last. The modules are those of the latest one that counted any; of one whose
+    source has changed, the searches since then alone count.
+    """
+    latest = {module.file: module for module in next((search for search in reversed(searches) if search), ())}
     return tuple(
         _united(
             module, [one for search in searches for one in search if (one.file, one.digest) == (file, module.digest)]

@@ -17,7 +17,6 @@ from assay.harness.search.code_coverage.jumps import Jump, jumps, layouts
 from assay.harness.search.code_coverage.points import Point
 from assay.harness.search.code_coverage.source import Loaded, Module, inner
 
-AVAILABLE: Final = sys.version_info >= (3, 12)
 TOOLS: Final = (1, 3, 4)
 """Numbers that a tool may have: first that of coverage, then those that belong to no kind of tool."""
 

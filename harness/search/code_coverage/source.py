@@ -1,7 +1,8 @@
 """The system's own code: which packages that is, their files, and what of them is loaded.
 
-A function counts when what is loaded is what its file says now. Code that was changed while it was imported (pytest
-rewrites assertions of test modules), or whose file was edited since, is left as it is and is not counted.
+A function counts when what is loaded is what its file said when the search began. Code that was changed while it was
+imported (pytest rewrites assertions of test modules), or whose file had been edited by then, is left as it is and is
+not counted. What is edited later makes no difference.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import ast
 import gc
 import importlib.util
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
@@ -54,24 +54,39 @@ def packages_of(system: System) -> tuple[str, ...]:
 
 
 def modules(packages: Iterable[str]) -> tuple[Module, ...]:
-    """All that these packages and modules consist of, in the order of their names, loaded or not.
+    """All that these packages and modules consist of, in the order of their names, loaded or not. Files that this
+    interpreter could not import, such as templates of code or links that lead nowhere, are no modules.
 
     Raises ``ValueError`` for a name that no Python source can be found for.
     """
     found: dict[str, Module] = {}
     for package in packages:
         for name, path in _files(package):
-            text = path.read_bytes()
-            label = "/".join([*package.split(".")[-1:], *name.split(".")[package.count(".") + 1 :]])
-            label += "/__init__.py" if path.name == "__init__.py" else ".py"
-            found[name] = Module(name, label, str(path), text, functions(ast.parse(text, str(path))))
-    return tuple(found[name] for name in sorted(found))
+            try:
+                text = path.read_bytes()
+                tree = ast.parse(text, str(path))
+            except (OSError, SyntaxError, ValueError):
+                continue
+            label = _label(path, name.split(".")[package.count(".") :])
+            found[name] = Module(name, label, str(path), text, functions(tree))
+    labels = Counter(module.label for module in found.values())
+    return tuple(
+        replace(found[name], label=_label(Path(found[name].path), name.split(".")))
+        if labels[found[name].label] > 1
+        else found[name]
+        for name in sorted(found)
+    )
+
+
+def _label(path: Path, names: Sequence[str]) -> str:
+    """``server/log.py`` of the names from the package on; with all of its names it is the only one."""
+    return "/".join(names) + ("/__init__.py" if path.name == "__init__.py" else ".py")
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
     try:
         spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):
+    except Exception:  # noqa: BLE001 - a package above it is imported, which may do anything
         spec = None
     if spec is None or (spec.submodule_search_locations is None and not str(spec.origin).endswith(".py")):
         raise ValueError(f"the code of the system is said to be in {package}, of which there is no Python source")
@@ -143,8 +158,7 @@ def loaded(everything: Iterable[Module]) -> dict[str, Loaded]:
 
 def _told_apart(module: Module, functions: Mapping[CodeKey, list[FunctionType]]) -> Loaded:
     wanted = {CodeKey(module.path, function.name, function.first) for function in module.functions}
-    whole = SourceFileLoader(module.name, module.path).get_code(module.name)
-    code = {} if whole is None else by_key(whole)
+    code = by_key(compile(module.text, module.path, "exec", dont_inherit=True))
     same, other = {}, set()
     for key in wanted & functions.keys():
         if key in code and all(alike(code[key], function.__code__) for function in functions[key]):

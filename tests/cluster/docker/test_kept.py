@@ -93,6 +93,14 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
     assert {one["name"] for one in json.loads(images.read_text())} == used | {"theirs:7", "<none>:<none>"}
 
 
+def test_that_nothing_can_be_noted_is_said_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for problem in (uses.note("redis", {"server": (digest(5),)}), uses.forget_others([])):
+        assert (problem or "").startswith("which systems run which images is not noted: ")
+    assert uses.known() == {}
+
+
 def test_each_says_for_which_systems_and_roles_it_is(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         made(layer.REFERENCE, 1, {"assay": "layer"}),

@@ -13,6 +13,9 @@ from assay.harness.run.watched import Seen
 
 from helpers.growing_run import GrowingRun
 
+LARGE = Path(__file__).parents[2] / "fixtures" / "format_3" / "log-pass-mixed"
+"""Some 1,500 operations."""
+
 
 def test_of_a_run_that_is_over_there_is_the_last_judgement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = GrowingRun(tmp_path)
@@ -24,6 +27,19 @@ def test_of_a_run_that_is_over_there_is_the_last_judgement(tmp_path: Path, capsy
     assert printed.out.startswith("FAIL set-lost: ")
     assert "assay: 0.0 s: 2 operations judged in " in printed.err
     assert printed.err.rstrip().endswith("set-lost 1")
+
+
+@pytest.mark.parametrize("memory", ["2MB", "12MB"], ids=["too little to read it", "too little to check it"])
+def test_where_memory_does_not_suffice_that_is_said_with_the_remedy(
+    memory: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("assay.harness.stored.watching.MEMORY", memory)
+    assert main(["watch", str(LARGE)]) == Exit.USAGE
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("assay: DuckDB could not run ")
+    assert "Out of Memory" in last
+    assert "; free memory, and room in " in last
+    assert last.endswith("assay check --engine=spark")
 
 
 def test_as_json_each_judgement_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
 from assay.checkers.source import open_history
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.run.judging import judge_run
+from assay.harness.run.judging import judge_run, merged
 from assay.harness.run.registry import Registry
+from assay.reports.failure_text import Ending, EvidenceLines, describe
 
 NOTHING = Contract(forbidden=(), minimum_operations=1)
 """For an experiment that is judged by a model alone."""
@@ -137,6 +139,23 @@ def test_what_the_model_finds_is_beneath_what_a_check_says_of_that_operation(
     }
     assert judgement.anomalies == {"nonlinearizable": 1, "stale-read": 1}
     assert heads == {"nonlinearizable": head, "stale-read": None}
+    assert describe(judgement, EvidenceLines(), Ending()).startswith("FAIL stale-read: "), "it says more"
+    assert [one.anomaly for one in judgement.findings] == ["stale-read", "nonlinearizable"]
+
+
+def test_of_checks_and_a_model_what_is_forbidden_comes_before_what_is_tolerated() -> None:
+    def said(anomalies: list[str], forbidden: str, **more: Any) -> Judgement:
+        findings = [Finding(anomaly=anomaly, key="k", operations=(), claim=anomaly) for anomaly in anomalies]
+        findings[-1] = msgspec.structs.replace(findings[-1], **more)
+        return Judgement(
+            verdict=Verdict.FAIL, anomalies=dict.fromkeys(anomalies, 1), forbidden=(forbidden,), tolerated=(),
+            findings=tuple(findings), examined=(), unknown=(), operations=2, effects=2, seconds=0.0, engine="duckdb",
+        )  # fmt: skip
+
+    checks = said(["stale-read", "borne", "seen-again"], "stale-read", same_cause_as=1)
+    both = merged(checks, said(["nonlinearizable"], "nonlinearizable"))
+    assert [one.anomaly for one in both.findings] == ["stale-read", "nonlinearizable", "borne", "seen-again"]
+    assert [one.same_cause_as for one in both.findings] == [None, None, None, 2]
 
 
 def test_what_the_checks_doubt_keeps_a_model_from_passing(tmp_path: Path) -> None:
@@ -153,4 +172,12 @@ def test_operations_that_are_not_the_models_are_unknown(tmp_path: Path) -> None:
 def test_a_model_that_is_not_there_is_unknown(tmp_path: Path) -> None:
     judgement = judged(tmp_path, "a", model="account")
     assert judgement.verdict is Verdict.UNKNOWN
-    assert "the run's model 'account' is not available here" in judgement.unknown[0]
+    remedy = "name the module that adds it, --plugin=MODULE (no model 'account'; known here: "
+    assert judgement.unknown[0].startswith(f"the run's model 'account' is not available here: {remedy}")
+
+
+def test_a_model_that_names_its_module_needs_no_plugin(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, "a", model="no_such_module:Account")
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert judgement.unknown[0].startswith("the run's model 'no_such_module:Account' is not available here: ")
+    assert "--plugin" not in judgement.unknown[0]

@@ -85,6 +85,32 @@ def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path
     asyncio.run(play())
 
 
+def test_it_leaves_no_temporary_files_when_it_is_asked_to_end_at_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(module, "END_SECONDS", LONGEST)
+
+    async def play() -> None:
+        run = GrowingRun(tmp_path / "store")
+        run.adding(0)  # what is under way is copied for as long as it is looked at
+        for element in range(1, 3_000):
+            run.add(element)
+        run.history.flush()
+        watch, _, _, _ = watched(run)
+        await watch.start()
+        try:
+            await until(lambda: any(one.name.startswith("assay-watch-") for one in scratch.iterdir()))
+        finally:
+            await watch.stop()
+        assert list(scratch.iterdir()) == []
+        assert watch.problems == []
+
+    asyncio.run(play())
+
+
 def test_that_it_ended_early_is_a_problem_of_the_run(tmp_path: Path) -> None:
     async def play() -> None:
         run = GrowingRun(tmp_path)

@@ -110,7 +110,9 @@ def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: p
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=3", "--nemesis=clock")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["explored * examples in *pass*states reached*"])
-    assert not (toy_project.path / "runs").exists()
+    assert [one.name for one in (toy_project.path / "runs").iterdir()] == ["searches"], "no run, and no schedule"
+    (reached,) = load(toy_project.path / "runs")
+    assert reached.verdicts == {"pass": 3}
 
 
 def test_what_a_search_reaches_of_the_systems_code_is_shown(

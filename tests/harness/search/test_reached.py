@@ -103,6 +103,15 @@ def test_the_page_has_every_fault_and_every_event(tmp_path: Path, capsys: pytest
     assert 'class="never">–<' in text
 
 
+def test_a_page_that_cannot_be_written_is_an_error_with_its_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(tmp_path, one())
+    assert main(["search", "show", str(tmp_path), f"--html={tmp_path / 'no' / 'page.html'}"]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "page.html cannot be written: No such file or directory; give a file in a folder that is there" in said
+
+
 @pytest.mark.parametrize("content", [None, "{}", "nonsense"])
 def test_where_there_is_nothing_that_is_said(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.engine import Engines
@@ -15,6 +17,7 @@ from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.run.judging import Opens
+from assay.harness.run.store import RunInfo
 from assay.harness.stored import many
 from assay.harness.stored.many import Judged, judge_many
 
@@ -22,6 +25,10 @@ from helpers.judging import without_times
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 ALL = sorted(path.parent for path in FIXTURES.glob("format_*/*/history"))
+RUN = RunInfo(
+    test="t", status="finished", started="2026-11-20T00:00:00+00:00", owner="1:2@boot", seed=1, cluster="sim",
+    nemesis="none", command="pytest",
+)  # fmt: skip
 SOME = [
     FIXTURES / "format_1" / "synthetic-register-lost-update",
     FIXTURES / "format_2" / "synthetic-set-set-lost",
@@ -156,7 +163,91 @@ def test_where_there_is_no_run_at_all_it_is_an_error(tmp_path: Path, capsys: pyt
     for folder in folders:
         folder.mkdir()
     assert main(["check", *map(str, folders)]) == Exit.USAGE
-    assert "none of the 2 paths is a run or a history folder" in capsys.readouterr().err
+    said = f"there is no run or history folder, with ops/ or history/ops/ in it, at {folders[0]}, {folders[1]}"
+    assert said in capsys.readouterr().err
+
+
+def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As they are laid out: STORE/TEST/TIME, with links to the latest ones and folders that are no test's."""
+    store = tmp_path / "store"
+    runs = [store / "test_a" / "1", store / "test_a" / "2", store / "test_b" / "1"]
+    died = store / "test_b" / "2"
+    for run in runs:
+        shutil.copytree(SOME[1] / "history", run / "history")
+    died.mkdir(parents=True)
+    for run in (*runs, died):
+        (run / "run.json").write_bytes(msgspec.json.encode(RUN))
+    (store / "latest").symlink_to(runs[2])
+    (store / "test_b" / "latest").symlink_to(runs[2])
+    for other in ("searches", "nights"):
+        (store / other / "one").mkdir(parents=True)
+
+    def check(*asked: Path) -> tuple[list[str], str]:
+        assert main(["check", *map(str, asked)]) == Exit.FAIL
+        said = capsys.readouterr()
+        return [line.split()[1] for line in said.out.splitlines()[:-1]], said.err
+
+    assert check(store) == (list(map(str, runs)), f"assay: neither runs nor history folders, passed over: {died}\n")
+    assert check(store / "test_a") == (list(map(str, runs[:2])), "")
+    spaced = store / "test c"
+    (store / "test_b").rename(spaced)
+    main(["check", str(spaced), "--plugin=helpers.extension"])
+    ends = capsys.readouterr().out.splitlines()[-1]
+    assert ends.endswith(f"all that is said of one: assay check '{spaced / '1'}' --plugin=helpers.extension")
+    spaced.rename(store / "test_b")
+    each, _ = check(*sorted(store.iterdir()))
+    assert sorted(each) == sorted([str(store / "latest"), *map(str, runs[:2])])
+    assert main(["check", str(store), "--model=kv"]) == Exit.USAGE
+    assert f"--model is for one history, and {store} is a folder of runs" in capsys.readouterr().err
+
+
+def test_text_that_is_not_utf_8_is_said_of_its_own_history_alone(tmp_path: Path) -> None:
+    """What shares a database with it is judged as ever."""
+    strange = tmp_path / "strange"
+    shutil.copytree(SOME[2], strange)
+    part = sorted((strange / "history" / "ops").glob("*.parquet"))[-1]
+    rows = pq.read_table(part)
+    texts = pa.array([b'"\xff"', *(b"0" for _ in range(rows.num_rows - 1))], pa.binary())
+    column = pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
+    place = rows.schema.get_field_index("argument")
+    pq.write_table(rows.set_column(place, rows.schema.field(place), column), part)
+    first, second, third = judged([SOME[4], strange, SOME[1]])
+    assert [reported(first), reported(third)] == [reported(*judged([path])) for path in (SOME[4], SOME[1])]
+    assert second.judgement is None
+    assert second.text.startswith(f"{part}: row 1: argument does not fit string")
+
+
+def test_what_a_run_noted_of_how_far_it_was_may_be_damaged(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(SOME[4], run)
+    (run / "history" / "closed.json").unlink()
+    noted = run / "history" / ".unfinished" / "sealed.json"
+    noted.parent.mkdir()
+    noted.write_bytes(b"")
+    one, other = judged([run, SOME[1]])
+    assert one.text.startswith(f"{noted} is damaged: ")
+    assert "remove .unfinished/" in one.text
+    assert other.judgement is not None
+
+
+def test_executors_get_whole_paths_and_what_they_say_has_those_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have a working folder of their own."""
+
+    class Elsewhere:
+        def each(self, function: Any, tasks: Any, progress: Any) -> list[bytes]:
+            with monkeypatch.context() as there:
+                there.chdir("/")
+                return [function(task) for task in tasks]
+
+    monkeypatch.chdir(FIXTURES)
+    paths = [path.relative_to(FIXTURES) for path in (SOME[1], SOME[4])]
+    with Engines("duckdb") as engines:
+        monkeypatch.setattr(engines, "spark", lambda rows: Elsewhere())
+        there = list(judge_many(paths, engines, ()))
+    assert [one.path for one in there] == paths
+    assert [one.judgement and one.judgement.verdict for one in there] == [Verdict.FAIL, Verdict.PASS]
 
 
 @pytest.mark.spark

@@ -75,6 +75,21 @@ def test_of_a_source_that_has_changed_only_the_latest_counts() -> None:
     assert together([after(*SECOND_IS_ALIVE), changed]) == changed
 
 
+def test_a_module_that_is_gone_counts_no_more_and_a_search_that_counted_nothing_changes_nothing() -> None:
+    gone = reached([module(), module(name="toy.gone")], ())
+    assert [one.file for one in gone] == [FILE, "toy/gone.py"]
+    now = after(*FIRST_IS_ALIVE)
+    assert together([gone, now]) == now
+    assert together([now, ()]) == now
+    assert together([(), ()]) == ()
+
+
+def test_a_function_with_nothing_to_reach_is_not_said_to_be_never_called() -> None:
+    (found,) = after(text=f"{SOURCE}\ndef declared():\n    what: int\n")
+    assert (found.functions[-1].lines, found.functions[-1].branches) == (0, 0)
+    assert [function.name for function in found.never] == ["elect", "elect_unclean"]
+
+
 def test_the_table_says_what_was_reached_and_names_what_never_was() -> None:
     summary, row = table(after(*FIRST_IS_ALIVE))
     assert summary == "3 of 7 lines and 2 of 6 branches of the system; never loaded: none"

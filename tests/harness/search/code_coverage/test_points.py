@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import dis
+import importlib
+import os
 import sys
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.harness.search.code_coverage.jumps import jumps, layouts
+from assay.harness.search.code_coverage.kept import reached, together
 from assay.harness.search.code_coverage.points import Function, functions
 from assay.harness.search.code_coverage.source import CodeKey, by_key, modules, packages_of
 from assay.system_under_test.deployment import Broker
@@ -134,3 +139,59 @@ def test_every_point_of_the_broker_can_be_seen_by_a_line_or_a_jump() -> None:
             by_line = {point for _, line in dis.findlinestarts(own) for point in seen.lines.get(line or 0, ())}
             by_jump = {point for jump in jumps(own, seen).values() for point in (jump.through, jump.taken)}
             assert not set(function.points) - by_line - by_jump, (path, function.name)
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package that can be imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "counted_system"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "log.py").write_text("def read(x):\n    if x:\n        return 1\n    return 2\n")
+    yield package
+    for name in [name for name in sys.modules if name.partition(".")[0] == package.name]:
+        del sys.modules[name]
+
+
+def test_modules_of_one_name_in_two_packages_stay_two(written: Path) -> None:
+    inner = written / "other" / "counted_system"
+    inner.mkdir(parents=True)
+    (inner.parent / "__init__.py").touch()
+    (inner / "__init__.py").touch()
+    (inner / "log.py").write_text("def write(x):\n    return x\n")
+    found = modules(["counted_system", "counted_system.other.counted_system"])
+    assert [module.label for module in found if module.functions] == [
+        "counted_system/log.py",
+        "counted_system/other/counted_system/log.py",
+    ]
+    both = modules(["counted_system.other.counted_system", "counted_system"])
+    assert len(together([reached(both, ())])) == 2
+
+
+def test_files_that_cannot_be_imported_are_no_modules(written: Path) -> None:
+    (written / "template.py").write_text("def {{ name }}(): pass\n")
+    (written / "strange.py").write_bytes(b"x = '\xff'\n")
+    (written / "nul.py").write_bytes(b"x = '\0'\n")
+    os.symlink("someone@somewhere.123", written / ".#log.py")  # as an editor leaves it beside a file that it has open
+    assert [module.name for module in modules(["counted_system"])] == ["counted_system", "counted_system.log"]
+
+
+def test_a_package_whose_import_breaks_has_no_source(written: Path) -> None:
+    (written / "__init__.py").write_text("raise RuntimeError('no licence')\n")
+    with pytest.raises(ValueError, match="there is no Python source"):
+        modules(["counted_system.log"])
+
+
+@pytest.mark.parametrize("later", ["# one line more\ndef read(x):\n    return 3\n", "def read(x:\n", None])
+def test_what_is_edited_during_a_search_is_counted_as_it_was(written: Path, later: str | None) -> None:
+    """Also half saved, or removed."""
+    importlib.import_module("counted_system.log")
+    known = modules(["counted_system"])
+    file = written / "log.py"
+    file.unlink()
+    if later is not None:
+        file.write_text(later)
+    (found,) = reached(known, ())
+    assert found.uncounted == ()
+    assert [function.name for function in found.functions] == ["read"]
