@@ -204,7 +204,6 @@ class Replicas:
             await partition.log.close()
             del self._partitions[topic, index]
             aside = await directory.set_aside(self._storage, path)
-            await self._forget(topic, index)
             _log.warning(
                 "%s belongs to another incarnation of the topic (%s, now %s): set aside as %s",
                 partition.key,
@@ -212,8 +211,7 @@ class Replicas:
                 update.topic_czxid,
                 aside,
             )
-        if (topic, index) in self._recovery_points.load():
-            await self._forget(topic, index)  # what a crash in the middle of a deletion may have left
+        await self._forget(topic, index)  # of the log before; also what a deletion that was killed has left
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self._config.data_dir)
@@ -235,8 +233,8 @@ class Replicas:
             await self._forget(partition.topic, partition.index)
 
     async def _forget(self, topic: str, index: int) -> None:
-        await self._high_watermarks.write({}, remove=[(topic, index)])
-        await self._recovery_points.write({}, remove=[(topic, index)])
+        for checkpoint in (self._high_watermarks, self._recovery_points):
+            await checkpoint.remove((topic, index))
         await self.cleaner.forget(topic, index)
 
     async def flush(self) -> None:

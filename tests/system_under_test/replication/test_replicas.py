@@ -1,0 +1,166 @@
+"""The replicas on one disk: what is noted of a log goes with it, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.cluster.sim.disk import SimDisk, SimStorage
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from assay.system_under_test.log.traits import log_traits
+from assay.system_under_test.protocol import internal
+from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.replication.replicas import Replicas
+from assay.system_under_test.replication.traits import CORRECT
+from assay.system_under_test.tasks import Background
+
+from helpers.sim_brokers import simulate, until
+
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@dataclass
+class Bench:
+    """One disk, and the replicas of the process that uses it. The partition is t-0."""
+
+    disk: SimDisk = field(default_factory=lambda: SimDisk(Random(1)))
+    delay: Callable[[], float] = lambda: 0.0
+    replicas: Replicas = field(init=False)
+    storage: SimStorage = field(init=False)
+    lives_for: int | None = None
+    """So many more operations of the disk; then the process is killed."""
+
+    async def start(self) -> None:
+        self.lives_for = None
+        self.storage = self.disk.storage(check=self._check, fsync_delay=lambda: self.delay())
+        self.storage.mkdir("data")
+        events: Any = SimpleNamespace(emit=lambda *_, **__: None, lives={}, incarnation=1)
+        runtime: Any = SimpleNamespace(storage=self.storage, wall_clock=lambda: 0.0)
+        config = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
+        background = Background(lambda _: None)
+        ignore: Any = lambda *_: None  # noqa: E731
+        self.replicas = Replicas(
+            config, runtime, events, background, ignore, ignore, ignore, CORRECT, log_traits(())
+        )
+        await self.replicas.open(clean=False)
+
+    def _check(self) -> None:
+        if self.lives_for is not None:
+            self.lives_for -= 1
+            if self.lives_for < 0:
+                raise Killed
+
+    async def lead(self, czxid: int = 1, epoch: int = 0, settings: dict[str, str] | None = None) -> Partition:
+        await self.replicas.configure("t", settings or {}, czxid)
+        role = update(czxid, epoch)
+        partition = await self.replicas.of(role)
+        await partition.lead(role, now=0.0)
+        return partition
+
+    async def delete(self) -> None:
+        partition = self.replicas.find("t", 0)
+        assert partition is not None
+        partition.stop(partition.leader_epoch)
+        await self.replicas.delete(partition)
+
+    def noted(self) -> dict[str, int]:
+        """Of t-0, by the checkpoint's name."""
+        storage = self.disk.storage()
+        found = {
+            name: OffsetCheckpoint(storage, f"data/{name}").load().get(("t", 0))
+            for name in (HIGH_WATERMARKS, RECOVERY_POINTS, CLEANED)
+        }
+        return {name: offset for name, offset in found.items() if offset is not None}
+
+
+def update(czxid: int, epoch: int, leader: int = 1) -> internal.PartitionStateUpdate:
+    return internal.PartitionStateUpdate(
+        topic="t",
+        topic_czxid=czxid,
+        partition=0,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=[1],
+        member_epochs=[],
+        elr=[],
+        zk_version=epoch,
+        replicas=[1],
+    )
+
+
+async def fill(partition: Partition, count: int) -> None:
+    """With values of one key."""
+    for number in range(count):
+        partition.log.append(message_set.build([(b"k", b"%d" % number, 5)]), 1)
+    await partition.log.flush()
+    partition.high_watermark = partition.log.end_offset
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_name(power_loss: bool) -> None:
+    """Compaction would take the new log for clean up to where the old one was."""
+
+    async def check() -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench = Bench()
+            await bench.start()
+            await fill(await bench.lead(settings=COMPACTED), 9)
+            cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
+            await until(lambda: CLEANED in bench.noted(), "it is cleaned")
+            cleaning.cancel()
+            await bench.replicas.checkpoint()
+            assert len(bench.noted()) == 3
+            bench.lives_for = instant
+            try:
+                await bench.delete()
+                ended = True
+            except Killed:
+                instant += 1
+            if power_loss:
+                bench.disk.power_loss()
+            await bench.start()
+            await bench.lead(czxid=2)
+            assert bench.noted() == {}, f"killed at operation {instant}"
+        assert instant > 20
+
+    simulate(check)
+
+
+def test_a_deletion_waits_for_the_cleaners_note_of_the_log() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        await fill(await bench.lead(settings=COMPACTED), 9)
+        await bench.replicas.checkpoint()
+        begun = asyncio.Event()
+
+        def delay() -> float:
+            if begun.is_set() or not bench.storage.exists(f"data/{CLEANED}.tmp"):
+                return 0.0
+            begun.set()
+            return 1.0
+
+        bench.delay = delay
+        cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
+        await begun.wait()
+        await bench.delete()
+        await bench.lead(czxid=2, settings={})
+        await asyncio.sleep(2)
+        cleaning.cancel()
+        assert CLEANED not in bench.noted()
+
+    simulate(check)
