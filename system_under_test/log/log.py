@@ -302,7 +302,9 @@ class Log:
                 segment.close()
 
     async def delete(self) -> None:
-        """Closes the log and removes its directory; at no instant does a part of it stand under its own name."""
+        """Closes the log and removes its directory; at no instant does a part of it stand under its own name. May be
+        called again after an ``OSError``.
+        """
         row, storage = self.row, self.row.storage
         async with row.changing:
             row.closed = True
@@ -311,9 +313,11 @@ class Log:
                 segment.close()
             parent = posixpath.dirname(self.directory)
             doomed = self.directory + DELETED_SUFFIX
+            if storage.exists(self.directory):
+                if storage.exists(doomed):
+                    storage.remove(doomed)
+                storage.rename(self.directory, doomed)
+            await storage.fsync_directory(parent)
             if storage.exists(doomed):
                 storage.remove(doomed)
-            storage.rename(self.directory, doomed)
-            await storage.fsync_directory(parent)
-            storage.remove(doomed)
             await storage.fsync_directory(parent)

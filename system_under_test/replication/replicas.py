@@ -187,35 +187,42 @@ class Replicas:
     async def _found_or_made(self, update: PartitionStateUpdate) -> Partition:
         """One of a deleted topic of the same name is set aside first."""
         topic, index = update.topic, update.partition
-        path = self._path(topic, index)
         partition = self._partitions.get((topic, index))
         if partition is not None:
-            made_for = partition.incarnation
-            if made_for == update.topic_czxid:
+            if partition.log.closed and partition.incarnation == update.topic_czxid:
+                await self._remove(partition)  # as was begun, and failed
+            elif partition.incarnation == update.topic_czxid:
                 return partition
-            if made_for == UNKNOWN and partition.log.damage is not None:
+            elif partition.incarnation == UNKNOWN and partition.log.damage is not None and not partition.log.closed:
                 await self._adopt(partition, update.topic_czxid)
                 return partition
-            self._on_close(partition)
-            partition.end_term()
-            partition.stop_timers()
-            await partition.epochs.close()
-            await partition.log.close_notes()
-            await partition.log.close()
-            del self._partitions[topic, index]
-            aside = await directory.set_aside(self._storage, path)
-            _log.warning(
-                "%s belongs to another incarnation of the topic (%s, now %s): set aside as %s",
-                partition.key,
-                made_for,
-                update.topic_czxid,
-                aside,
-            )
+            else:
+                await self._set_aside(partition, update.topic_czxid)
         await self._forget(topic, index)  # of the log before; also what a deletion that was killed has left
+        path = self._path(topic, index)
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self._config.data_dir)
         return await self._open_partition(topic, index, clean=True, recovery_point=0)
+
+    async def _set_aside(self, partition: Partition, czxid: int) -> None:
+        """Its log is of another creation of the topic than this one. What fails is tried again with the next role."""
+        self._on_close(partition)
+        partition.end_term()
+        partition.stop_timers()
+        await partition.epochs.close()
+        await partition.log.close_notes()
+        await partition.log.close()
+        path = partition.log.directory
+        aside = await directory.set_aside(self._storage, path) if self._storage.exists(path) else None
+        del self._partitions[partition.topic, partition.index]
+        _log.warning(
+            "%s belongs to another incarnation of the topic (%s, now %s): set aside as %s",
+            partition.key,
+            partition.incarnation,
+            czxid,
+            aside,
+        )
 
     async def _adopt(self, partition: Partition, czxid: int) -> None:
         """The note of whose log it is was damaged: nothing of that log is served, whosever it was."""
@@ -223,14 +230,17 @@ class Replicas:
         partition.incarnation = self._events.lives[partition.key] = czxid
 
     async def delete(self, partition: Partition) -> None:
-        """Its term is over. Nothing of it is left afterwards."""
+        """Its term is over. Nothing of it is left afterwards. After an ``OSError`` it is still here, to be deleted."""
         partition.stop_timers()
         async with self._configuring:
-            del self._partitions[partition.topic, partition.index]
-            await partition.epochs.close()
-            await partition.log.close_notes()
-            await partition.log.delete()
-            await self._forget(partition.topic, partition.index)
+            await self._remove(partition)
+
+    async def _remove(self, partition: Partition) -> None:
+        await partition.epochs.close()
+        await partition.log.close_notes()
+        await partition.log.delete()
+        del self._partitions[partition.topic, partition.index]
+        await self._forget(partition.topic, partition.index)
 
     async def _forget(self, topic: str, index: int) -> None:
         for checkpoint in (self._high_watermarks, self._recovery_points):

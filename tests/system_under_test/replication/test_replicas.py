@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -22,7 +24,7 @@ from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.traits import CORRECT
 from assay.system_under_test.tasks import Background
 
-from helpers.sim_brokers import simulate, until
+from helpers.sim_brokers import simulate
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
 
@@ -40,7 +42,9 @@ class Bench:
     replicas: Replicas = field(init=False)
     storage: SimStorage = field(init=False)
     lives_for: int | None = None
-    """So many more operations of the disk; then the process is killed."""
+    """So many more operations of the disk; then one ends with ``ends_with``."""
+    ends_with: BaseException = field(default_factory=Killed)
+    """After ``Killed`` none succeeds any more."""
 
     async def start(self) -> None:
         self.lives_for = None
@@ -51,16 +55,16 @@ class Bench:
         config = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
         background = Background(lambda _: None)
         ignore: Any = lambda *_: None  # noqa: E731
-        self.replicas = Replicas(
-            config, runtime, events, background, ignore, ignore, ignore, CORRECT, log_traits(())
-        )
+        self.replicas = Replicas(config, runtime, events, background, ignore, ignore, ignore, CORRECT, log_traits(()))
         await self.replicas.open(clean=False)
 
     def _check(self) -> None:
         if self.lives_for is not None:
             self.lives_for -= 1
             if self.lives_for < 0:
-                raise Killed
+                if not isinstance(self.ends_with, Killed):
+                    self.lives_for = None
+                raise self.ends_with
 
     async def lead(self, czxid: int = 1, epoch: int = 0, settings: dict[str, str] | None = None) -> Partition:
         await self.replicas.configure("t", settings or {}, czxid)
@@ -120,7 +124,8 @@ def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_nam
             await bench.start()
             await fill(await bench.lead(settings=COMPACTED), 9)
             cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
-            await until(lambda: CLEANED in bench.noted(), "it is cleaned")
+            while CLEANED not in bench.noted():
+                await asyncio.sleep(0.01)
             cleaning.cancel()
             await bench.replicas.checkpoint()
             assert len(bench.noted()) == 3
@@ -162,5 +167,54 @@ def test_a_deletion_waits_for_the_cleaners_note_of_the_log() -> None:
         await asyncio.sleep(2)
         cleaning.cancel()
         assert CLEANED not in bench.noted()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("how", ["deleted", "set aside"])
+def test_a_log_that_a_failing_disk_could_not_take_away_is_not_the_next_topics(how: str) -> None:
+    """Whoever wants it gone asks again."""
+
+    async def check() -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench = Bench(ends_with=OSError(errno.EIO, "the device fails"))
+            await bench.start()
+            await fill(await bench.lead(), 9)
+            await bench.replicas.checkpoint()
+            bench.lives_for = instant
+            for _ in range(2):
+                with contextlib.suppress(OSError):
+                    if how == "deleted" and bench.replicas.find("t", 0) is not None:
+                        await bench.delete()
+                    remade = await bench.lead(czxid=2)
+                    break
+            ended, bench.lives_for = bench.lives_for is not None, None
+            assert (remade.incarnation, remade.log.end_offset) == (2, 0), f"failed at operation {instant}"
+            await fill(remade, 1)
+            assert "data/t-0.deleted" not in {path.rpartition("/")[0] for path in bench.disk.files()}
+            instant += 1
+        assert instant > 20
+
+    simulate(check)
+
+
+def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_log() -> None:
+    """The partition was moved away and back."""
+
+    async def check() -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench = Bench(ends_with=OSError(errno.EIO, "the device fails"))
+            await bench.start()
+            await fill(await bench.lead(), 9)
+            bench.lives_for = instant
+            with contextlib.suppress(OSError):
+                await bench.delete()
+            ended, bench.lives_for = bench.lives_for is not None, None
+            again = await bench.lead(epoch=1)
+            await fill(again, 1)
+            assert again.log.end_offset == 1, f"failed at operation {instant}"
+            instant += 1
 
     simulate(check)
