@@ -269,11 +269,11 @@ class Replicas:
         async with self._configuring:
             if zxid <= self._configured_at.get(topic, -1):
                 return
-            self._configured_at[topic] = zxid
             config = self._topic_configs[topic] = self._config.topic.override(settings)
             for partition in list(self._partitions.values()):
                 if partition.topic == topic:
                     await partition.configure(config)
+            self._configured_at[topic] = zxid  # last: what failed is sent again
         self._events.emit("topic-configured", key=topic, zxid=zxid, detail={"settings": dict(settings)})
 
     # -- durability ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import contextlib
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from assay.cluster.sim.disk import SimDisk, SimStorage
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from assay.system_under_test.log.directory import make_root
 from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.records import message_set
@@ -24,7 +26,7 @@ from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.traits import CORRECT
 from assay.system_under_test.tasks import Background
 
-from helpers.sim_brokers import simulate
+from helpers.sim_brokers import simulate, until
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
 
@@ -49,7 +51,7 @@ class Bench:
     async def start(self) -> None:
         self.lives_for = None
         self.storage = self.disk.storage(check=self._check, fsync_delay=lambda: self.delay())
-        self.storage.mkdir("data")
+        await make_root(self.storage, "data")
         events: Any = SimpleNamespace(emit=lambda *_, **__: None, lives={}, incarnation=1)
         runtime: Any = SimpleNamespace(storage=self.storage, wall_clock=lambda: 0.0)
         config = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
@@ -113,6 +115,10 @@ async def fill(partition: Partition, count: int) -> None:
     partition.high_watermark = partition.log.end_offset
 
 
+def _is_noted(bench: Bench, checkpoint: str) -> bool:
+    return checkpoint in bench.noted()
+
+
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_name(power_loss: bool) -> None:
     """Compaction would take the new log for clean up to where the old one was."""
@@ -124,8 +130,7 @@ def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_nam
             await bench.start()
             await fill(await bench.lead(settings=COMPACTED), 9)
             cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
-            while CLEANED not in bench.noted():
-                await asyncio.sleep(0.01)
+            await until(partial(_is_noted, bench, CLEANED), "it is cleaned")
             cleaning.cancel()
             await bench.replicas.checkpoint()
             assert len(bench.noted()) == 3
@@ -216,5 +221,24 @@ def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_
             await fill(again, 1)
             assert again.log.end_offset == 1, f"failed at operation {instant}"
             instant += 1
+
+    simulate(check)
+
+
+def test_settings_that_could_not_be_applied_are_taken_when_they_are_sent_again() -> None:
+    """That a log may have gaps is noted before its topic is compacted, and a full disk takes no note."""
+
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        partition = await bench.lead()
+        bench.disk.capacity = bench.disk.used
+        with pytest.raises(OSError, match="No space left"):
+            await bench.replicas.configure("t", COMPACTED, 5)
+        bench.disk.capacity = None
+        await bench.replicas.configure("t", COMPACTED, 5)
+        assert partition.config.compacts
+        await bench.replicas.configure("t", {}, 4)
+        assert partition.config.compacts
 
     simulate(check)
