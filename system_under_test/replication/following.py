@@ -159,10 +159,10 @@ class FollowerTerm:
         async with replica.cutting:
             if offset < before:
                 log.truncate_to(offset)
+                replica.high_watermark = min(replica.high_watermark, log.end_offset)
                 await log.flush()
             replica.epochs.truncate_from_end(offset)
             await replica.epochs.flush()
-            replica.high_watermark = min(replica.high_watermark, log.end_offset)
         if offset < before:
             self._report_cut(log.end_offset, before, reason)
 
@@ -175,11 +175,11 @@ class FollowerTerm:
             return
         async with replica.cutting:
             log.reset(start_offset)
+            replica.high_watermark = start_offset
             await log.flush()
             await log.forget_damage()
             replica.epochs.truncate_from_end(0)
             await replica.epochs.flush()
-            replica.high_watermark = start_offset
         self._report_cut(start_offset, before, reason)
 
     def _report_cut(self, end: int, before: int, reason: str) -> None:

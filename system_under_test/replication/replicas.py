@@ -120,6 +120,14 @@ class Replicas:
         for topic, index in found:
             point = None if points is None else points.get((topic, index), 0)
             await self._open_partition(topic, index, clean=clean and points is not None, recovery_point=point)
+        marks = self._high_watermarks.load()
+        lowered = {
+            name: partition.high_watermark
+            for name, partition in self._partitions.items()
+            if partition.high_watermark < marks.get(name, 0)
+        }
+        if lowered:  # or what comes in the place of what was lost would count as committed after another kill
+            await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
         path = self._path(topic, index)
@@ -308,8 +316,10 @@ class Replicas:
     async def checkpoint(self) -> None:
         """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
         here = list(self._partitions.values())
-        await self._high_watermarks.write({(p.topic, p.index): p.checkpointed() for p in here})
         async with self._cutting:
+            await self._high_watermarks.write(
+                {(p.topic, p.index): p.checkpointed() for p in here if self._partitions.get((p.topic, p.index)) is p}
+            )
             await self._recovery_points.write(
                 {
                     (p.topic, p.index): p.log.flushed_offset
@@ -320,11 +330,13 @@ class Replicas:
             )
 
     async def _before_cut(self, replica: Replica, offset: int) -> None:
-        """A recovery point above the log's end would look like damage after a crash."""
+        """A recovery point above the log's end would look like damage after a crash, and a high watermark have what
+        comes after the cut count as committed.
+        """
         async with self._cutting:
-            known = self._recovery_points.load().get((replica.topic, replica.index), 0)
-            if offset < known:
-                await self._recovery_points.write({(replica.topic, replica.index): offset})
+            for checkpoint in (self._recovery_points, self._high_watermarks):
+                if offset < checkpoint.load().get((replica.topic, replica.index), 0):
+                    await checkpoint.write({(replica.topic, replica.index): offset})
             await self.cleaner.before_cut(replica, offset)
 
 

@@ -242,3 +242,53 @@ def test_settings_that_could_not_be_applied_are_taken_when_they_are_sent_again()
         assert partition.config.compacts
 
     simulate(check)
+
+
+def test_a_high_watermark_beyond_what_was_lost_is_not_that_of_what_comes_next() -> None:
+    """Not even when the process is killed before the next checkpoint."""
+
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        partition = await bench.lead(settings={"flush.messages": "100"})
+        for number in range(9):
+            partition.append(message_set.build([(b"k", b"%d" % number, 5)]), 1, wait_for_all=True)
+        partition.high_watermark = 9
+        await bench.replicas.checkpoint()
+        bench.disk.power_loss()
+        await bench.start()
+        partition = await bench.lead(epoch=1, settings={"flush.messages": "100"})
+        left = partition.log.end_offset
+        assert left == partition.high_watermark < 9
+        await fill(partition, 9)
+        await bench.start()
+        assert bench.replicas.find("t", 0).high_watermark == left
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_high_watermark_beyond_a_cut_is_not_that_of_what_comes_next(checkpoint: bool) -> None:
+    """Not even when the process is killed before the next checkpoint, or one is written while the log is cut."""
+
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        partition = await bench.lead()
+        await fill(partition, 9)
+        await bench.replicas.checkpoint()
+        partition.follow(update(1, epoch=1, leader=2))
+        bench.delay = lambda: 0.01
+        cutting = asyncio.ensure_future(partition.follower.truncate(5, "an unclean election"))
+        if checkpoint:
+            await asyncio.sleep(0.001)
+            await bench.replicas.checkpoint()
+        await cutting
+        bench.delay = lambda: 0.0
+        partition.log.append_replicated(message_set.build([(b"k", b"v", 5)] * 4, base_offset=5))
+        await partition.log.flush()
+        assert partition.high_watermark == 5
+        await bench.start()
+        assert bench.replicas.find("t", 0).high_watermark == 5
+
+    simulate(check)
