@@ -116,6 +116,7 @@ class FollowerTerm:
                 replica.flush_in_time()
             except (CorruptMessage, DamagedLog) as damage:
                 _log.error("%s: %s", replica.key, damage)
+                replica.forget_epochs_ahead()
                 self._reconcile_later(now)
                 return
         if self._reach():

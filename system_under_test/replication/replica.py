@@ -128,6 +128,10 @@ class Replica:
         async with self.cutting:
             pass
 
+    def forget_epochs_ahead(self) -> None:
+        """A follower enters an epoch before the records of it, which may be further on, and may not come."""
+        self.epochs.truncate_from_end(self.log.end_offset + 1)
+
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def counted_end(self) -> int:
