@@ -11,6 +11,7 @@ import posixpath
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.directory import DELETED_SUFFIX
@@ -221,7 +222,8 @@ class Log:
         row.gap = cut.gap
 
     async def before_cut(self, offset: int) -> None:
-        """Makes the notes durable that ``truncate_to(offset)`` needs, which must be the next change.
+        """Makes the notes durable that ``truncate_to(offset)`` needs, which must be the next change, or else
+        ``cut_given_up``.
 
         A log that will end after a gap could not say so if it were killed before its next ``flush``; what is noted of
         a gap holds for all below it, so that must be on the disk. Raises as ``truncate_to`` does, and ``OSError``.
@@ -235,6 +237,18 @@ class Log:
         if gap:
             await self.flush()
         await self.tombstones.truncate(offset, gap)
+
+    async def cut_given_up(self) -> None:
+        """After ``before_cut``, also one that failed or was cancelled: the log stays as it is, so its gaps are noted
+        again. Raises ``OSError``.
+        """
+        if self.tombstones.known:
+            await self.tombstones.allow_gaps(self._last_gap)
+
+    def _last_gap(self) -> int:
+        """Where the last segment begins that has a gap before it; 0 when none has."""
+        neighbours = pairwise(self.row.segments)
+        return max((b.base_offset for a, b in neighbours if a.next_offset < b.base_offset), default=0)
 
     def _cut_at(self, offset: int) -> Cut:
         # At the start itself the first segment stays, empty: its name records where the log starts.

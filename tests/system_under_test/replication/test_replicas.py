@@ -7,7 +7,6 @@ import contextlib
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -75,9 +74,14 @@ class Bench:
         await partition.lead(role, now=0.0)
         return partition
 
+    @property
+    def partition(self) -> Partition:
+        found = self.replicas.find("t", 0)
+        assert found is not None
+        return found
+
     async def delete(self) -> None:
-        partition = self.replicas.find("t", 0)
-        assert partition is not None
+        partition = self.partition
         partition.stop(partition.leader_epoch)
         await self.replicas.delete(partition)
 
@@ -115,8 +119,17 @@ async def fill(partition: Partition, count: int) -> None:
     partition.high_watermark = partition.log.end_offset
 
 
-def _is_noted(bench: Bench, checkpoint: str) -> bool:
-    return checkpoint in bench.noted()
+async def _compacted() -> Bench:
+    """Its log has gaps between segments, and all of it is noted."""
+    bench = Bench()
+    await bench.start()
+    await fill(await bench.lead(settings=COMPACTED), 9)
+    cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
+    await until(lambda: CLEANED in bench.noted(), "it is cleaned")
+    cleaning.cancel()
+    await bench.replicas.checkpoint()
+    assert len(bench.noted()) == 3
+    return bench
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
@@ -126,14 +139,7 @@ def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_nam
     async def check() -> None:
         instant, ended = 0, False
         while not ended:
-            bench = Bench()
-            await bench.start()
-            await fill(await bench.lead(settings=COMPACTED), 9)
-            cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
-            await until(partial(_is_noted, bench, CLEANED), "it is cleaned")
-            cleaning.cancel()
-            await bench.replicas.checkpoint()
-            assert len(bench.noted()) == 3
+            bench = await _compacted()
             bench.lives_for = instant
             try:
                 await bench.delete()
@@ -262,7 +268,7 @@ def test_a_high_watermark_beyond_what_was_lost_is_not_that_of_what_comes_next() 
         assert left == partition.high_watermark < 9
         await fill(partition, 9)
         await bench.start()
-        assert bench.replicas.find("t", 0).high_watermark == left
+        assert bench.partition.high_watermark == left
 
     simulate(check)
 
@@ -289,6 +295,42 @@ def test_a_high_watermark_beyond_a_cut_is_not_that_of_what_comes_next(checkpoint
         await partition.log.flush()
         assert partition.high_watermark == 5
         await bench.start()
-        assert bench.replicas.find("t", 0).high_watermark == 5
+        assert bench.partition.high_watermark == 5
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("how", ["truncate", "discard"])
+@pytest.mark.parametrize("end", ["another term", "a stop"])
+def test_a_compacted_log_that_was_to_be_cut_and_was_not_is_whole(how: str, end: str) -> None:
+    """What is noted of its gaps is lowered before a cut; then the term may be over, or the process is stopped."""
+
+    async def check() -> None:
+        instants, cut = 0, False
+        while not cut:
+            bench = await _compacted()
+            partition = bench.partition
+            before = partition.log.end_offset
+            partition.follow(update(1, epoch=1, leader=2))
+            term = partition.follower
+            assert term is not None
+            bench.delay = lambda: 0.01
+            cutting = asyncio.ensure_future(term.truncate(1, "") if how == "truncate" else term.discard(0, ""))
+            await asyncio.sleep(0.005 + instants * 0.01)
+            cut = partition.log.end_offset < before
+            if end == "a stop":
+                cutting.cancel()
+                await asyncio.wait([cutting])
+            else:
+                partition.follow(update(1, epoch=2, leader=3))
+                await cutting
+            bench.delay = lambda: 0.0
+            await bench.replicas.flush()
+            left = partition.log.end_offset
+            await bench.start()
+            found = bench.partition.log
+            assert (found.damage, found.end_offset) == (None, left), f"at instant {instants}"
+            instants += 1
+        assert instants > 8
 
     simulate(check)
