@@ -116,10 +116,9 @@ class Registrar:
 
     async def leave_directory(self) -> None:
         """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row
-        of clean stops is broken.
+        of clean stops is broken, also if it was about to register again for that.
         """
-        assert self._clean_lives, "it was registered"
-        if self.manager.replicas.lost:
+        if self.manager.replicas.lost or not self._clean_lives:
             return  # what it had when it registered it has no more
         await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
 

@@ -10,7 +10,9 @@ from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from assay.system_under_test import registrar
 from assay.system_under_test.controller.topic_settings import ConfigChanges
+from assay.system_under_test.log.directory import CLEAN_MARKER
 from assay.system_under_test.network.server import Server
+from assay.system_under_test.replication.replicas import Replicas
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
 
@@ -138,5 +140,34 @@ def test_zookeeper_may_fail_half_way_through_a_start_for_longer_than_a_start_wai
             await until(lambda: len(cluster.events(node, "registered")) > before, "registered in the end", 20)
             assert cluster.events(node, "registered")[-1]["detail"]["clean_since"] is not None, "its clean stop counts"
             await serves(cluster)
+
+    simulate(check)
+
+
+def test_a_broker_is_stopped_in_order_while_it_cannot_register_what_it_has_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its session is replaced, a log was found damaged, and ZooKeeper does not answer: no clean life is left to note."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = cluster.nodes[0]
+            tries = 0
+
+            async def register(*_: Any, **__: Any) -> int:
+                nonlocal tries
+                tries += 1
+                raise ConnectionLoss
+
+            monkeypatch.setattr(registrar, "register", register)
+            monkeypatch.setattr(Replicas, "take_lost", lambda _: True)
+            await node.drop_from(cluster.zookeepers)
+            await asyncio.sleep(10)
+            await node.accept_all()
+            await until(lambda: tries > 1, "it tries to register again")
+            await node.terminate()
+            await until(lambda: node.exit_code is not None, "it has stopped", 60)
+            assert node.exit_code == 0
+            assert not any(path.endswith(CLEAN_MARKER) for path in node.disk.files())
 
     simulate(check)
