@@ -147,7 +147,7 @@ def test_zookeeper_may_fail_half_way_through_a_start_for_longer_than_a_start_wai
 def test_a_broker_is_stopped_in_order_while_it_cannot_register_what_it_has_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its session is replaced, a log was found damaged, and ZooKeeper does not answer: no clean life is left to note."""
+    """Its session was replaced, a log is damaged, and ZooKeeper does not answer: no clean life is left to note."""
 
     async def check() -> None:
         async with brokers() as cluster:

@@ -17,9 +17,11 @@ from assay.cluster.sim.disk import SimDisk, SimStorage
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from assay.system_under_test.log.directory import make_root
+from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.traits import CORRECT
@@ -40,6 +42,9 @@ class Bench:
 
     disk: SimDisk = field(default_factory=lambda: SimDisk(Random(1)))
     delay: Callable[[], float] = lambda: 0.0
+    config: BrokerConfig = BrokerConfig(
+        zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1
+    )
     replicas: Replicas = field(init=False)
     storage: SimStorage = field(init=False)
     lives_for: int | None = None
@@ -53,10 +58,11 @@ class Bench:
         await make_root(self.storage, "data")
         events: Any = SimpleNamespace(emit=lambda *_, **__: None, lives={}, incarnation=1)
         runtime: Any = SimpleNamespace(storage=self.storage, wall_clock=lambda: 0.0)
-        config = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
         background = Background(lambda _: None)
         ignore: Any = lambda *_: None  # noqa: E731
-        self.replicas = Replicas(config, runtime, events, background, ignore, ignore, ignore, CORRECT, log_traits(()))
+        self.replicas = Replicas(
+            self.config, runtime, events, background, ignore, ignore, ignore, CORRECT, log_traits(())
+        )
         await self.replicas.open(clean=False)
 
     def _check(self) -> None:
@@ -332,5 +338,25 @@ def test_a_compacted_log_that_was_to_be_cut_and_was_not_is_whole(how: str, end: 
             assert (found.damage, found.end_offset) == (None, left), f"at instant {instants}"
             instants += 1
         assert instants > 8
+
+    simulate(check)
+
+
+def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_one_of_its_name() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        background = Background(lambda _: None)
+        handover = Handover(bench.config, background, lambda: None, lambda: 1)
+        for czxid in (1, 2):
+            partition = await bench.lead(czxid)
+            partition.log.row.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            handover.begin(partition)
+            if czxid == 1:
+                await asyncio.sleep(0.01)
+                await bench.delete()
+        await asyncio.sleep(1)
+        assert partition.leader is None
+        await background.close()
 
     simulate(check)
