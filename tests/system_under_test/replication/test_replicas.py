@@ -7,6 +7,7 @@ import contextlib
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from assay.system_under_test.tasks import Background
 
 from helpers.sim_brokers import simulate, until
 
+CONFIG = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
 
 
@@ -42,19 +44,19 @@ class Bench:
 
     disk: SimDisk = field(default_factory=lambda: SimDisk(Random(1)))
     delay: Callable[[], float] = lambda: 0.0
-    config: BrokerConfig = BrokerConfig(
-        zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1
-    )
+    config: BrokerConfig = CONFIG
     replicas: Replicas = field(init=False)
     storage: SimStorage = field(init=False)
     lives_for: int | None = None
     """So many more operations of the disk; then one ends with ``ends_with``."""
     ends_with: BaseException = field(default_factory=Killed)
     """After ``Killed`` none succeeds any more."""
+    _life: int = 0
 
     async def start(self) -> None:
         self.lives_for = None
-        self.storage = self.disk.storage(check=self._check, fsync_delay=lambda: self.delay())
+        self._life += 1
+        self.storage = self.disk.storage(check=partial(self._check, self._life), fsync_delay=lambda: self.delay())
         await make_root(self.storage, "data")
         events: Any = SimpleNamespace(emit=lambda *_, **__: None, lives={}, incarnation=1)
         runtime: Any = SimpleNamespace(storage=self.storage, wall_clock=lambda: 0.0)
@@ -65,7 +67,9 @@ class Bench:
         )
         await self.replicas.open(clean=False)
 
-    def _check(self) -> None:
+    def _check(self, life: int) -> None:
+        if life != self._life:
+            raise Killed
         if self.lives_for is not None:
             self.lives_for -= 1
             if self.lives_for < 0:
@@ -358,5 +362,32 @@ def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_o
         await asyncio.sleep(1)
         assert partition.leader is None
         await background.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_that_is_noted_stays_known(seed: int) -> None:
+    """The note is there when a process is killed in the middle of writing it, and the next relies on it."""
+
+    async def check() -> None:
+        known = instant = 0
+        while known < 3:
+            bench = Bench(disk=SimDisk(Random(seed)))
+            await bench.start()
+            partition = await bench.lead()
+            await fill(partition, 9)
+            await bench.replicas.checkpoint()
+            partition.log.row.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            bench.lives_for = instant
+            with contextlib.suppress(Killed):
+                await partition.log.note_damage()
+            await bench.start()
+            if bench.partition.log.damage is not None:
+                known += 1
+                bench.disk.power_loss()
+                await bench.start()
+                assert bench.partition.log.damage is not None, f"killed at operation {instant}"
+            instant += 1
 
     simulate(check)
