@@ -69,13 +69,13 @@ class Registrar:
         """Makes the data directory this broker's own. Did the last process that used it stop cleanly?"""
         storage, where = self.runtime.storage, self.config.data_dir
         await directory.make_root(storage, where)
-        self._clean_lives = await directory.take_clean_marker(storage, where)
         found = directory.read_meta_properties(storage, where)
         if found is not None and found.broker_id != self.config.broker_id:
             raise BrokerError(
                 f"data_dir {where} belongs to broker {found.broker_id}, not {self.config.broker_id}; "
                 "give this broker a directory of its own"
             )
+        self._clean_lives = await directory.take_clean_marker(storage, where)
         if found is None:
             made = directory.MetaProperties(self.config.broker_id, self.cache.cluster_id)
             await directory.write_meta_properties(storage, made, where)
