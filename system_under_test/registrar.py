@@ -136,7 +136,8 @@ class Registrar:
         )
         self._registered_in = self.zookeeper.session_id
         self._clean_lives = (*before, self.manager.broker_epoch)[-MOST_LIVES:]
-        self.manager.controller_epoch = max(self.manager.controller_epoch, await self._known_epoch())
+        known = await self._known_epoch()  # while a newer controller may be obeyed already
+        self.manager.controller_epoch = max(self.manager.controller_epoch, known)
         self.events.emit(
             "registered",
             zxid=self.manager.broker_epoch,
