@@ -69,13 +69,13 @@ class Registrar:
         """Makes the data directory this broker's own. Did the last process that used it stop cleanly?"""
         storage, where = self.runtime.storage, self.config.data_dir
         await directory.make_root(storage, where)
-        self._clean_lives = await directory.take_clean_marker(storage, where)
         found = directory.read_meta_properties(storage, where)
         if found is not None and found.broker_id != self.config.broker_id:
             raise BrokerError(
                 f"data_dir {where} belongs to broker {found.broker_id}, not {self.config.broker_id}; "
                 "give this broker a directory of its own"
             )
+        self._clean_lives = await directory.take_clean_marker(storage, where)
         if found is None:
             made = directory.MetaProperties(self.config.broker_id, self.cache.cluster_id)
             await directory.write_meta_properties(storage, made, where)
@@ -116,10 +116,9 @@ class Registrar:
 
     async def leave_directory(self) -> None:
         """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row
-        of clean stops is broken.
+        of clean stops is broken, also if it was about to register again for that.
         """
-        assert self._clean_lives, "it was registered"
-        if self.manager.replicas.lost:
+        if self.manager.replicas.lost or not self._clean_lives:
             return  # what it had when it registered it has no more
         await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
 
@@ -137,7 +136,8 @@ class Registrar:
         )
         self._registered_in = self.zookeeper.session_id
         self._clean_lives = (*before, self.manager.broker_epoch)[-MOST_LIVES:]
-        self.manager.controller_epoch = max(self.manager.controller_epoch, await self._known_epoch())
+        known = await self._known_epoch()  # while a newer controller may be obeyed already
+        self.manager.controller_epoch = max(self.manager.controller_epoch, known)
         self.events.emit(
             "registered",
             zxid=self.manager.broker_epoch,

@@ -65,15 +65,21 @@ class OffsetCheckpoint:
             return str(error)
         return f"{self._path} is not there" if expected and not self._storage.exists(self._path) else None
 
-    async def write(self, entries: Mapping[PartitionId, int], remove: Iterable[PartitionId] = ()) -> None:
-        """Durably sets these entries, removes those, and keeps all others. Concurrent calls are taken in turn."""
+    async def write(self, entries: Mapping[PartitionId, int]) -> None:
+        """Durably sets these entries, and keeps all others. Concurrent calls are taken in turn."""
         async with self._writing:
-            merged = self.load()
-            merged.update(entries)
-            for partition in remove:
-                merged.pop(partition, None)
-            await write_atomic(self._storage, self._path, _format(merged))
-            self._entries = merged
+            await self._replace({**self.load(), **entries})
+
+    async def remove(self, partition: PartitionId) -> None:
+        """Durably; looks whether there is an entry once the calls before it are done."""
+        async with self._writing:
+            entries = self.load()
+            if entries.pop(partition, None) is not None:
+                await self._replace(entries)
+
+    async def _replace(self, entries: dict[PartitionId, int]) -> None:
+        await write_atomic(self._storage, self._path, _format(entries))
+        self._entries = entries
 
 
 def format_lines(rows: Iterable[str]) -> bytes:

@@ -11,6 +11,7 @@ import posixpath
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.directory import DELETED_SUFFIX
@@ -221,7 +222,8 @@ class Log:
         row.gap = cut.gap
 
     async def before_cut(self, offset: int) -> None:
-        """Makes the notes durable that ``truncate_to(offset)`` needs, which must be the next change.
+        """Makes the notes durable that ``truncate_to(offset)`` needs, which must be the next change, or else
+        ``cut_given_up``.
 
         A log that will end after a gap could not say so if it were killed before its next ``flush``; what is noted of
         a gap holds for all below it, so that must be on the disk. Raises as ``truncate_to`` does, and ``OSError``.
@@ -235,6 +237,18 @@ class Log:
         if gap:
             await self.flush()
         await self.tombstones.truncate(offset, gap)
+
+    async def cut_given_up(self) -> None:
+        """After ``before_cut``, also one that failed or was cancelled: the log stays as it is, so its gaps are noted
+        again. Raises ``OSError``.
+        """
+        if self.tombstones.known:
+            await self.tombstones.allow_gaps(self._last_gap)
+
+    def _last_gap(self) -> int:
+        """Where the last segment begins that has a gap before it; 0 when none has."""
+        neighbours = pairwise(self.row.segments)
+        return max((b.base_offset for a, b in neighbours if a.next_offset < b.base_offset), default=0)
 
     def _cut_at(self, offset: int) -> Cut:
         # At the start itself the first segment stays, empty: its name records where the log starts.
@@ -302,7 +316,9 @@ class Log:
                 segment.close()
 
     async def delete(self) -> None:
-        """Closes the log and removes its directory; at no instant does a part of it stand under its own name."""
+        """Closes the log and removes its directory; at no instant does a part of it stand under its own name. May be
+        called again after an ``OSError``.
+        """
         row, storage = self.row, self.row.storage
         async with row.changing:
             row.closed = True
@@ -311,9 +327,11 @@ class Log:
                 segment.close()
             parent = posixpath.dirname(self.directory)
             doomed = self.directory + DELETED_SUFFIX
+            if storage.exists(self.directory):
+                if storage.exists(doomed):
+                    storage.remove(doomed)
+                storage.rename(self.directory, doomed)
+            await storage.fsync_directory(parent)
             if storage.exists(doomed):
                 storage.remove(doomed)
-            storage.rename(self.directory, doomed)
-            await storage.fsync_directory(parent)
-            storage.remove(doomed)
             await storage.fsync_directory(parent)

@@ -95,6 +95,7 @@ async def load_segments(
         for segment in dropped:
             segment.close()
         problem = damage.problem
+        await storage.fsync_directory(directory)  # a process that was killed may have noted it in the page cache only
     else:
         untouched = clean and bases and problem is None
         await _settle(storage, directory, good, dropped, None if untouched else recovery_point or 0)

@@ -53,11 +53,14 @@ class Tombstones:
         """May the log's offsets have gaps?"""
         self.damage: Damage | None = None
         self._state = Notes()
+        self._written: Notes | None = None
+        """What the file holds for certain: unknown while it is written, and after a write that was given up."""
         if self.known:
             try:
                 self._state = _parse(self._path, storage.read_bytes(self._path))
             except CheckpointError as error:
                 self.damage, self._state = Damage(0, str(error)), Notes(gaps=MAXIMUM)
+            self._written = self._state
 
     @property
     def gaps(self) -> int:
@@ -87,7 +90,7 @@ class Tombstones:
         """Notes that segments may leave gaps below ``offset()``, which is called just before the write. All below it is
         on the disk.
         """
-        if offset() > self.gaps:
+        if offset() > self.gaps or self._written is None:
             await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
 
     async def cleaned(self, horizon: int, offset: int, now_ms: int) -> None:
@@ -117,11 +120,13 @@ class Tombstones:
     async def _change(self, change: Callable[[Notes], Notes]) -> None:
         async with self._writing:
             state = change(self._state)
-            if self._closed or (state == self._state and self.known):
+            if self._closed or state == self._written:
                 return
+            self._written = None
             lines = [f"gaps {state.gaps}", *(f"{offset} {time}" for offset, time in state.rows)]
             await write_atomic(self._storage, self._path, format_lines(lines))
-            self._state, self.known = state, True
+            self._state = self._written = state
+            self.known = True
 
 
 def _parse(path: str, data: bytes) -> Notes:

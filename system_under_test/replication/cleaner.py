@@ -59,8 +59,7 @@ class LogCleaner:
 
     async def forget(self, topic: str, index: int) -> None:
         """The log is gone."""
-        if (topic, index) in self._checkpoint.load():
-            await self._checkpoint.write({}, remove=[(topic, index)])
+        await self._checkpoint.remove((topic, index))
 
     def _clean_to(self, replica: Replica) -> int:
         return self._checkpoint.load().get((replica.topic, replica.index), 0)

@@ -116,6 +116,7 @@ class FollowerTerm:
                 replica.flush_in_time()
             except (CorruptMessage, DamagedLog) as damage:
                 _log.error("%s: %s", replica.key, damage)
+                replica.forget_epochs_ahead()
                 self._reconcile_later(now)
                 return
         if self._reach():
@@ -152,17 +153,15 @@ class FollowerTerm:
         """Durably cuts the log and its history to end at ``offset``, unless the term is over before it begins."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
-        if offset < before:
-            await replica.environment.before_cut(replica, offset if offset >= log.start_offset else 0)
-            if self.over:
-                return
         async with replica.cutting:
             if offset < before:
+                if not await self._may_cut(offset if offset >= log.start_offset else 0):
+                    return
                 log.truncate_to(offset)
+                replica.high_watermark = min(replica.high_watermark, log.end_offset)
                 await log.flush()
             replica.epochs.truncate_from_end(offset)
             await replica.epochs.flush()
-            replica.high_watermark = min(replica.high_watermark, log.end_offset)
         if offset < before:
             self._report_cut(log.end_offset, before, reason)
 
@@ -170,17 +169,29 @@ class FollowerTerm:
         """Starts over, durably, with an empty log, unless the term is over before it begins."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
-        await replica.environment.before_cut(replica, 0)  # of the old log a power loss may leave any prefix
-        if self.over:
-            return
         async with replica.cutting:
+            if not await self._may_cut(0):  # of the old log a power loss may leave any prefix
+                return
             log.reset(start_offset)
+            replica.high_watermark = start_offset
             await log.flush()
             await log.forget_damage()
             replica.epochs.truncate_from_end(0)
             await replica.epochs.flush()
-            replica.high_watermark = start_offset
         self._report_cut(start_offset, before, reason)
+
+    async def _may_cut(self, offset: int) -> bool:
+        """Makes the notes that a cut needs. If the term is over by then, or the process is stopped, they say again what
+        the log has, before the next term begins.
+        """
+        may_cut = False
+        try:
+            await self.replica.environment.before_cut(self.replica, offset)
+            may_cut = not self.over
+        finally:
+            if not may_cut:
+                await self.replica.log.cut_given_up()
+        return may_cut
 
     def _report_cut(self, end: int, before: int, reason: str) -> None:
         replica = self.replica

@@ -39,12 +39,13 @@ class Handover:
         self._background = background
         self._controller = controller
         self._broker_epoch = broker_epoch
-        self._under_way: dict[str, None] = {}
+        self._under_way: dict[Partition, None] = {}
+        """Not by name: a replica of a later topic of that name has a log of its own."""
 
     def begin(self, partition: Partition) -> None:
         """Unless its log is whole, or no one counts on it; may be called again and again."""
-        if partition.log.damage is not None and partition.counts and partition.key not in self._under_way:
-            self._under_way[partition.key] = None
+        if partition.log.damage is not None and partition.counts and partition not in self._under_way:
+            self._under_way[partition] = None
             self._background.spawn(self._run(partition), f"handing over {partition.key}")
 
     async def _run(self, partition: Partition) -> None:
@@ -58,7 +59,7 @@ class Handover:
                     again -= BACK_OFF
                 await asyncio.sleep(BACK_OFF)
         finally:
-            del self._under_way[partition.key]
+            del self._under_way[partition]
 
     async def _report(self, partition: Partition) -> bool:
         """Has the controller heard of it?"""

@@ -105,6 +105,7 @@ class Partition(Replica):
         if self.log.damage is not None:
             self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)
+        self.forget_epochs_ahead()
         self.leader = term = LeaderTerm(self, update, self._on_isr_wanted, now)
         if self.traits.notes_epoch_at_once:
             self.epochs.assign(term.epoch, term.start_offset)

@@ -73,8 +73,8 @@ class Replica:
         self.append_readers = WaitingReaders()
         self.commit_readers = WaitingReaders()
         self.cutting = asyncio.Lock()
-        """Held while the log and its history are cut, until both are on disk: a cut that has begun is completed, also
-        when its term is over by then.
+        """Held while the log and its history are cut, from what is noted before to when both are on disk: a cut that
+        has begun is completed, also when its term is over by then.
         """
         self._flush_timer: asyncio.TimerHandle | None = None
         log.row.on_roll = self._rolled
@@ -127,6 +127,10 @@ class Replica:
         """
         async with self.cutting:
             pass
+
+    def forget_epochs_ahead(self) -> None:
+        """A follower enters an epoch before the records of it, which may be further on, and may not come."""
+        self.epochs.truncate_from_end(self.log.end_offset + 1)
 
     # -- flushing --------------------------------------------------------------------------------------------------
 

@@ -120,6 +120,14 @@ class Replicas:
         for topic, index in found:
             point = None if points is None else points.get((topic, index), 0)
             await self._open_partition(topic, index, clean=clean and points is not None, recovery_point=point)
+        marks = self._high_watermarks.load()
+        lowered = {
+            name: partition.high_watermark
+            for name, partition in self._partitions.items()
+            if partition.high_watermark < marks.get(name, 0)
+        }
+        if lowered:  # or what comes in the place of what was lost would count as committed after another kill
+            await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
         path = self._path(topic, index)
@@ -187,37 +195,42 @@ class Replicas:
     async def _found_or_made(self, update: PartitionStateUpdate) -> Partition:
         """One of a deleted topic of the same name is set aside first."""
         topic, index = update.topic, update.partition
-        path = self._path(topic, index)
         partition = self._partitions.get((topic, index))
         if partition is not None:
-            made_for = partition.incarnation
-            if made_for == update.topic_czxid:
+            if partition.log.closed and partition.incarnation == update.topic_czxid:
+                await self._remove(partition)  # as was begun, and failed
+            elif partition.incarnation == update.topic_czxid:
                 return partition
-            if made_for == UNKNOWN and partition.log.damage is not None:
+            elif partition.incarnation == UNKNOWN and partition.log.damage is not None and not partition.log.closed:
                 await self._adopt(partition, update.topic_czxid)
                 return partition
-            self._on_close(partition)
-            partition.end_term()
-            partition.stop_timers()
-            await partition.epochs.close()
-            await partition.log.close_notes()
-            await partition.log.close()
-            del self._partitions[topic, index]
-            aside = await directory.set_aside(self._storage, path)
-            await self._forget(topic, index)
-            _log.warning(
-                "%s belongs to another incarnation of the topic (%s, now %s): set aside as %s",
-                partition.key,
-                made_for,
-                update.topic_czxid,
-                aside,
-            )
-        if (topic, index) in self._recovery_points.load():
-            await self._forget(topic, index)  # what a crash in the middle of a deletion may have left
+            else:
+                await self._set_aside(partition, update.topic_czxid)
+        await self._forget(topic, index)  # of the log before; also what a deletion that was killed has left
+        path = self._path(topic, index)
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
         await self._storage.fsync_directory(self._config.data_dir)
         return await self._open_partition(topic, index, clean=True, recovery_point=0)
+
+    async def _set_aside(self, partition: Partition, czxid: int) -> None:
+        """Its log is of another creation of the topic than this one. What fails is tried again with the next role."""
+        self._on_close(partition)
+        partition.end_term()
+        partition.stop_timers()
+        await partition.epochs.close()
+        await partition.log.close_notes()
+        await partition.log.close()
+        path = partition.log.directory
+        aside = await directory.set_aside(self._storage, path) if self._storage.exists(path) else None
+        del self._partitions[partition.topic, partition.index]
+        _log.warning(
+            "%s belongs to another incarnation of the topic (%s, now %s): set aside as %s",
+            partition.key,
+            partition.incarnation,
+            czxid,
+            aside,
+        )
 
     async def _adopt(self, partition: Partition, czxid: int) -> None:
         """The note of whose log it is was damaged: nothing of that log is served, whosever it was."""
@@ -225,18 +238,21 @@ class Replicas:
         partition.incarnation = self._events.lives[partition.key] = czxid
 
     async def delete(self, partition: Partition) -> None:
-        """Its term is over. Nothing of it is left afterwards."""
+        """Its term is over. Nothing of it is left afterwards. After an ``OSError`` it is still here, to be deleted."""
         partition.stop_timers()
         async with self._configuring:
-            del self._partitions[partition.topic, partition.index]
-            await partition.epochs.close()
-            await partition.log.close_notes()
-            await partition.log.delete()
-            await self._forget(partition.topic, partition.index)
+            await self._remove(partition)
+
+    async def _remove(self, partition: Partition) -> None:
+        await partition.epochs.close()
+        await partition.log.close_notes()
+        await partition.log.delete()
+        del self._partitions[partition.topic, partition.index]
+        await self._forget(partition.topic, partition.index)
 
     async def _forget(self, topic: str, index: int) -> None:
-        await self._high_watermarks.write({}, remove=[(topic, index)])
-        await self._recovery_points.write({}, remove=[(topic, index)])
+        for checkpoint in (self._high_watermarks, self._recovery_points):
+            await checkpoint.remove((topic, index))
         await self.cleaner.forget(topic, index)
 
     async def flush(self) -> None:
@@ -261,11 +277,11 @@ class Replicas:
         async with self._configuring:
             if zxid <= self._configured_at.get(topic, -1):
                 return
-            self._configured_at[topic] = zxid
             config = self._topic_configs[topic] = self._config.topic.override(settings)
             for partition in list(self._partitions.values()):
                 if partition.topic == topic:
                     await partition.configure(config)
+            self._configured_at[topic] = zxid  # last: what failed is sent again
         self._events.emit("topic-configured", key=topic, zxid=zxid, detail={"settings": dict(settings)})
 
     # -- durability ------------------------------------------------------------------------------------------------
@@ -300,8 +316,10 @@ class Replicas:
     async def checkpoint(self) -> None:
         """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
         here = list(self._partitions.values())
-        await self._high_watermarks.write({(p.topic, p.index): p.checkpointed() for p in here})
         async with self._cutting:
+            await self._high_watermarks.write(
+                {(p.topic, p.index): p.checkpointed() for p in here if self._partitions.get((p.topic, p.index)) is p}
+            )
             await self._recovery_points.write(
                 {
                     (p.topic, p.index): p.log.flushed_offset
@@ -312,11 +330,13 @@ class Replicas:
             )
 
     async def _before_cut(self, replica: Replica, offset: int) -> None:
-        """A recovery point above the log's end would look like damage after a crash."""
+        """A recovery point above the log's end would look like damage after a crash, and a high watermark have what
+        comes after the cut count as committed.
+        """
         async with self._cutting:
-            known = self._recovery_points.load().get((replica.topic, replica.index), 0)
-            if offset < known:
-                await self._recovery_points.write({(replica.topic, replica.index): offset})
+            for checkpoint in (self._recovery_points, self._high_watermarks):
+                if offset < checkpoint.load().get((replica.topic, replica.index), 0):
+                    await checkpoint.write({(replica.topic, replica.index): offset})
             await self.cleaner.before_cut(replica, offset)
 
 

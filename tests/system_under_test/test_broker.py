@@ -125,12 +125,14 @@ def test_a_data_directory_of_another_broker_is_refused(capsys: pytest.CaptureFix
     async def check() -> None:
         async with brokers(Broker(partitions=1, replication=1)) as cluster:
             node = cluster.nodes[2]
-            await node.kill()
+            await node.terminate()
             config = json.loads(await node.read_file(CONFIG_FILE))
             await node.write_file(CONFIG_FILE, json.dumps(config | {"broker_id": 9}).encode())
+            before = node.disk.snapshot(DATA)
             await node.start()
             await until(lambda: node.exit_code is not None, "it gives up")
             assert node.exit_code == 1
+            assert node.disk.snapshot(DATA) == before, "nothing of the other's is touched"
 
     simulate(check)
     assert "belongs to broker 3, not 9" in capsys.readouterr().err

@@ -9,8 +9,12 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from assay.system_under_test import registrar
+from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.topic_settings import ConfigChanges
+from assay.system_under_test.log.directory import CLEAN_MARKER
 from assay.system_under_test.network.server import Server
+from assay.system_under_test.replication.manager import ReplicaManager
+from assay.system_under_test.replication.replicas import Replicas
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
 
@@ -138,5 +142,66 @@ def test_zookeeper_may_fail_half_way_through_a_start_for_longer_than_a_start_wai
             await until(lambda: len(cluster.events(node, "registered")) > before, "registered in the end", 20)
             assert cluster.events(node, "registered")[-1]["detail"]["clean_since"] is not None, "its clean stop counts"
             await serves(cluster)
+
+    simulate(check)
+
+
+def test_a_broker_is_stopped_in_order_while_it_cannot_register_what_it_has_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its session was replaced, a log is damaged, and ZooKeeper does not answer: no clean life is left to note."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = cluster.nodes[0]
+            tries = 0
+
+            async def register(*_: Any, **__: Any) -> int:
+                nonlocal tries
+                tries += 1
+                raise ConnectionLoss
+
+            monkeypatch.setattr(registrar, "register", register)
+            monkeypatch.setattr(Replicas, "take_lost", lambda _: True)
+            await node.drop_from(cluster.zookeepers)
+            await asyncio.sleep(10)
+            await node.accept_all()
+            await until(lambda: tries > 1, "it tries to register again")
+            await node.terminate()
+            await until(lambda: node.exit_code is not None, "it has stopped", 60)
+            assert node.exit_code == 0
+            assert not any(path.endswith(CLEAN_MARKER) for path in node.disk.files())
+
+    simulate(check)
+
+
+def test_a_registration_never_lowers_the_controller_epoch_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new controller's request may be obeyed while the epoch of the one before is on its way from ZooKeeper."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = cluster.nodes[0]
+            managers: dict[int, ReplicaManager] = {}
+            real = registrar.known_epoch
+
+            async def known_epoch(zookeeper: Any) -> int:
+                known = await real(zookeeper)
+                manager = managers[node.index]
+                manager.obey("update-metadata", 2, known + 1, manager.broker_epoch)
+                return known
+
+            made = ReplicaManager.__init__
+
+            def init(self: ReplicaManager, config: BrokerConfig, *arguments: Any) -> None:
+                made(self, config, *arguments)
+                managers[config.broker_id] = self
+
+            monkeypatch.setattr(ReplicaManager, "__init__", init)
+            await node.kill()
+            monkeypatch.setattr(registrar, "known_epoch", known_epoch)
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) == 2, "it is registered", 30)
+            obeyed = [event["controller_epoch"] for event in cluster.events(node, "request-obeyed")]
+            assert managers[node.index].controller_epoch == max(obeyed)
 
     simulate(check)

@@ -29,7 +29,13 @@ from assay.system_under_test.replication.traits import CORRECT
 def following(log: Any, history: list[tuple[int, int]]) -> FollowerTerm:
     environment = SimpleNamespace(broker_id=2)
     replica: Any = SimpleNamespace(
-        key="orders-0", log=log, high_watermark=0, traits=CORRECT, environment=environment, cutting=asyncio.Lock()
+        key="orders-0",
+        log=log,
+        high_watermark=0,
+        traits=CORRECT,
+        environment=environment,
+        cutting=asyncio.Lock(),
+        forget_epochs_ahead=lambda: None,
     )
     update: Any = SimpleNamespace(leader_epoch=2, controller_epoch=1, leader=1, isr=[1, 2], elr=[])
     term = FollowerTerm(replica, update)
@@ -229,5 +235,38 @@ def test_a_cut_of_the_term_before_takes_nothing_from_what_the_next_follower_copi
         fetching.cancel()
         assert replica.follower.reconciled
         assert list(replica.epochs.entries()) == [EpochStart(*entry) for entry in history]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["the next term", "a damaged message"])
+def test_an_epoch_that_was_entered_ahead_of_its_records_does_not_keep_a_replica_from_leading(how: str) -> None:
+    """The leader's compacted log goes on at 20, in an epoch that began at 15; this one ends at 12 and, after an unclean
+    election, leads.
+    """
+
+    async def scenario() -> None:
+        replica = await slow_replica(noted := asyncio.Event())
+        await replica.log.allow_gaps()
+        replica.follow(update(3, leader=1))
+        term = replica.follower
+        assert term is not None
+        term.reconciled, term.history = True, [(3, 15)]
+        records = message_set.build([(None, b"20", 5)], base_offset=20)
+        if how == "a damaged message":
+            records = records[:-1] + b"x"
+        noted.set()
+        answer = ReplicaFetchedPartition(
+            topic="t", partition=0, error_code=0, high_watermark=21, log_start=0, records=records
+        )
+        copying = asyncio.ensure_future(term.apply_fetched(answer, 0.0))
+        await asyncio.sleep(0)
+        if how == "a damaged message":
+            await copying
+            assert replica.epochs.latest() == 2, "it is asked for when a leader is looked for"
+        await replica.lead(update(4, leader=2), now=0.0)
+        await copying
+        assert replica.log.end_offset == 12
+        assert list(replica.epochs.entries()) == [EpochStart(1, 0), EpochStart(2, 7), EpochStart(4, 12)]
 
     asyncio.run(scenario())

@@ -1,0 +1,393 @@
+"""The replicas on one disk: what is noted of a log goes with it, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.cluster.sim.disk import SimDisk, SimStorage
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from assay.system_under_test.log.directory import make_root
+from assay.system_under_test.log.errors import CorruptLog
+from assay.system_under_test.log.traits import log_traits
+from assay.system_under_test.protocol import internal
+from assay.system_under_test.records import message_set
+from assay.system_under_test.replication.handover import Handover
+from assay.system_under_test.replication.partition import Partition
+from assay.system_under_test.replication.replicas import Replicas
+from assay.system_under_test.replication.traits import CORRECT
+from assay.system_under_test.tasks import Background
+
+from helpers.sim_brokers import simulate, until
+
+CONFIG = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+@dataclass
+class Bench:
+    """One disk, and the replicas of the process that uses it. The partition is t-0."""
+
+    disk: SimDisk = field(default_factory=lambda: SimDisk(Random(1)))
+    delay: Callable[[], float] = lambda: 0.0
+    config: BrokerConfig = CONFIG
+    replicas: Replicas = field(init=False)
+    storage: SimStorage = field(init=False)
+    lives_for: int | None = None
+    """So many more operations of the disk; then one ends with ``ends_with``."""
+    ends_with: BaseException = field(default_factory=Killed)
+    """After ``Killed`` none succeeds any more."""
+    _life: int = 0
+
+    async def start(self) -> None:
+        self.lives_for = None
+        self._life += 1
+        self.storage = self.disk.storage(check=partial(self._check, self._life), fsync_delay=lambda: self.delay())
+        await make_root(self.storage, "data")
+        events: Any = SimpleNamespace(emit=lambda *_, **__: None, lives={}, incarnation=1)
+        runtime: Any = SimpleNamespace(storage=self.storage, wall_clock=lambda: 0.0)
+        background = Background(lambda _: None)
+        ignore: Any = lambda *_: None  # noqa: E731
+        self.replicas = Replicas(
+            self.config, runtime, events, background, ignore, ignore, ignore, CORRECT, log_traits(())
+        )
+        await self.replicas.open(clean=False)
+
+    def _check(self, life: int) -> None:
+        if life != self._life:
+            raise Killed
+        if self.lives_for is not None:
+            self.lives_for -= 1
+            if self.lives_for < 0:
+                if not isinstance(self.ends_with, Killed):
+                    self.lives_for = None
+                raise self.ends_with
+
+    async def lead(self, czxid: int = 1, epoch: int = 0, settings: dict[str, str] | None = None) -> Partition:
+        await self.replicas.configure("t", settings or {}, czxid)
+        role = update(czxid, epoch)
+        partition = await self.replicas.of(role)
+        await partition.lead(role, now=0.0)
+        return partition
+
+    @property
+    def partition(self) -> Partition:
+        found = self.replicas.find("t", 0)
+        assert found is not None
+        return found
+
+    async def delete(self) -> None:
+        partition = self.partition
+        partition.stop(partition.leader_epoch)
+        await self.replicas.delete(partition)
+
+    def noted(self) -> dict[str, int]:
+        """Of t-0, by the checkpoint's name."""
+        storage = self.disk.storage()
+        found = {
+            name: OffsetCheckpoint(storage, f"data/{name}").load().get(("t", 0))
+            for name in (HIGH_WATERMARKS, RECOVERY_POINTS, CLEANED)
+        }
+        return {name: offset for name, offset in found.items() if offset is not None}
+
+
+def update(czxid: int, epoch: int, leader: int = 1) -> internal.PartitionStateUpdate:
+    return internal.PartitionStateUpdate(
+        topic="t",
+        topic_czxid=czxid,
+        partition=0,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=[1],
+        member_epochs=[],
+        elr=[],
+        zk_version=epoch,
+        replicas=[1],
+    )
+
+
+async def fill(partition: Partition, count: int) -> None:
+    """With values of one key."""
+    for number in range(count):
+        partition.log.append(message_set.build([(b"k", b"%d" % number, 5)]), 1)
+    await partition.log.flush()
+    partition.high_watermark = partition.log.end_offset
+
+
+async def _compacted() -> Bench:
+    """Its log has gaps between segments, and all of it is noted."""
+    bench = Bench()
+    await bench.start()
+    await fill(await bench.lead(settings=COMPACTED), 9)
+    cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
+    await until(lambda: CLEANED in bench.noted(), "it is cleaned")
+    cleaning.cancel()
+    await bench.replicas.checkpoint()
+    assert len(bench.noted()) == 3
+    return bench
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_deletion_that_is_killed_leaves_no_note_for_the_next_topic_of_that_name(power_loss: bool) -> None:
+    """Compaction would take the new log for clean up to where the old one was."""
+
+    async def check() -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench = await _compacted()
+            bench.lives_for = instant
+            try:
+                await bench.delete()
+                ended = True
+            except Killed:
+                instant += 1
+            if power_loss:
+                bench.disk.power_loss()
+            await bench.start()
+            await bench.lead(czxid=2)
+            assert bench.noted() == {}, f"killed at operation {instant}"
+        assert instant > 20
+
+    simulate(check)
+
+
+def test_a_deletion_waits_for_the_cleaners_note_of_the_log() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        await fill(await bench.lead(settings=COMPACTED), 9)
+        await bench.replicas.checkpoint()
+        begun = asyncio.Event()
+
+        def delay() -> float:
+            if begun.is_set() or not bench.storage.exists(f"data/{CLEANED}.tmp"):
+                return 0.0
+            begun.set()
+            return 1.0
+
+        bench.delay = delay
+        cleaning = asyncio.ensure_future(bench.replicas.cleaner.run())
+        await begun.wait()
+        await bench.delete()
+        await bench.lead(czxid=2, settings={})
+        await asyncio.sleep(2)
+        cleaning.cancel()
+        assert CLEANED not in bench.noted()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("how", ["deleted", "set aside"])
+def test_a_log_that_a_failing_disk_could_not_take_away_is_not_the_next_topics(how: str) -> None:
+    """Whoever wants it gone asks again."""
+
+    async def check() -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench = Bench(ends_with=OSError(errno.EIO, "the device fails"))
+            await bench.start()
+            await fill(await bench.lead(), 9)
+            await bench.replicas.checkpoint()
+            bench.lives_for = instant
+            for _ in range(2):
+                with contextlib.suppress(OSError):
+                    if how == "deleted" and bench.replicas.find("t", 0) is not None:
+                        await bench.delete()
+                    remade = await bench.lead(czxid=2)
+                    break
+            ended, bench.lives_for = bench.lives_for is not None, None
+            assert (remade.incarnation, remade.log.end_offset) == (2, 0), f"failed at operation {instant}"
+            await fill(remade, 1)
+            assert "data/t-0.deleted" not in {path.rpartition("/")[0] for path in bench.disk.files()}
+            instant += 1
+        assert instant > 20
+
+    simulate(check)
+
+
+def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_log() -> None:
+    """The partition was moved away and back."""
+
+    async def check() -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench = Bench(ends_with=OSError(errno.EIO, "the device fails"))
+            await bench.start()
+            await fill(await bench.lead(), 9)
+            bench.lives_for = instant
+            with contextlib.suppress(OSError):
+                await bench.delete()
+            ended, bench.lives_for = bench.lives_for is not None, None
+            again = await bench.lead(epoch=1)
+            await fill(again, 1)
+            assert again.log.end_offset == 1, f"failed at operation {instant}"
+            instant += 1
+
+    simulate(check)
+
+
+def test_settings_that_could_not_be_applied_are_taken_when_they_are_sent_again() -> None:
+    """That a log may have gaps is noted before its topic is compacted, and a full disk takes no note."""
+
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        partition = await bench.lead()
+        bench.disk.capacity = bench.disk.used
+        with pytest.raises(OSError, match="No space left"):
+            await bench.replicas.configure("t", COMPACTED, 5)
+        bench.disk.capacity = None
+        await bench.replicas.configure("t", COMPACTED, 5)
+        assert partition.config.compacts
+        await bench.replicas.configure("t", {}, 4)
+        assert partition.config.compacts
+
+    simulate(check)
+
+
+def test_a_high_watermark_beyond_what_was_lost_is_not_that_of_what_comes_next() -> None:
+    """Not even when the process is killed before the next checkpoint."""
+
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        partition = await bench.lead(settings={"flush.messages": "100"})
+        for number in range(9):
+            partition.append(message_set.build([(b"k", b"%d" % number, 5)]), 1, wait_for_all=True)
+        partition.high_watermark = 9
+        await bench.replicas.checkpoint()
+        bench.disk.power_loss()
+        await bench.start()
+        partition = await bench.lead(epoch=1, settings={"flush.messages": "100"})
+        left = partition.log.end_offset
+        assert left == partition.high_watermark < 9
+        await fill(partition, 9)
+        await bench.start()
+        assert bench.partition.high_watermark == left
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_high_watermark_beyond_a_cut_is_not_that_of_what_comes_next(checkpoint: bool) -> None:
+    """Not even when the process is killed before the next checkpoint, or one is written while the log is cut."""
+
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        partition = await bench.lead()
+        await fill(partition, 9)
+        await bench.replicas.checkpoint()
+        partition.follow(update(1, epoch=1, leader=2))
+        bench.delay = lambda: 0.01
+        cutting = asyncio.ensure_future(partition.follower.truncate(5, "an unclean election"))
+        if checkpoint:
+            await asyncio.sleep(0.001)
+            await bench.replicas.checkpoint()
+        await cutting
+        bench.delay = lambda: 0.0
+        partition.log.append_replicated(message_set.build([(b"k", b"v", 5)] * 4, base_offset=5))
+        await partition.log.flush()
+        assert partition.high_watermark == 5
+        await bench.start()
+        assert bench.partition.high_watermark == 5
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("how", ["truncate", "discard"])
+@pytest.mark.parametrize("end", ["another term", "a stop"])
+def test_a_compacted_log_that_was_to_be_cut_and_was_not_is_whole(how: str, end: str) -> None:
+    """What is noted of its gaps is lowered before a cut; then the term may be over, or the process is stopped."""
+
+    async def check() -> None:
+        instants, cut = 0, False
+        while not cut:
+            bench = await _compacted()
+            partition = bench.partition
+            before = partition.log.end_offset
+            partition.follow(update(1, epoch=1, leader=2))
+            term = partition.follower
+            assert term is not None
+            bench.delay = lambda: 0.01
+            cutting = asyncio.ensure_future(term.truncate(1, "") if how == "truncate" else term.discard(0, ""))
+            await asyncio.sleep(0.005 + instants * 0.01)
+            cut = partition.log.end_offset < before
+            if end == "a stop":
+                cutting.cancel()
+                await asyncio.wait([cutting])
+            else:
+                partition.follow(update(1, epoch=2, leader=3))
+                await cutting
+            bench.delay = lambda: 0.0
+            await bench.replicas.flush()
+            left = partition.log.end_offset
+            await bench.start()
+            found = bench.partition.log
+            assert (found.damage, found.end_offset) == (None, left), f"at instant {instants}"
+            instants += 1
+        assert instants > 8
+
+    simulate(check)
+
+
+def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_one_of_its_name() -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        background = Background(lambda _: None)
+        handover = Handover(bench.config, background, lambda: None, lambda: 1)
+        for czxid in (1, 2):
+            partition = await bench.lead(czxid)
+            partition.log.row.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            handover.begin(partition)
+            if czxid == 1:
+                await asyncio.sleep(0.01)
+                await bench.delete()
+        await asyncio.sleep(1)
+        assert partition.leader is None
+        await background.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_that_is_noted_stays_known(seed: int) -> None:
+    """The note is there when a process is killed in the middle of writing it, and the next relies on it."""
+
+    async def check() -> None:
+        known = instant = 0
+        while known < 3:
+            bench = Bench(disk=SimDisk(Random(seed)))
+            await bench.start()
+            partition = await bench.lead()
+            await fill(partition, 9)
+            await bench.replicas.checkpoint()
+            partition.log.row.note(CorruptLog("a file", 0, 0, "a flipped bit"))
+            bench.lives_for = instant
+            with contextlib.suppress(Killed):
+                await partition.log.note_damage()
+            await bench.start()
+            if bench.partition.log.damage is not None:
+                known += 1
+                bench.disk.power_loss()
+                await bench.start()
+                assert bench.partition.log.damage is not None, f"killed at operation {instant}"
+            instant += 1
+
+    simulate(check)
