@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from kazoo.protocol.serialization import Delete
+
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import assignments, cluster_state, preferred, topics
 from assay.system_under_test.controller.active_term import ActiveTerm
@@ -145,8 +147,8 @@ class Changes:
             changed.update(((notice.topic, notice.partition), None) for notice in notices)
         await active.partitions.update([partition for partition in changed if partition in active.cluster.states])
         active.brokers.send()
-        for name in names:
-            await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")
+        if names:  # fenced as all else: one that has been replaced would take away what the next has not seen
+            await active.fence.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
         self._go_on_moving(active)
 
     async def _deletions(self, active: ActiveTerm) -> None:

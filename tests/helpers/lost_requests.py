@@ -22,13 +22,14 @@ class Requests:
         self.lost = 0
         self._losing = 0
         self._after = 0.0
-        self._held: tuple[asyncio.Event, Wanted] | None = None
+        self._held: list[tuple[asyncio.Event, Wanted]] = []
         real = getattr(SimZooKeeper, method)
 
         async def asked(client: SimZooKeeper, *arguments: Any, **named: Any) -> Any:
             if arguments[0] == path:
-                if self._held is not None and self._held[1](client):
-                    await self._held[0].wait()
+                for released, wanted in self._held:
+                    if wanted(client):
+                        await released.wait()
                 if self._losing > self.lost:
                     self.lost += 1
                     await asyncio.sleep(self._after)
@@ -43,5 +44,6 @@ class Requests:
 
     def hold(self, wanted: Wanted = lambda _: True) -> asyncio.Event:
         """From now on they wait for the event, before they are sent."""
-        self._held = asyncio.Event(), wanted
-        return self._held[0]
+        released = asyncio.Event()
+        self._held.append((released, wanted))
+        return released

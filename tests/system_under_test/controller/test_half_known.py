@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from assay.system_under_test.protocol.errors import ErrorCode as E
+from assay.system_under_test.protocol.metadata import MetadataRequest
 from assay.system_under_test.protocol.topics import DeleteTopicsRequest
 from assay.system_under_test.zookeeper import paths
 
@@ -31,6 +33,48 @@ def test_a_controller_that_has_not_read_its_topics_says_of_none_that_it_is_not_t
             codes = [answer.topics[0].error_code for answer in answers]
             assert set(codes) <= {E.NOT_CONTROLLER, E.NONE}
             assert (E.NONE in codes) == (await zookeeper.exists(paths.topic("orders")) is None)
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_replaced_controller_takes_no_notice_away_from_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is at work on changes of in-sync sets; the next one has read the state before, and comes to them later."""
+    notices = Requests(monkeypatch, "get_children", paths.ISR_CHANGES)
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            former = await cluster.controller()
+            one, other = [node for node in cluster.nodes if node is not former]
+            assignment = {"version": 1, "partitions": {"0": [one.index, other.index]}}
+            await zookeeper.create(paths.topic("second"), json.dumps(assignment).encode())
+            await until(lambda: bool(cluster.events(other, "reconciled")), "it is followed")
+            session = (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
+
+            formers = notices.hold(lambda client: client.session_id == session)
+            await zookeeper.create(f"{paths.ISR_CHANGES}/isr_change_", b'{"version":1,"partitions":[]}', sequence=True)
+            await asyncio.sleep(0.1)
+            await zookeeper.delete(paths.CONTROLLER)
+            await asyncio.sleep(2)
+            others = notices.hold(lambda client: client.session_id not in (session, zookeeper.session_id))
+            await cluster.cut(one, [other])
+
+            async def noticed() -> bool:
+                state = json.loads((await zookeeper.get(paths.state("second", 0)))[0])
+                return state["isr"] == [one.index] and bool(await zookeeper.get_children(paths.ISR_CHANGES))
+
+            await until(noticed, "the follower is out of sync, and the controller is to learn of it")
+            formers.set()
+            await asyncio.sleep(1)
+            others.set()
+
+            async def known() -> bool:
+                found = (await call(former, MetadataRequest(topics=["second"]))).topics[0].partitions[0].isr
+                return list(found) == [one.index]
+
+            await until(known, "the others are told")
+            await cluster.heal()
             await zookeeper.close()
 
     simulate(check)
