@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from assay.system_under_test.protocol.control import AnnouncedState, LeaderAndIsrRequest
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.metadata import MetadataRequest
 from assay.system_under_test.protocol.topics import DeleteTopicsRequest
@@ -75,6 +76,63 @@ def test_a_replaced_controller_takes_no_notice_away_from_the_next(monkeypatch: p
 
             await until(known, "the others are told")
             await cluster.heal()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("how", ["asked by a stranger", "the state makes no sense"])
+def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has lost since then its followers would cut from their logs, in the same epoch."""
+    looks = Requests(monkeypatch, "get_children", paths.BROKER_IDS)
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            controller = await cluster.controller()
+            leader, other = [node for node in cluster.nodes if node is not controller]
+            assignment = {"version": 1, "partitions": {"0": [leader.index, other.index]}}
+            await zookeeper.create(paths.topic("second"), json.dumps(assignment).encode())
+            await until(lambda: bool(cluster.events(other, "reconciled")), "it is followed")
+            await cluster.producer.send("second", 0, [(None, b"acknowledged")])
+            before, stat = await zookeeper.get(paths.state("second", 0))
+            assert json.loads(before)["leader"] == leader.index
+            session = (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
+            go_on = looks.hold(lambda client: client.session_id == session)
+            if how == "the state makes no sense":
+                await zookeeper.set(paths.state("second", 0), b"nonsense", stat.version)
+                go_on.set()
+            await leader.power_loss()
+            await leader.start()
+            await until(lambda: len(cluster.events(leader, "registered")) == 2, "another life")
+            if how == "asked by a stranger":
+                named = AnnouncedState(
+                    topic="second",
+                    partition=0,
+                    controller_epoch=1,
+                    leader=leader.index,
+                    leader_epoch=0,
+                    isr=[leader.index, other.index],
+                    zk_version=0,
+                    replicas=[leader.index, other.index],
+                )
+                request = LeaderAndIsrRequest(
+                    controller_id=1, controller_epoch=1, partition_states=[named], live_leaders=[]
+                )
+                answer = await call(leader, request)
+                assert [part.error_code for part in answer.partitions] == [E.STALE_CONTROLLER_EPOCH]
+            await asyncio.sleep(3)
+            if how == "the state makes no sense":
+                await zookeeper.set(paths.state("second", 0), before)
+                await zookeeper.delete(paths.CONTROLLER)
+            go_on.set()
+            led = [event for event in cluster.events(leader, "became-leader") if event["key"] == "second-0"]
+            assert [event["epoch"] for event in led] == [0]
+            for node in (leader, other):
+                await until(
+                    lambda node=node: [value for _, value in cluster.stored(node, "second-0")] == [b"acknowledged"],  # type: ignore[misc]
+                    "it is there",
+                )
             await zookeeper.close()
 
     simulate(check)
