@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from assay.cluster.sim.node import SimNode
 from assay.system_under_test.protocol.control import AnnouncedState, LeaderAndIsrRequest
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.metadata import MetadataRequest
@@ -14,7 +15,15 @@ from assay.system_under_test.protocol.topics import DeleteTopicsRequest
 from assay.system_under_test.zookeeper import paths
 
 from helpers.lost_requests import Requests
-from helpers.sim_brokers import brokers, call, simulate, until, zookeeper_of
+from helpers.sim_brokers import Brokers, brokers, call, simulate, until, zookeeper_of
+
+
+def follows(cluster: Brokers, node: SimNode) -> bool:
+    return any(event["key"] == "second-0" for event in cluster.events(node, "reconciled"))
+
+
+def leads(cluster: Brokers, node: SimNode) -> bool:
+    return any(event["key"] == "second-0" for event in cluster.events(node, "became-leader"))
 
 
 def test_a_controller_that_has_not_read_its_topics_says_of_none_that_it_is_not_there(
@@ -50,7 +59,7 @@ def test_a_replaced_controller_takes_no_notice_away_from_the_next(monkeypatch: p
             one, other = [node for node in cluster.nodes if node is not former]
             assignment = {"version": 1, "partitions": {"0": [one.index, other.index]}}
             await zookeeper.create(paths.topic("second"), json.dumps(assignment).encode())
-            await until(lambda: bool(cluster.events(other, "reconciled")), "it is followed")
+            await until(lambda: follows(cluster, other), "it is followed")
             session = (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
 
             formers = notices.hold(lambda client: client.session_id == session)
@@ -93,7 +102,7 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
             leader, other = [node for node in cluster.nodes if node is not controller]
             assignment = {"version": 1, "partitions": {"0": [leader.index, other.index]}}
             await zookeeper.create(paths.topic("second"), json.dumps(assignment).encode())
-            await until(lambda: bool(cluster.events(other, "reconciled")), "it is followed")
+            await until(lambda: follows(cluster, other), "it is followed")
             await cluster.producer.send("second", 0, [(None, b"acknowledged")])
             before, stat = await zookeeper.get(paths.state("second", 0))
             assert json.loads(before)["leader"] == leader.index
@@ -133,6 +142,40 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
                     lambda node=node: [value for _, value in cluster.stored(node, "second-0")] == [b"acknowledged"],  # type: ignore[misc]
                     "it is there",
                 )
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_topic_that_is_made_again_by_hand_gets_no_state_of_the_former_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller is just about to look at the former one's; its leader would not be among the new one's replicas."""
+    states = Requests(monkeypatch, "get", paths.state("second", 0))
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            controller = await cluster.controller()
+            one, other = [node for node in cluster.nodes if node is not controller]
+            former = {"version": 1, "partitions": {"0": [one.index, other.index]}}
+            await zookeeper.create(paths.topic("second"), json.dumps(former).encode())
+            await until(lambda: follows(cluster, other), "it is followed")
+            session = (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
+            go_on = states.hold(lambda client: client.session_id == session)
+            wanted = {"version": 1, "partitions": [{"topic": "second", "partition": 0}]}
+            await zookeeper.create(paths.PREFERRED_ELECTION, json.dumps(wanted).encode())
+            await asyncio.sleep(0.5)
+            for path in (
+                paths.state("second", 0),
+                paths.partition("second", 0),
+                paths.partitions("second"),
+                paths.topic("second"),
+            ):
+                await zookeeper.delete(path)
+            later = {"version": 1, "partitions": {"0": [controller.index]}}
+            await zookeeper.create(paths.topic("second"), json.dumps(later).encode())
+            go_on.set()
+            await until(lambda: leads(cluster, controller), "it is led by its own replica")
+            assert json.loads((await zookeeper.get(paths.state("second", 0)))[0])["isr"] == [controller.index]
             await zookeeper.close()
 
     simulate(check)
