@@ -83,7 +83,7 @@ def test_a_replaced_controller_takes_no_notice_away_from_the_next(monkeypatch: p
                 found = (await call(former, MetadataRequest(topics=["second"]))).topics[0].partitions[0].isr
                 return list(found) == [one.index]
 
-            await until(known, "the others are told")
+            await until(known, "the others hear of it")
             await cluster.heal()
             await zookeeper.close()
 
@@ -148,7 +148,7 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
 
 
 def test_a_topic_that_is_made_again_by_hand_gets_no_state_of_the_former_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The controller is just about to look at the former one's; its leader would not be among the new one's replicas."""
+    """The controller is about to look at the former one's; its leader would not be among the new one's replicas."""
     states = Requests(monkeypatch, "get", paths.state("second", 0))
 
     async def check() -> None:

@@ -451,9 +451,7 @@ def test_a_deletion_goes_on_through_all_other_changes() -> None:
 
 
 @pytest.mark.parametrize("then", ["another controller", "another controller after a lost answer", "another life"])
-def test_a_topic_of_which_a_replica_is_gone_is_not_in_service_again(
-    then: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_of_which_a_replica_is_gone_is_not_in_service_again(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replica that has deleted its files would begin with an empty log, and could be elected."""
     marks = Requests(monkeypatch, "get", "/admin/delete_topics/second")
 

@@ -180,7 +180,7 @@ def test_a_former_coordinator_meets_no_version_of_its_own_in_a_group_that_was_ma
         data, stat = await zookeeper.get(paths.draft_group("h"))
         assert (data, stat.version) == (znodes.encode(metadata(6, 2)), again)
         again = await later.write("h", metadata(6, 3), again)
-        await later.write("i", metadata(6, 1), ABSENT)  # which the next deletion, of another, is not disturbed by
+        await later.write("i", metadata(6, 1), ABSENT)  # does not disturb the next deletion, of another
         await later.delete("h", again)
         assert await zookeeper.exists(paths.draft_group("h")) is None
 
