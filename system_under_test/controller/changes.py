@@ -3,8 +3,10 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from kazoo.protocol.serialization import Delete
+
 from assay.system_under_test.config import BrokerConfig
-from assay.system_under_test.controller import assignments, cluster_state, preferred
+from assay.system_under_test.controller import assignments, cluster_state, preferred, topics
 from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.deletion import Deletions
 from assay.system_under_test.controller.leaders import BrokerLife
@@ -106,11 +108,14 @@ class Changes:
             if name not in cluster.topics:
                 watch = self._queue.watch(Trigger.ASSIGNMENTS)
                 try:
-                    cluster.topics[name] = await cluster_state.read_topic(self._zookeeper, name, watch)
+                    topic = await cluster_state.read_topic(self._zookeeper, name, watch)
                 except znodes.ZnodeError as error:
                     _log.error("%s; the topic is ignored", error)
                     continue
-                await self.deletions.resume(active, name)
+                has_begun = await topics.deletion_has_begun(self._zookeeper, name, topic.czxid)
+                cluster.topics[name] = topic  # both or neither: a topic that is known is not looked at again
+                if has_begun:
+                    cluster.deleting[name] = None
         await active.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
         active.brokers.send()
         self._go_on_moving(active)
@@ -142,8 +147,8 @@ class Changes:
             changed.update(((notice.topic, notice.partition), None) for notice in notices)
         await active.partitions.update([partition for partition in changed if partition in active.cluster.states])
         active.brokers.send()
-        for name in names:
-            await self._zookeeper.delete(f"{paths.ISR_CHANGES}/{name}")
+        if names:  # fenced as all else: one that has been replaced would take away what the next has not seen
+            await active.fence.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
         self._go_on_moving(active)
 
     async def _deletions(self, active: ActiveTerm) -> None:

@@ -190,7 +190,9 @@ class Controller:
             _log.info("the claim changed while it was being given up")
 
     async def _begin(self, term: Term) -> None:
-        """Everything is read after the election's multi."""
+        """Everything is read after the election's multi; where that fails the term is over, and the claim is given up:
+        what is not read yet would look as if it were not there.
+        """
         self._cache.controller_id = self._config.broker_id
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
         cluster, fence = ClusterState(), self._traits.fence(self._zookeeper, term)
@@ -201,9 +203,13 @@ class Controller:
         )
         active = ActiveTerm(term, fence, cluster, machines, partitions, brokers)
         self._active = active
-        cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
-        brokers.open()
-        await self._changes.topics(active)
+        try:
+            cluster.brokers = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
+            brokers.open()
+            await self._changes.topics(active)
+        except KazooException as error:
+            self._resign(f"reading what there is: {error!r}")
+            raise
         for trigger in (Trigger.BROKERS, Trigger.ISR, Trigger.DELETIONS, Trigger.MOVES, Trigger.PREFERRED):
             self._queue.notify(trigger)
 

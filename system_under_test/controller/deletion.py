@@ -71,11 +71,6 @@ class Deletions:
                 active.machines.topic_deletion_begins(name)
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
 
-    async def resume(self, active: ActiveTerm, name: str) -> None:
-        """Of a topic that a new controller has just read, before it decides anything about it."""
-        if await topics.deletion_has_begun(self.zookeeper, name, active.cluster.topics[name].czxid):
-            active.cluster.deleting[name] = None
-
     async def _delete(self, active: ActiveTerm, name: str) -> None:
         """One try; a replica that goes away during it brings the next one when it is back."""
         topic = active.cluster.topics[name]

@@ -1,12 +1,13 @@
 """Brings the partitions' states in ZooKeeper to what follows from who is alive; each write fenced and conditional."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import SetData
+from kazoo.protocol.serialization import Delete, SetData
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import leaders
@@ -102,7 +103,18 @@ class PartitionStates:
                 version = await self._write(partition, wanted, found)
             except (BadVersionError, NodeExistsError):
                 continue
+            if found is None and not await self._still_there(partition[0]):
+                with contextlib.suppress(NoNodeError):
+                    await self.fence.write([Delete(paths.state(*partition), version)])
+                return
             self._note(partition, Versioned(wanted, version), written=True)
+
+    async def _still_there(self, topic: str) -> bool:
+        """Asked after a first state was written: no transaction can check which topic of that name it is written to.
+        Of one that is gone, or was made again, by hand, a watch brings news.
+        """
+        stat = await self.zookeeper.exists(paths.topic(topic))
+        return stat is not None and stat.czxid == self.cluster.topics[topic].czxid
 
     async def move_away(self, partition: PartitionId, broker_id: int) -> bool:
         """Takes a broker out of the in-sync set, and its leadership to another member that stays; was it done?

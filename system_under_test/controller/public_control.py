@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from assay.system_under_test.controller import topics
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, read_brokers, read_topic
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.term import known_epoch
@@ -133,7 +134,9 @@ class PublicControl:
         return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=_results(results))
 
     async def _may_stop(self, partition: PartitionId, *, delete: bool) -> bool:
-        """Not while it counts for what is acknowledged; nor deleted while its topic is not, and assigned to me."""
+        """Not while it counts for what is acknowledged; nor deleted while it is assigned to me, and the deletion of its
+        topic has not begun.
+        """
         cluster = await self._read([partition])
         topic, state, me = (
             cluster.topics.get(partition[0]),
@@ -145,7 +148,7 @@ class PublicControl:
         if me not in topic.assignment.get(partition[1], ()):
             return True
         if delete:
-            return await self._zookeeper.exists(paths.delete_topic(partition[0])) is not None
+            return await topics.deletion_has_begun(self._zookeeper, partition[0], topic.czxid)
         if state is None:
             return await self._zookeeper.exists(paths.state(*partition)) is None
         return me not in (state.value.leader, *state.value.isr, *state.value.elr)

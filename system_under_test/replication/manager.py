@@ -154,10 +154,15 @@ class ReplicaManager:
             return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
 
     def _is_meant(self, update: internal.PartitionStateUpdate, *, is_news: bool) -> bool:
-        """Not by a role in a former topic of that name. Nor does a late copy make a replica: it has been deleted since.
+        """Not by a role in a former topic of that name, nor by the lead of a former life of this broker, which may have
+        had more in its log. Nor does a late copy make a replica: it has been deleted since.
 
         What else is late has a leader epoch that shows it.
         """
+        if update.leader == self.config.broker_id:
+            elected = {member.broker_id: member.broker_epoch for member in update.member_epochs}
+            if not self.is_meant(elected.get(update.leader, UNKNOWN)):
+                return False
         here = self.replicas.find(update.topic, update.partition)
         made_for = UNKNOWN if here is None else here.incarnation
         return made_for == update.topic_czxid or (is_news and made_for < update.topic_czxid)

@@ -4,15 +4,19 @@ A group is one znode: generation, consumers with their topics, and assignment ch
 the version at which they were read or written last. A coordinator begins its term by writing each of its groups once,
 under its own epoch, so that a former coordinator which does not know yet that it is one meets another version.
 
+Versions begin again when a group is forgotten and made again. So each creation of a group also raises the version of
+the folder, and a write is valid only while no group has been created since its version was known to be its own.
+
 Where the outcome of a write is not known it is tried again at the same version: whichever of the two arrives first
 counts, and both say the same.
 """
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import CheckVersion, Delete, SetData
 
 from assay.system_under_test.assignors import ASSIGNORS
 from assay.system_under_test.runtime import ZooKeeper
@@ -21,6 +25,7 @@ from assay.system_under_test.zookeeper.znodes import Versioned
 
 ABSENT: Final = -1
 """The version of a znode that is not there yet."""
+ANY_VERSION: Final = -1
 LARGEST: Final = 900_000
 """Bytes; ZooKeeper takes a little more in one request, and closes the connection of a client that sends too much."""
 BACK_OFF: Final = 0.1
@@ -61,6 +66,8 @@ class MetadataStore:
     def __init__(self, zookeeper: ZooKeeper, epoch: int) -> None:
         self.epoch = epoch
         self._zookeeper = zookeeper
+        self._as_of: dict[str, int] = {}
+        """The folder's version as of which each group is at the version that is known."""
 
     async def names(self) -> list[str]:
         """All groups of the draft, of all coordinators, as of now or later."""
@@ -80,6 +87,7 @@ class MetadataStore:
         """
         path = paths.draft_group(group)
         while True:
+            as_of = await self._folder()
             found = await self._read(path)
             if found is None:
                 return None
@@ -90,6 +98,7 @@ class MetadataStore:
             if known.epoch > self.epoch:
                 raise Displaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
             mine = msgspec.structs.replace(known, epoch=self.epoch)
+            self._as_of[group] = as_of
             try:
                 return Versioned(mine, await self.write(group, mine, version))
             except Displaced:
@@ -103,15 +112,20 @@ class MetadataStore:
         while True:
             try:
                 if version == ABSENT:
-                    await self._zookeeper.create(path, data)
+                    _, folder = await self._zookeeper.multi(
+                        [znodes.create(path, data), SetData(paths.DRAFT_GROUPS, b"", ANY_VERSION)]
+                    )
+                    self._as_of[group] = folder.version
                     return 0
-                written: int = (await self._zookeeper.set(path, data, version)).version
-                return written
-            except (BadVersionError, NodeExistsError, NoNodeError) as conflict:
+                fence = await self._unmade(group, version)
+                _, stat = await self._zookeeper.multi([fence, SetData(path, data, version)])
+                return int(stat.version)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                self._as_of.pop(group, None)
                 found = await self._read(path)
                 if found is not None and found[0] == data and found[1] == version + 1:
                     return found[1]  # an earlier try of ours came through
-                raise Displaced(f"group {group} is not at version {version} any more: {conflict!r}") from conflict
+                await self._unmade(group, version)
             except KazooException:
                 await asyncio.sleep(BACK_OFF)
 
@@ -119,14 +133,39 @@ class MetadataStore:
         """Nothing where it was never written. Raises :class:`Displaced`; waits for ZooKeeper."""
         while version != ABSENT:
             try:
-                await self._zookeeper.delete(paths.draft_group(group), version)
-                return
+                fence = await self._unmade(group, version)
+                await self._zookeeper.multi([fence, Delete(paths.draft_group(group), version)])
+                break
             except NoNodeError:
-                return
-            except BadVersionError as conflict:
-                raise Displaced(f"group {group} is not at version {version} any more") from conflict
+                break
+            except BadVersionError:
+                self._as_of.pop(group, None)
             except KazooException:
                 await asyncio.sleep(BACK_OFF)
+        self._as_of.pop(group, None)
+
+    async def _unmade(self, group: str, version: int) -> Any:
+        """What a write of the group at this version has to check as well: that none was created since it was seen
+        there. Raises :class:`Displaced` when it is not at that version, or another's.
+        """
+        if group not in self._as_of:
+            path, as_of = paths.draft_group(group), await self._folder()
+            found = await self._read(path)
+            if found is None or found[1] != version or not self._is_mine(path, found[0]):
+                raise Displaced(f"group {group} is not at version {version} any more")
+            self._as_of[group] = as_of
+        return CheckVersion(paths.DRAFT_GROUPS, self._as_of[group])
+
+    def _is_mine(self, path: str, data: bytes) -> bool:
+        try:
+            return znodes.decode(GroupMetadata, path, data).epoch == self.epoch
+        except znodes.ZnodeError:
+            return False
+
+    async def _folder(self) -> int:
+        """Its version; every broker makes sure at its start that it is there."""
+        found = await self._read(paths.DRAFT_GROUPS)
+        return ABSENT if found is None else found[1]
 
     async def _read(self, path: str) -> tuple[bytes, int] | None:
         while True:

@@ -358,6 +358,32 @@ def test_a_replica_of_a_topic_that_makes_no_sense_is_not_deleted() -> None:
     simulate(check)
 
 
+@pytest.mark.parametrize("mark", ["none", "asked for", "of a former topic", "begun"])
+def test_a_replica_is_deleted_with_its_topic_only_once_that_has_begun(mark: str) -> None:
+    """Until then a marked topic is in service, and this replica may be elected for what it has."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            zookeeper = await zookeeper_of(cluster)
+            controller, leader = await cluster.controller(), await cluster.leader()
+            follower = next(node for node in cluster.nodes if node not in (controller, leader))
+            await until(lambda: len(cluster.stored(follower, "orders-0")) == 1, "replicated")
+            await controller.stop()  # it would go on with the deletion
+            czxid = (await zookeeper.get(paths.topic("orders")))[1].czxid
+            begun = json.dumps({"version": 1, "czxid": czxid - (mark != "begun")}).encode()
+            if mark != "none":
+                await zookeeper.create(paths.delete_topic("orders"), b"" if mark == "asked for" else begun)
+            answer = await call(follower, stop(delete=True))
+            assert [p.error_code for p in answer.partitions] == [
+                E.NONE if mark == "begun" else E.STALE_CONTROLLER_EPOCH
+            ]
+            assert len(cluster.stored(follower, "orders-0")) == (mark != "begun")
+            await zookeeper.close()
+
+    simulate(check)
+
+
 def test_what_no_other_broker_can_lead_remains() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1, min_insync=1)) as cluster:

@@ -22,6 +22,7 @@ from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.internal import LeaderAndIsrRequest, TopicSetting, TopicSettingsUpdate
 from assay.system_under_test.runtime import ZooKeeper
 
+from helpers.lost_requests import Requests
 from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 CONFIG = "/config/topics/orders"
@@ -449,9 +450,10 @@ def test_a_deletion_goes_on_through_all_other_changes() -> None:
     simulate(check)
 
 
-@pytest.mark.parametrize("then", ["another controller", "another life"])
-def test_a_topic_of_which_a_replica_is_gone_is_not_in_service_again(then: str) -> None:
+@pytest.mark.parametrize("then", ["another controller", "another controller after a lost answer", "another life"])
+def test_a_topic_of_which_a_replica_is_gone_is_not_in_service_again(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replica that has deleted its files would begin with an empty log, and could be elected."""
+    marks = Requests(monkeypatch, "get", "/admin/delete_topics/second")
 
     async def check() -> None:
         async with tools() as (cluster, zookeeper, admin):
@@ -472,11 +474,12 @@ def test_a_topic_of_which_a_replica_is_gone_is_not_in_service_again(then: str) -
             before = leads()
             await asleep.kill()
             await asyncio.sleep(20)  # its session is over
-            if then == "another controller":
-                await elect(cluster, zookeeper)
-            else:
+            if then == "another life":
                 await other.kill()
                 await other.start()
+            else:
+                marks.lose(int("lost" in then))
+                await elect(cluster, zookeeper)
             await asyncio.sleep(20)
             await asleep.start()
 

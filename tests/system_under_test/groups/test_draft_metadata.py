@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import BadVersionError, ConnectionLoss, NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import CheckVersion, Create, SetData
 
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.groups.draft.metadata import (
@@ -75,16 +76,21 @@ class Znode:
             self._late.append((data, version))
         raise ConnectionLoss
 
-    async def create(self, path: str, value: bytes = b"") -> str:
-        await self._write(value, ABSENT)
-        return path
-
-    async def set(self, path: str, value: bytes, version: int = -1) -> Stat:
-        return await self._write(value, version)
+    async def multi(self, operations: list[Any]) -> list[Any]:
+        """A creation, which the folder counts, or a change; others than the group's coordinators create no group."""
+        match operations:
+            case [Create(data=value), SetData(path=paths.DRAFT_GROUPS)]:
+                return [None, replace(await self._write(value, ABSENT), version=1)]
+            case [CheckVersion(path=paths.DRAFT_GROUPS), SetData(data=value, version=version)]:
+                return [None, await self._write(value, version)]
+            case _:
+                raise AssertionError(operations)
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         if self.fates and self.fates.pop(0) != DONE:
             raise ConnectionLoss
+        if path == paths.DRAFT_GROUPS:
+            return b"", Stat(1)
         if self.content is None:
             raise NoNodeError
         return self.content[0], Stat(self.content[1])

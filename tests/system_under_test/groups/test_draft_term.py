@@ -15,7 +15,13 @@ from assay.system_under_test.deployment import Broker
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.draft.group import DraftState
-from assay.system_under_test.groups.draft.metadata import GroupMetadata, StoredConsumer
+from assay.system_under_test.groups.draft.metadata import (
+    ABSENT,
+    Displaced,
+    GroupMetadata,
+    MetadataStore,
+    StoredConsumer,
+)
 from assay.system_under_test.groups.draft.term import DraftTerm, Life
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.groups.terms import partition_of
@@ -153,5 +159,29 @@ def test_one_whose_term_ends_while_it_tidies_up_takes_nothing_away_from_its_succ
         await tidying
         assert await zookeeper.get_children(paths.DRAFT_GROUPS) == ["g"]
         await background.close()
+
+    simulate(lambda: with_zookeeper(check))
+
+
+@pytest.mark.parametrize("does", ["writes", "forgets"])
+def test_a_former_coordinator_meets_no_version_of_its_own_in_a_group_that_was_made_again(does: str) -> None:
+    """It sleeps while its successor forgets the group, and makes another of that name: versions begin at 0 again."""
+
+    async def check(zookeeper: ZooKeeper) -> None:
+        former, later = MetadataStore(zookeeper, 5), MetadataStore(zookeeper, 6)
+        version = await former.write("h", metadata(5, 2), await former.write("h", metadata(5, 1), ABSENT))
+        claimed = await later.claim("h")
+        assert claimed is not None
+        await later.delete("h", claimed.version)
+        again = await later.write("h", metadata(6, 2), await later.write("h", metadata(6, 1), ABSENT))
+        assert again == version
+        with pytest.raises(Displaced):
+            await (former.write("h", metadata(5, 3), version) if does == "writes" else former.delete("h", version))
+        data, stat = await zookeeper.get(paths.draft_group("h"))
+        assert (data, stat.version) == (znodes.encode(metadata(6, 2)), again)
+        again = await later.write("h", metadata(6, 3), again)
+        await later.write("i", metadata(6, 1), ABSENT)  # does not disturb the next deletion, of another
+        await later.delete("h", again)
+        assert await zookeeper.exists(paths.draft_group("h")) is None
 
     simulate(lambda: with_zookeeper(check))

@@ -16,6 +16,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import (
     LeaderAndIsrRequest,
     LiveBroker,
+    MemberEpoch,
     PartitionStateUpdate,
     StopReplicaPartition,
     StopReplicaRequest,
@@ -113,7 +114,8 @@ async def role_in_another_topic(cluster: Brokers, node: SimNode, life: int) -> L
     await zookeeper.close()
     role = PartitionStateUpdate(
         topic="orders", topic_czxid=czxid + life, partition=0, controller_epoch=1, leader=node.index, leader_epoch=0,
-        isr=[1, 2, 3], member_epochs=[], elr=[], zk_version=0, replicas=[1, 2, 3],
+        isr=[1, 2, 3], member_epochs=[MemberEpoch(broker_id=node.index, broker_epoch=broker_epoch)], elr=[],
+        zk_version=0, replicas=[1, 2, 3],
     )  # fmt: skip
     return LeaderAndIsrRequest(
         controller_id=(await cluster.controller()).index,
