@@ -154,12 +154,13 @@ class ReplicaManager:
             return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
 
     def _is_meant(self, update: internal.PartitionStateUpdate, *, is_news: bool) -> bool:
-        """Not by a role in a former topic of that name. Nor does a late copy make a replica: it has been deleted since.
+        """Not by a role in a former topic of that name. Nor does a late copy make a replica: it has been deleted since,
+        or, its log closed, is to be.
 
         What else is late has a leader epoch that shows it.
         """
         here = self.replicas.find(update.topic, update.partition)
-        made_for = UNKNOWN if here is None else here.incarnation
+        made_for = UNKNOWN if here is None or here.log.closed else here.incarnation
         return made_for == update.topic_czxid or (is_news and made_for < update.topic_czxid)
 
     async def _change_role(
