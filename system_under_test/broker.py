@@ -183,12 +183,15 @@ class BrokerProcess:
 
     async def _stop(self, *, started: bool) -> None:
         """Others lead, the logs are on the disk, the sockets close, and last the session ends."""
+        flushed = False
         try:
             if started and not self._failed.done():
                 await self._departure.hand_over()
                 await self._manager.replicas.flush()
+                flushed = True
         finally:
-            await self._close(clean=started and not self._failed.done())
+            # what could not be flushed once may be lost, although the next fsync succeeds
+            await self._close(clean=flushed and not self._failed.done())
 
     async def _close(self, *, clean: bool) -> None:
         await self._server.close()

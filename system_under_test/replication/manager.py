@@ -155,7 +155,8 @@ class ReplicaManager:
 
     def _is_meant(self, update: internal.PartitionStateUpdate, *, is_news: bool) -> bool:
         """Not by a role in a former topic of that name, nor by the lead of a former life of this broker, which may have
-        had more in its log. Nor does a late copy make a replica: it has been deleted since.
+        had more in its log. Nor does a late copy make a replica: it has been deleted since, or, its log closed, is to
+        be.
 
         What else is late has a leader epoch that shows it.
         """
@@ -164,7 +165,7 @@ class ReplicaManager:
             if not self.is_meant(elected.get(update.leader, UNKNOWN)):
                 return False
         here = self.replicas.find(update.topic, update.partition)
-        made_for = UNKNOWN if here is None else here.incarnation
+        made_for = UNKNOWN if here is None or here.log.closed else here.incarnation
         return made_for == update.topic_czxid or (is_news and made_for < update.topic_czxid)
 
     async def _change_role(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import subprocess
@@ -20,7 +21,9 @@ from assay.system_under_test.broker import entry
 from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
 from assay.system_under_test.disks import DATA
+from assay.system_under_test.log.directory import CLEAN_MARKER
 from assay.system_under_test.process import ProcessRuntime
+from assay.system_under_test.replication.replicas import Replicas
 
 from helpers.sim_brokers import brokers, simulate, until
 
@@ -190,6 +193,29 @@ def test_a_clean_stop_leaves_its_marker_and_the_next_start_says_so() -> None:
             await node.start()
             await until(lambda: len(cluster.events(node, "registered")) == 3, "it is back again")
             assert cluster.events(node, "registered")[-1]["detail"]["clean_since"] is None
+
+    simulate(check)
+
+
+def test_a_stop_whose_flush_failed_is_not_a_clean_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next fsync may succeed and have written nothing."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            node = cluster.nodes[0]
+            real, failures = Replicas.flush, [OSError(errno.EIO, "the device fails")]
+
+            async def flush(self: Replicas) -> None:
+                if failures:
+                    raise failures.pop()
+                await real(self)
+
+            monkeypatch.setattr(Replicas, "flush", flush)
+            await node.terminate()
+            await until(lambda: node.exit_code is not None, "it has stopped")
+            assert node.exit_code == 1
+            assert "the device fails" in cluster.cluster.crashes.pop().traceback
+            assert not any(path.endswith(CLEAN_MARKER) for path in node.disk.files())
 
     simulate(check)
 

@@ -23,6 +23,7 @@ from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.handover import Handover
+from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.traits import CORRECT
@@ -221,7 +222,7 @@ def test_a_log_that_a_failing_disk_could_not_take_away_is_not_the_next_topics(ho
 
 
 def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_log() -> None:
-    """The partition was moved away and back."""
+    """The partition was moved away and back. A late copy of the former role brings nothing back."""
 
     async def check() -> None:
         instant, ended = 0, False
@@ -233,6 +234,9 @@ def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_
             with contextlib.suppress(OSError):
                 await bench.delete()
             ended, bench.lives_for = bench.lives_for is not None, None
+            manager: Any = SimpleNamespace(replicas=bench.replicas)
+            for role, is_news, meant in ((1, True, True), (0, False, False)):
+                assert ReplicaManager._is_meant(manager, update(1, role), is_news=is_news) is meant
             again = await bench.lead(epoch=1)
             await fill(again, 1)
             assert again.log.end_offset == 1, f"failed at operation {instant}"
