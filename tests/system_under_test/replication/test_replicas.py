@@ -195,7 +195,7 @@ def test_a_deletion_waits_for_the_cleaners_note_of_the_log() -> None:
 
 @pytest.mark.parametrize("how", ["deleted", "set aside"])
 def test_a_log_that_a_failing_disk_could_not_take_away_is_not_the_next_topics(how: str) -> None:
-    """Whoever wants it gone asks again."""
+    """The role, or the request to delete it, comes again."""
 
     async def check() -> None:
         instant, ended = 0, False
