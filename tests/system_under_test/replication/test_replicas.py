@@ -234,7 +234,7 @@ def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_
             with contextlib.suppress(OSError):
                 await bench.delete()
             ended, bench.lives_for = bench.lives_for is not None, None
-            manager: Any = SimpleNamespace(replicas=bench.replicas)
+            manager: Any = SimpleNamespace(replicas=bench.replicas, config=SimpleNamespace(broker_id=2))
             for role, is_news, meant in ((1, True, True), (0, False, False)):
                 assert ReplicaManager._is_meant(manager, update(1, role), is_news=is_news) is meant
             again = await bench.lead(epoch=1)
