@@ -16,6 +16,7 @@ import pytest
 
 from assay.checkers.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.operation import Outcome
+from assay.reports import page as page_module
 from assay.reports.files import SHRINKING, Shrinking
 from assay.reports.html import middle
 from assay.reports.page import render
@@ -103,6 +104,15 @@ def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Parsed:
     return parsed(hostile_run(tmp_path_factory.mktemp("hostile") / "run"))
 
 
+@pytest.fixture
+def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plot is not written, which takes a third of a page's time. For tests that read the text beside it."""
+    monkeypatch.setattr(page_module, "json_item", lambda *_: {})
+
+
+WORDS = pytest.mark.usefixtures("words_alone")
+
+
 def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(red_page: Parsed) -> None:
     text = red_page.text
     assert text.count(CLAIM.capitalize()) == 2, "as the lead, and with its operations"
@@ -114,6 +124,7 @@ def test_a_red_run_shows_claim_operations_faults_and_the_repeat_command(red_page
     assert "3 more operations are involved." in text
 
 
+@WORDS
 def test_times_that_tie_are_shown_to_the_microsecond_in_chips_too(tmp_path: Path) -> None:
     for name, since in (("apart", 1_900_000_000), ("tied", 2_000_100_000)):
         one = msgspec.structs.replace(finding(20, 45), since=since, until=4_500_000_000)
@@ -124,6 +135,7 @@ def test_times_that_tie_are_shown_to_the_microsecond_in_chips_too(tmp_path: Path
         assert f'[20] ok {{"offset":20}} 2.000{digits} s 2.004{digits} s' in text
 
 
+@WORDS
 def test_the_longest_list_unfolds(tmp_path: Path) -> None:
     few, many = range(LONGEST_LIST), range(LONGEST_LIST + 4)
     text = parsed(write_run(tmp_path / "few", judgement(Verdict.FAIL, finding(*few)), ordinary())).text
@@ -133,6 +145,7 @@ def test_the_longest_list_unfolds(tmp_path: Path) -> None:
     assert text.index("4 more operations") < text.index(f"send orders-3 [{LONGEST_LIST + 2}]")
 
 
+@WORDS
 def test_a_green_run_says_what_was_checked_and_what_not(tmp_path: Path) -> None:
     text = parsed(write_run(tmp_path / "run", judgement(Verdict.PASS), ordinary())).text
     assert "No anomaly in 60 operations, under 1 fault; 2 checks had data." in text
@@ -144,6 +157,7 @@ def test_a_green_run_says_what_was_checked_and_what_not(tmp_path: Path) -> None:
     assert "no engine answers" in text, "a fall-back of the cluster"
 
 
+@WORDS
 def test_an_unknown_run_leads_with_its_reasons(tmp_path: Path) -> None:
     reasons = ("only 0 operations succeeded during fault 1", "vanished had no data")
     page = parsed(write_run(tmp_path / "run", judgement(Verdict.UNKNOWN, unknown=reasons), ordinary()))
@@ -217,6 +231,7 @@ def test_only_the_pages_own_scripts_may_run(hostile_page: Parsed) -> None:
     assert re.search(r"script-src [^;]*unsafe-inline", page.policy) is None
 
 
+@WORDS
 def test_findings_of_many_partitions_are_one_row_that_opens(tmp_path: Path) -> None:
     many = [
         finding(20, claim=f"replica n{number % 3} of offsets-{number} is behind", key=f"offsets-{number}")
@@ -230,6 +245,7 @@ def test_findings_of_many_partitions_are_one_row_that_opens(tmp_path: Path) -> N
     assert text.count("9 more like it") == 1
 
 
+@WORDS
 def test_what_stands_beneath_a_finding_is_folded_too(tmp_path: Path) -> None:
     first = finding(20, 45)
     beneath = [
@@ -253,6 +269,7 @@ def test_a_long_name_is_shortened_in_its_middle_and_whole_on_hover(tmp_path: Pat
     assert middle("orders-12") == "orders-12"
 
 
+@WORDS
 def test_how_a_schedule_was_made_small_is_reported(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(20, 45)), ordinary())
     story = Shrinking(
@@ -273,6 +290,7 @@ def test_how_a_schedule_was_made_small_is_reported(tmp_path: Path) -> None:
     assert "shrinking.json cannot be read" in parsed(run).text
 
 
+@WORDS
 def test_the_last_green_run_stands_beside_a_red_one(tmp_path: Path) -> None:
     write_run(tmp_path / "1 #", judgement(Verdict.PASS), ordinary())
     page = parsed(write_run(tmp_path / "2", judgement(Verdict.FAIL, finding(20, 45)), ordinary()))

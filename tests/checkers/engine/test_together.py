@@ -16,7 +16,7 @@ from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.handed_over import HandedOver
-from assay.harness.run.judging import Unjudged, judge_run, judge_together
+from assay.harness.run.judging import Unjudged, judge_run, judge_together, opened_together
 from assay.harness.run.registry import Registry
 
 from helpers.examples import some_of
@@ -53,6 +53,14 @@ def test_stored_runs_are_judged_together_as_each_alone(copies: int, which: slice
     assert [without_times(one) for one in together] == [without_times(one) for one in alone]
     assert any(one.anomalies for one in alone), "some of them fail"
     assert any(not one.anomalies for one in alone), "and some do not"
+
+
+def test_one_by_itself_is_not_asked_as_many_are() -> None:
+    """It would take half as long again, and each play of a failure that is made small is judged by itself."""
+    history = in_memory(STORED[0])
+    for number, alone in ((0, []), (1, [True]), (2, [False, False])):
+        with opened_together([history] * number) as given:
+            assert [isinstance(opens, Engines) for opens in given] == alone
 
 
 TEXTS = (

@@ -208,7 +208,8 @@ def test_a_bug_in_ready_is_named_with_the_users_file_and_line(toy_project: pytes
     system = toy_project.path / "toy_log.py"
     system.write_text(system.read_text().replace("        if self.broken:\n", "        raise KeyError('oops')\n", 1))
     system.write_text(system.read_text().replace("            return False\n        try:", "        try:", 1))
-    result = toy_project.runpytest_subprocess(*SIM)
+    sys.modules.pop("toy_log", None)  # another test of this process may have left its own
+    result = toy_project.runpytest_inprocess(*SIM)
     result.assert_outcomes(errors=1)
     result.stdout.re_match_lines(
         [r".*the cluster did not start: .*n1 .*ready\(\) raised KeyError: 'oops' at toy_log.py:\d+"]

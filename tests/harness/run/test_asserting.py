@@ -16,6 +16,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
 from assay.cluster.node import Cluster
+from assay.harness.run import attempt as attempt_module
 from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
@@ -99,8 +100,13 @@ def test_one_that_holds_lets_the_run_come_to_its_end(toy: ModuleType, tmp_path: 
     assert attempt.judgement.verdict is Verdict.PASS
 
 
-def test_they_are_asserted_unless_it_is_said_otherwise_or_a_defect_is_on(toy: ModuleType, tmp_path: Path) -> None:
-    assert not run(toy, tmp_path, **KILL, invariants="off")[1]
+def test_they_are_asserted_unless_it_is_said_otherwise_or_a_defect_is_on(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which a run has done before it is judged, so only one is."""
+    plain, asserted = run(toy, tmp_path, **KILL, invariants="off")
+    assert not asserted
+    monkeypatch.setattr(attempt_module, "judge_run", lambda *_, **__: plain.judgement)
     assert not run(toy, tmp_path, **KILL, defect="forgetful")[1]
     assert run(toy, tmp_path, **KILL, defect="forgetful", invariants="on")[1]
 

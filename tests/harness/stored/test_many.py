@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -32,10 +34,11 @@ RUN = RunInfo(
 SOME = [
     FIXTURES / "format_1" / "synthetic-register-lost-update",
     FIXTURES / "format_2" / "synthetic-set-set-lost",
-    FIXTURES / "format_3" / "log-pass-mixed",
     FIXTURES / "format_3" / "zookeeper_group-double-ownership",
-    FIXTURES / "format_4" / "controller-pass",
+    FIXTURES / "format_4" / "log-pass-strict",
 ]
+"""Of each format, three kinds of objects, a log of messages, verdicts of both sorts; all of them are small."""
+LOG = SOME[3]
 
 
 def reported(judged: Judged) -> Any:
@@ -47,11 +50,22 @@ def judged(paths: list[Path], **options: Any) -> list[Judged]:
         return list(judge_many(paths, engines, (), **options))
 
 
+@functools.cache
+def by_itself(path: Path) -> Judged:
+    """Once for all tests: to be asked before anything is patched."""
+    (one,) = judged([path])
+    return one
+
+
+def alone(path: Path) -> Any:
+    return reported(by_itself(path))
+
+
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
     """The first page of its last part of effects is lost."""
     copy = tmp_path / "damaged"
-    shutil.copytree(FIXTURES / "format_3" / "log-pass-mixed", copy)
+    shutil.copytree(LOG, copy)
     part = sorted((copy / "history" / "effects").glob("*.parquet"))[-1]
     whole = part.read_bytes()
     part.write_bytes(whole[:20] + bytes(100) + whole[120:])
@@ -63,7 +77,7 @@ def test_of_each_is_said_what_is_said_of_it_alone(paths: list[Path], damaged: Pa
     with_neighbour = [*paths[:2], damaged, *paths[2:]]
     steps: list[int] = []
     together = judged(with_neighbour, progress=steps.append)
-    assert [reported(one) for one in together] == [reported(*judged([path])) for path in with_neighbour]
+    assert [reported(one) for one in together] == list(map(alone, with_neighbour))
     assert {one.judgement and one.judgement.verdict for one in together} >= {Verdict.PASS, Verdict.FAIL, None}
     assert str(damaged / "history" / "effects") in together[2].text
     assert steps == list(range(1, len(with_neighbour) + 1))
@@ -78,26 +92,28 @@ def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pyte
         counts.append(len(histories))
         return together(histories)
 
-    (one,) = judged([SOME[1]])
+    one = by_itself(SOME[1])
     assert one.judgement is not None
     monkeypatch.setattr(many, "judge_again", lambda *_: one.judgement)
+    monkeypatch.setattr(many, "explained", lambda *_: SimpleNamespace(text=""))
     monkeypatch.setattr(many, "opened_together", counted)
     judged([*SOME, damaged])
-    assert counts == [4]
-    monkeypatch.setattr(many, "SMALL", 10_000)
+    assert counts == [3]
+    monkeypatch.setattr(many, "SMALL", 3_500)
     judged(SOME)
-    assert counts[1:] == [3], "one has some 26,000 rows"
+    assert counts[1:] == [2], "one has some 3,600 rows"
+    monkeypatch.setattr(many, "SMALL", 100_000)
     monkeypatch.setattr(many, "ROWS", 4_000)
     judged(SOME)
-    assert counts[2:] == [1, 1, 1], "those with some 1,500, 3,000 and 4,000 rows"
+    assert counts[2:] == [1, 1, 1], "those with some 1,500, 3,000 and 3,600 rows"
     monkeypatch.setattr(many, "TOGETHER", 3)
     monkeypatch.setattr(many, "ROWS", 500_000)
     judged(SOME)
-    assert counts[5:] == [1, 2]
+    assert counts[5:] == [2, 1]
 
 
 def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = [reported(*judged([path])) for path in SOME[1:4:2]]
+    expected = [alone(path) for path in SOME[1:4:2]]
     judge_again, refused = many.judge_again, []
 
     def judge(stored: Any, history: Any, engines: Opens, registry: Any) -> Judgement:
@@ -107,14 +123,14 @@ def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatc
         return judge_again(stored, history, engines, registry)
 
     monkeypatch.setattr(many, "judge_again", judge)
-    assert [reported(one) for one in judged(SOME[1:4:2])] == alone
+    assert [reported(one) for one in judged(SOME[1:4:2])] == expected
     assert len(refused) == 2
 
 
 def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
     tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    passed, failed = FIXTURES / "format_4" / "controller-pass", FIXTURES / "format_2" / "synthetic-set-set-lost"
+    passed, failed = LOG, FIXTURES / "format_2" / "synthetic-set-set-lost"
     (tmp_path / "latest").symlink_to(failed)
     (tmp_path / "nights").mkdir()
     paths = [passed, damaged, failed, tmp_path / "latest", tmp_path / "nights"]
@@ -168,9 +184,14 @@ def test_where_there_is_no_run_at_all_it_is_an_error(tmp_path: Path, capsys: pyt
 
 
 def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As they are laid out: STORE/TEST/TIME, with links to the latest ones and folders that are no test's."""
+    """As they are laid out: STORE/TEST/TIME, with links to the latest ones and folders that are no test's.
+
+    All runs are the same one, which is judged once.
+    """
+    one = by_itself(SOME[1]).judgement
+    monkeypatch.setattr(many, "judge_again", lambda *_: one)
     store = tmp_path / "store"
     runs = [store / "test_a" / "1", store / "test_a" / "2", store / "test_b" / "1"]
     died = store / "test_b" / "2"
@@ -206,22 +227,22 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
 def test_text_that_is_not_utf_8_is_said_of_its_own_history_alone(tmp_path: Path) -> None:
     """What shares a database with it is judged as ever."""
     strange = tmp_path / "strange"
-    shutil.copytree(SOME[2], strange)
+    shutil.copytree(LOG, strange)
     part = sorted((strange / "history" / "ops").glob("*.parquet"))[-1]
     rows = pq.read_table(part)
     texts = pa.array([b'"\xff"', *(b"0" for _ in range(rows.num_rows - 1))], pa.binary())
     column = pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
     place = rows.schema.get_field_index("argument")
     pq.write_table(rows.set_column(place, rows.schema.field(place), column), part)
-    first, second, third = judged([SOME[4], strange, SOME[1]])
-    assert [reported(first), reported(third)] == [reported(*judged([path])) for path in (SOME[4], SOME[1])]
+    first, second, third = judged([SOME[3], strange, SOME[1]])
+    assert [reported(first), reported(third)] == [alone(SOME[3]), alone(SOME[1])]
     assert second.judgement is None
     assert second.text.startswith(f"{part}: row 1: argument does not fit string")
 
 
 def test_what_a_run_noted_of_how_far_it_was_may_be_damaged(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(SOME[4], run)
+    shutil.copytree(SOME[3], run)
     (run / "history" / "closed.json").unlink()
     noted = run / "history" / ".unfinished" / "sealed.json"
     noted.parent.mkdir()
@@ -241,8 +262,10 @@ def test_executors_get_whole_paths_and_what_they_say_has_those_that_were_given(m
                 there.chdir("/")
                 return [function(task) for task in tasks]
 
+    known = {path / "history": by_itself(path).judgement for path in (SOME[1], SOME[3])}
+    monkeypatch.setattr(many, "judge_again", lambda stored, *_: known[stored.history])
     monkeypatch.chdir(FIXTURES)
-    paths = [path.relative_to(FIXTURES) for path in (SOME[1], SOME[4])]
+    paths = [path.relative_to(FIXTURES) for path in (SOME[1], SOME[3])]
     with Engines("duckdb") as engines:
         monkeypatch.setattr(engines, "spark", lambda rows: Elsewhere())
         there = list(judge_many(paths, engines, ()))
