@@ -4,6 +4,7 @@ For the reader of a finding, never for a verdict: events carry their nodes' cloc
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -13,17 +14,34 @@ from assay.checkers.engine import Engine, Row
 from assay.checkers.verdict import Finding
 
 
-def with_context(engine: Engine, found: Sequence[Finding]) -> list[Finding]:
-    """The findings with the time in which their cause lies, the faults in force in it, and who led at their moment."""
-    if not found:
-        return []
-    faults, begun = disturbance.faults(engine), _begun(engine)
-    leaders = engine.rows(
-        "select time, node, key, epoch from events where event = 'became-leader' and key is not null "
-        "order by time nulls first, node nulls first, seq nulls first"
-    )
-    spans = _spans(engine, found)
-    return [_in_context(finding, faults, begun, leaders, spans) for finding in found]
+class Surroundings:
+    """Of one history, which ``engine`` holds and which no longer changes: what all findings share is asked for once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @cached_property
+    def faults(self) -> list[disturbance.FaultTimes]:
+        """In the order of their ids."""
+        return disturbance.faults(self._engine)
+
+    @cached_property
+    def _begun(self) -> dict[int, int]:
+        return _begun(self._engine)
+
+    @cached_property
+    def _leaders(self) -> list[Row]:
+        return self._engine.rows(
+            "select time, node, key, epoch from events where event = 'became-leader' and key is not null "
+            "order by time nulls first, node nulls first, seq nulls first"
+        )
+
+    def around(self, found: Sequence[Finding]) -> list[Finding]:
+        """The findings with the time in which their cause lies, the faults in force in it, and who led then."""
+        if not found:
+            return []
+        spans = _spans(self._engine, found)
+        return [_in_context(finding, self.faults, self._begun, self._leaders, spans) for finding in found]
 
 
 def began(detail: Mapping[str, Any]) -> int | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.contract import NO_RECOVERY, Contract
-from assay.checkers.disturbance import FaultTimes, faults, silences
+from assay.checkers.disturbance import FaultTimes, silences
 from assay.checkers.engine import Engine, Row
 from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.times import readable, seconds
@@ -93,12 +93,11 @@ def _worst(times: list[int | None]) -> str:
     return "never" if len(known) < len(times) else seconds(max(known))
 
 
-def cover(engine: Engine, contract: Contract, *, ended: bool) -> Coverage:
-    """``ended``: the run came to its own end, so deadlines that passed in it count.
+def cover(engine: Engine, contract: Contract, known: list[FaultTimes], *, ended: bool) -> Coverage:
+    """``known``: all faults of the history. ``ended``: the run came to its own end, so its deadlines count.
 
     Needs the views of the log and register families.
     """
-    known = faults(engine)
     reasons = [*_fault_reasons(known), *_operation_reasons(engine, contract, known), *_drain_reasons(engine)]
     recoveries: list[Recovery] = []
     slow: list[Finding] = []

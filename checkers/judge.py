@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers import coverage
 from assay.checkers.causes import with_causes
 from assay.checkers.check import MOST_FINDINGS, Check, Family, ask, build, findings
-from assay.checkers.context import with_context
+from assay.checkers.context import Surroundings
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
-from assay.checkers.disturbance import faults
 from assay.checkers.early import COME_LATE, LATE, come_late, early, judged_late
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.families import FAMILIES, meanings
@@ -116,6 +116,11 @@ class _Judging:
     cut: bool = False
     """Was the run ended at once, as an invariant was broken?"""
 
+    @cached_property
+    def surroundings(self) -> Surroundings:
+        """To be asked once the history is loaded."""
+        return Surroundings(self.engine)
+
     @property
     def ended(self) -> bool:
         """Whether the run came to its own end, so that its deadlines count."""
@@ -133,7 +138,8 @@ class _Judging:
         loaded = time.perf_counter()
         self.through = self.history.through
         # Of one that is being injected no one has said yet that it is.
-        injected = {fault.name for fault in faults(self.engine) if fault.injected is not None or self.going_on}
+        known = self.surroundings.faults
+        injected = {fault.name for fault in known if fault.injected is not None or self.going_on}
         reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
         if self.going_on:
             self.late = come_late(self.engine, self.contract)
@@ -232,7 +238,7 @@ class _Judging:
             rows, instances = ask(self.engine, check, tried=id(check) in _BUILT_IN)
         if instances:
             self.anomalies[check.anomaly] = instances
-            self.findings += with_context(self.engine, findings(self.engine, check, self.through))
+            self.findings += self.surroundings.around(findings(self.engine, check, self.through))
         elif rows == 0 and self._owes(check):
             self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
         self._add(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)
@@ -250,12 +256,12 @@ class _Judging:
     def _cover(self) -> None:
         """Of every history, no matter which families apply: did enough happen, and did the system come back?"""
         begun = time.perf_counter()
-        covered = coverage.cover(self.engine, self.contract, ended=self.ended)
+        covered = coverage.cover(self.engine, self.contract, self.surroundings.faults, ended=self.ended)
         self.unknown += covered.reasons
         self.applied.append(NO_RECOVERY)
         if covered.slow:
             self.anomalies[NO_RECOVERY] = len(covered.slow)
-            self.findings += with_context(self.engine, covered.slow[:MOST_FINDINGS])
+            self.findings += self.surroundings.around(covered.slow[:MOST_FINDINGS])
         self.examined.append(
             Examined(
                 check=NO_RECOVERY,

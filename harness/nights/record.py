@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from assay.checkers import coverage
+from assay.checkers import coverage, disturbance
 from assay.checkers.check import build
-from assay.checkers.disturbance import faults
 from assay.checkers.engine import DuckDB, EngineError
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
@@ -166,7 +165,7 @@ def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]
         register_contract(engine, stored.contract)
         for family in (LOG, REGISTER):
             build(engine, family.views)
-        covered = coverage.cover(engine, stored.contract, ended=ended)
+        covered = coverage.cover(engine, stored.contract, disturbance.faults(engine), ended=ended)
     return faults, tuple(
         Return(
             fault_id=one.fault.id,
@@ -200,7 +199,7 @@ def _faults(engine: DuckDB) -> tuple[FaultLife, ...]:
             took_effect=one.took_effect,
             failed=one.failed,
         )
-        for one in faults(engine)
+        for one in disturbance.faults(engine)
     )
 
 

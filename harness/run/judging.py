@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from assay.checkers.context import with_context
+from assay.checkers.context import Surroundings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
 from assay.checkers.engine.together import Together
@@ -144,7 +144,7 @@ def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch
         found = search(ops, model, progress=watch or (lambda what, done, total: None))
     except ModelError as error:
         return f"the operations are not those of the model {model.name}: {error}"
-    found = msgspec.structs.replace(found, findings=tuple(with_context(engine, found.findings)))
+    found = msgspec.structs.replace(found, findings=tuple(Surroundings(engine).around(found.findings)))
     return doubted(found, unlooked(ops, model))
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.checkers import disturbance
 from assay.checkers.contract import forbid
+from assay.checkers.engine import Engine
 from assay.checkers.verdict import Finding
 
 from helpers.judging import judge
@@ -119,3 +121,21 @@ def test_of_events_the_time_from_the_first_to_the_last_counts(tmp_path: Path) ->
     ]
     faults = [*fault(1, 500, 999), *fault(2, 1_500, 1_600), *fault(3, 2_001, 2_100)]
     assert found(tmp_path, lost(), "two-leaders", faults, events).faults == (2,)
+
+
+def test_what_all_findings_share_is_asked_of_the_history_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Spark each question takes as long as a check does."""
+    faults, asked = disturbance.faults, []
+
+    def noted(engine: Engine) -> list[disturbance.FaultTimes]:
+        asked.append(engine)
+        return faults(engine)
+
+    monkeypatch.setattr(disturbance, "faults", noted)
+    book = lost()
+    book.send([5], None, (3_000, None), outcome="info")
+    book.poll(2, [(2, 5), (3, 5)], 4, (3_500, 3_600))
+    judgement = judge(write(tmp_path, book.rows, faults=fault(1, 1_500, 3_550)), forbid("lost-write", "duplicate"))
+    assert judgement.anomalies.keys() >= {"lost-write", "duplicate"}
+    assert {finding.faults for finding in judgement.findings} == {(1,)}
+    assert len(asked) == 1

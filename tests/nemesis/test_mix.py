@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -73,8 +74,15 @@ DEAD = {
 CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follower-from-leader", "partition-links"}
 
 
+@cache
+def mixes() -> tuple[Schedule, ...]:
+    """Of the first seeds; drawn once, since several tests look at all of them."""
+    return tuple(mix(seed) for seed in range(900))
+
+
+@cache
 def overlapping() -> list[tuple[Step, Step]]:
-    pairs = (pair for seed in range(900) for pair in itertools.combinations(mix(seed).steps, 2))
+    pairs = (pair for drawn in mixes() for pair in itertools.combinations(drawn.steps, 2))
     return [(first, later) for first, later in pairs if later.at < first.until]
 
 
@@ -92,7 +100,7 @@ def test_links_of_a_server_that_is_dead_are_cut_until_it_is_back() -> None:
 
 
 def test_two_servers_that_are_cut_from_all_others_and_zookeeper_are_enough() -> None:
-    assert any(step.fault == PAIR for seed in range(400) for step in mix(seed).steps)
+    assert any(step.fault == PAIR for drawn in mixes()[:400] for step in drawn.steps)
     assert not any(PAIR in (first.fault, later.fault) for first, later in overlapping())
 
 
@@ -102,7 +110,7 @@ def test_other_faults_may_begin_and_end_during_another() -> None:
 
 
 def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> None:
-    schedules = [mix(seed) for seed in range(800)]
+    schedules = mixes()[:800]
     drawn = collections.Counter(step.fault for schedule in schedules for step in schedule.steps)
     assert set(drawn) == set(WEIGHTS)
     pairs = {
@@ -116,7 +124,7 @@ def test_each_fault_is_drawn_and_most_faults_overlap_one_of_another_kind() -> No
 
 
 def test_now_and_then_a_server_is_gone_for_long_and_nothing_else_happens_meanwhile() -> None:
-    schedules = [mix(seed).steps for seed in range(300)]
+    schedules = [drawn.steps for drawn in mixes()[:300]]
     absences = [(step, steps) for steps in schedules for step in steps if step.duration >= ABSENT[0]]
     assert len(absences) > 20
     for absence, steps in absences:

@@ -26,7 +26,7 @@ def run(root: Path, **chosen: object) -> Attempt:
 
 
 def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
-    attempt = run(tmp_path, time_limit=11.0, rate=80.0)
+    attempt = run(tmp_path, time_limit=11.0, rate=70.0)
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     history = HistoryReader(attempt.folder.history)
@@ -71,7 +71,7 @@ def test_a_seed_repeats_its_history(tmp_path: Path) -> None:
     [("zombie-commit", ()), pytest.param(*("coordinator-amnesia", ("restart-rolling",)), marks=pytest.mark.long)],
 )
 def test_a_defect_of_a_coordinator_is_caught(defect: str, nemesis: tuple[str, ...], tmp_path: Path) -> None:
-    shorter: dict[str, object] = {} if nemesis else {"time_limit": 11.0, "rate": 80.0}
+    shorter: dict[str, object] = {} if nemesis else {"time_limit": 11.0, "rate": 40.0}
     judgement = run(tmp_path, defect=defect, nemesis=nemesis, **shorter).judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL

@@ -40,7 +40,7 @@ def run(root: Path, **chosen: object) -> Attempt:
 
 @pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_run_under_a_fault_passes_and_its_seed_repeats_it(tmp_path: Path, runs: int) -> None:
-    chosen = {"nemesis": ("kill",), "nemesis_interval": 6.0}
+    chosen = {"nemesis": ("kill",), "nemesis_interval": 6.0, "rate": 35.0}
     attempts = [run(tmp_path, **chosen) for _ in range(runs)]
     for attempt in attempts:
         assert attempt.judgement is not None
@@ -76,6 +76,7 @@ def test_a_known_defect_is_caught(tmp_path: Path) -> None:
             nemesis=("partition-one",),
             nemesis_target="leader",
             time_limit=9.0,
+            rate=30.0,
             nemesis_interval=12.0,
             defect="ack-before-replication",
         )

@@ -29,7 +29,7 @@ def run(settings: Settings) -> Attempt:
 def test_a_group_goes_there_and_back_and_every_step_waits_for_the_one_before(
     nemesis: tuple[str, ...], steps: int, tmp_path: Path
 ) -> None:
-    given: dict[str, Any] = {"time_limit": 14.0, "rate": 100.0} if nemesis else {"time_limit": 11.0, "rate": 80.0}
+    given: dict[str, Any] = {"time_limit": 14.0, "rate": 100.0} if nemesis else {"time_limit": 11.0, "rate": 50.0}
     attempt = run(Settings(2, nemesis=nemesis, **given, store=tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.anomalies == {}

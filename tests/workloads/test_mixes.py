@@ -1,4 +1,7 @@
-"""Each mix of the broker's workloads, played for a while: what it is about happens, and the correct broker passes."""
+"""Each mix of the broker's workloads, played for a while: what it is about happens, and the correct broker passes.
+
+Mixes that do not get into each other's way share a run, as those that ``--workload-mix=random`` draws do.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "mixes.md"
 
 def judged(root: Path, mix: str, test: object, **chosen: Any) -> Attempt:
     settings = Settings(
-        **({"seed": 11, "time_limit": 6.0, "rate": 80.0, "store": root, "workload_mix": (mix,)} | chosen)
+        **({"seed": 11, "time_limit": 6.0, "rate": 80.0, "store": root, "workload_mix": tuple(mix.split(","))} | chosen)
     )
     attempt = played(test, settings)
     assert attempt.judgement is not None
@@ -83,7 +86,7 @@ def test_the_page_of_mixes_has_a_row_for_each() -> None:
 
 
 def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_their_middle(tmp_path: Path) -> None:
-    attempt = play(tmp_path, "backlogs")
+    attempt = play(tmp_path, "backlogs", rate=60.0)
     ops = table(attempt, "ops")
     assert sum(row["f"] == "glance" and row["outcome"] == "ok" for row in ops) > 10
     assert any(row["event"] == "log-rolled" for row in table(attempt, "events"))
@@ -170,19 +173,24 @@ def test_look_ups_by_time_find_places_all_over_the_log(tmp_path: Path) -> None:
     assert any(later < earlier for earlier, later in itertools.pairwise(ages))
 
 
-def test_retention_moves_log_starts_that_readers_see_and_fall_behind(tmp_path: Path) -> None:
-    attempt = play(tmp_path, "retention", time_limit=8.0)
-    assert sum(row["event"] == "segment-deleted" for row in table(attempt, "events")) > 10
-    starts = [row["position"] for row in table(attempt) if row["kind"] == "start"]
+@pytest.fixture(scope="module")
+def shrinking(tmp_path_factory: pytest.TempPathFactory) -> Attempt:
+    """Logs that retention and compaction make smaller, each its own topic, in one run."""
+    folder = tmp_path_factory.mktemp("shrinking")
+    return play(folder, "retention,compaction", time_limit=8.0)
+
+
+def test_retention_moves_log_starts_that_readers_see_and_fall_behind(shrinking: Attempt) -> None:
+    assert sum(row["event"] == "segment-deleted" for row in table(shrinking, "events")) > 10
+    starts = [row["position"] for row in table(shrinking) if row["kind"] == "start"]
     assert len({start for start in starts if start > 0}) > 5
-    errors = {row["error"].partition(":")[0] for row in table(attempt, "ops") if row["f"] == "poll" and row["error"]}
+    errors = {row["error"].partition(":")[0] for row in table(shrinking, "ops") if row["f"] == "poll" and row["error"]}
     assert "offset-out-of-range" in errors
 
 
-def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(tmp_path: Path) -> None:
-    attempt = play(tmp_path, "compaction", time_limit=8.0)
-    assert any(row["event"] == "log-cleaned" for row in table(attempt, "events"))
-    rows = [row for row in table(attempt) if row["key"] == "ledger-0"]
+def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(shrinking: Attempt) -> None:
+    assert any(row["event"] == "log-cleaned" for row in table(shrinking, "events"))
+    rows = [row for row in table(shrinking) if row["key"] == "ledger-0"]
     sent = {row["position"]: row for row in rows if row["kind"] == "append" and row["outcome"] == "ok"}
     assert any(row["value"] >= TOMBSTONES for row in sent.values())
     drained = {row["position"] for row in rows if row["kind"] == "observe" and row["phase"] == "drain"}
@@ -191,8 +199,15 @@ def test_compaction_takes_what_has_a_later_value_and_leaves_the_last(tmp_path: P
     assert {place for place in last.values() if not sent[place]["tombstone"]} <= drained
 
 
-def test_settings_change_under_load_and_what_is_rejected_is_looked_at(tmp_path: Path) -> None:
-    rows = table(play(tmp_path, "settings", time_limit=9.0))
+@pytest.fixture(scope="module")
+def administered(tmp_path_factory: pytest.TempPathFactory) -> Attempt:
+    """Settings change under producers and readers of all habits, in one run."""
+    folder = tmp_path_factory.mktemp("administered")
+    return play(folder, "habits,settings", time_limit=8.0, rate=60.0)
+
+
+def test_settings_change_under_load_and_what_is_rejected_is_looked_at(administered: Attempt) -> None:
+    rows = table(administered)
     done = {(row["name"], row["value"]) for row in rows if row["kind"] == "setting" and row["outcome"] == "ok"}
     assert {name for name, _ in done} >= {"segment.bytes", "max.message.bytes", "flush.ms"}
     rejected = {row["error"].partition(":")[0] for row in rows if row["kind"] == "setting" and row["outcome"] == "fail"}
@@ -200,6 +215,28 @@ def test_settings_change_under_load_and_what_is_rejected_is_looked_at(tmp_path: 
     drained = [row for row in rows if row["phase"] == "drain"]
     assert {row["value"] for row in drained if row["kind"] == "topic-seen"} == {4}
     assert any(row["kind"] == "setting-seen" for row in drained)
+
+
+def test_habits_show_in_outcomes_reports_and_reads(administered: Attempt) -> None:
+    ops, rows = table(administered, "ops"), table(administered)
+    bursts = [json.loads(row["argument"]) for row in ops if row["f"] == "burst" and row["outcome"] == "ok"]
+    assert len({one["habit"] for one in bursts}) == 4
+    assert {one.get("then") for one in bursts} == {None, "wait", "flush", "close"}
+    assert any("message_key" in one for one in bursts)
+    informed = {row["source"] for row in rows if row["kind"] == "reported"}
+    assert informed >= {"done", "stages"}
+    assert not any(row["kind"] == "unreported" for row in rows)
+    parts = [
+        one["error"]
+        for row in ops
+        if row["f"] == "wide" and row["result"]
+        for one in json.loads(row["result"])["parts"]
+    ]
+    assert {None, "corrupt-message", "not-leader-for-partition", "invalid-required-acks"} <= set(parts)
+    waits = [row for row in rows if row["kind"] == "waited"]
+    assert sum(not row["empty"] and row["waited_ms"] < SLACK_MS for row in waits) > 8
+    sweeps = [json.loads(row["argument"]) for row in ops if row["f"] == "sweep" and row["outcome"] == "ok"]
+    assert {one["version"] for one in sweeps} == {0, 1, 2, 3}
 
 
 @pytest.mark.long
@@ -352,7 +389,7 @@ def test_members_share_several_topics_commit_them_and_hand_them_over(
 
 
 def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(tmp_path: Path) -> None:
-    attempt = play(tmp_path, "strict", nemesis=("kill",), nemesis_interval=6.0, time_limit=12.0)
+    attempt = play(tmp_path, "strict", nemesis=("kill",), nemesis_interval=6.0, time_limit=12.0, rate=30.0)
     states = [
         row
         for row in table(attempt, "events")
@@ -367,7 +404,8 @@ def test_a_strict_topic_keeps_each_replica_that_goes_eligible_and_takes_it_back(
 
 def test_clients_that_cling_go_on_with_what_they_know_as_other_processes(tmp_path: Path) -> None:
     """Without a seek: the reader's place is one of the things that it knows."""
-    rows = table(play(tmp_path, "clinging", nemesis=("stop",), nemesis_target="leader", time_limit=16.0))
+    chosen: dict[str, Any] = {"nemesis": ("stop",), "nemesis_target": "leader", "time_limit": 16.0, "rate": 30.0}
+    rows = table(play(tmp_path, "clinging", **chosen))
     chains = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "observe-begin"}
     sought = {(row["process"], row["key"], row["assignment"]) for row in rows if row["kind"] == "seek"}
     assert chains - sought, "begun by a process that had sought nothing"
@@ -390,29 +428,6 @@ def test_members_that_cling_hold_on_as_other_processes(tmp_path: Path, test: obj
     later = {process for owner, process in holds if owners[owner] > 1}
     assert later, "one member is several processes, one after the other"
     assert later & {row["process"] for row in rows if row["kind"] == "observe" and row["assignment"] is not None}
-
-
-def test_habits_show_in_outcomes_reports_and_reads(tmp_path: Path) -> None:
-    attempt = play(tmp_path, "habits", time_limit=8.0)
-    ops, rows = table(attempt, "ops"), table(attempt)
-    bursts = [json.loads(row["argument"]) for row in ops if row["f"] == "burst" and row["outcome"] == "ok"]
-    assert len({one["habit"] for one in bursts}) == 4
-    assert {one.get("then") for one in bursts} == {None, "wait", "flush", "close"}
-    assert any("message_key" in one for one in bursts)
-    informed = {row["source"] for row in rows if row["kind"] == "reported"}
-    assert informed >= {"done", "stages"}
-    assert not any(row["kind"] == "unreported" for row in rows)
-    parts = [
-        one["error"]
-        for row in ops
-        if row["f"] == "wide" and row["result"]
-        for one in json.loads(row["result"])["parts"]
-    ]
-    assert {None, "corrupt-message", "not-leader-for-partition", "invalid-required-acks"} <= set(parts)
-    waits = [row for row in rows if row["kind"] == "waited"]
-    assert sum(not row["empty"] and row["waited_ms"] < SLACK_MS for row in waits) > 8
-    sweeps = [json.loads(row["argument"]) for row in ops if row["f"] == "sweep" and row["outcome"] == "ok"]
-    assert {one["version"] for one in sweeps} == {0, 1, 2, 3}
 
 
 def test_what_a_producer_has_given_up_is_known_before_its_operation_ends() -> None:
@@ -514,7 +529,7 @@ def test_a_committer_that_goes_on_asking_a_former_coordinator_is_found(
 
 
 def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> None:
-    attempt = play(tmp_path, "strangers", test_offsets.test_offsets)
+    attempt = play(tmp_path, "strangers", test_offsets.test_offsets, rate=50.0)
     asked = [row for row in table(attempt, "ops") if row["f"] == "stranger"]
     guises = {json.loads(row["argument"])["guise"] for row in asked if row["outcome"] == "fail"}
     assert guises == {"no-one", "unknown", "neighbour"}
@@ -524,7 +539,7 @@ def test_what_strangers_commit_is_rejected_and_never_fetched(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("test", [pytest.param(test_log.test_log, marks=pytest.mark.long), test_group.test_group])
 def test_partitions_that_come_in_the_middle_are_written_read_and_drained(tmp_path: Path, test: object) -> None:
-    rows = table(play(tmp_path, "growth", test, time_limit=8.0))
+    rows = table(play(tmp_path, "growth", test, time_limit=8.0, rate=40.0))
     asked = [(row["value"], row["outcome"]) for row in rows if row["kind"] == "partitions-add"]
     assert asked[:4] == [(5, "ok"), (4, "fail"), (6, "ok"), (5, "fail")]
     drained = {row["key"] for row in rows if row["kind"] == "drained"}

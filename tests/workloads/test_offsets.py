@@ -68,7 +68,7 @@ def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path)
 
 
 def test_a_group_that_nothing_is_left_for_is_judged_by_what_comes_before_and_after(tmp_path: Path) -> None:
-    attempt = run(Settings(1, nemesis=("partition-leader-and-follower",), time_limit=20.0, rate=60.0, store=tmp_path))
+    attempt = run(Settings(1, nemesis=("partition-leader-and-follower",), time_limit=20.0, rate=25.0, store=tmp_path))
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     rows = HistoryReader(attempt.folder.history).table("faults").to_pylist()
@@ -154,7 +154,7 @@ def test_offsets_of_an_active_group_expire_with_the_defect_alone(defect: str | N
     [pytest.param(*("zombie-commit", ()), marks=pytest.mark.long), ("coordinator-amnesia", ("restart-rolling",))],
 )
 def test_a_defect_is_caught(defect: str, nemesis: tuple[str, ...], tmp_path: Path) -> None:
-    settings = Settings(1, defect=defect, nemesis=nemesis, time_limit=12.0, rate=100.0, store=tmp_path)
+    settings = Settings(1, defect=defect, nemesis=nemesis, time_limit=12.0, rate=40.0, store=tmp_path)
     judgement = run(settings).judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL

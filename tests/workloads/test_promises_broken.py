@@ -38,9 +38,9 @@ from helpers.nightly import by_night
 pytestmark = pytest.mark.slow
 
 
-def judged(test: object, folder: Path, *mix: str) -> Judgement:
+def judged(test: object, folder: Path, *mix: str, time_limit: float = 6.0, rate: float = 40.0) -> Judgement:
     """By what is in the history alone: an invariant would end the run as soon as the broker is wrong."""
-    settings = Settings(seed=11, time_limit=6.0, rate=40.0, store=folder, workload_mix=mix, invariants="off")
+    settings = Settings(seed=11, time_limit=time_limit, rate=rate, store=folder, workload_mix=mix, invariants="off")
     judgement = played(test, settings).judgement
     assert judgement is not None
     return judgement
@@ -160,7 +160,7 @@ def test_a_setting_that_was_rejected_and_is_there_fails_a_log_whose_settings_cha
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rejects_what_it_changes(monkeypatch)
-    judgement = judged(test_log.test_log, tmp_path, "settings")
+    judgement = judged(test_log.test_log, tmp_path, "settings", time_limit=5.0, rate=20.0)
     assert judgement.verdict is Verdict.FAIL
     assert set(judgement.anomalies) == {"refused-but-done"}
 

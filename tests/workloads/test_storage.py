@@ -63,7 +63,7 @@ def without_power(root: Path, rate: float = 150.0) -> Settings:
 
 @pytest.mark.slow
 def test_what_is_not_flushed_goes_with_everybodys_power_and_nothing_else(tmp_path: Path) -> None:
-    attempt = run("test_unflushed", without_power(tmp_path, rate=80.0))
+    attempt = run("test_unflushed", without_power(tmp_path, rate=40.0))
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     assert attempt.judgement.anomalies.keys() == {UNFLUSHED_LOSS}

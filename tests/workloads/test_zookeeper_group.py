@@ -176,7 +176,7 @@ def test_the_contract_says_under_which_faults_the_design_may_fail_and_why() -> N
 
 @pytest.mark.slow
 def test_members_share_the_log_and_nothing_is_wrong_with_it(tmp_path: Path) -> None:
-    attempt = run(tmp_path, nemesis=("kill",), time_limit=14.0, rate=70.0)
+    attempt = run(tmp_path, nemesis=("kill",), time_limit=14.0, rate=50.0)
     assert attempt.judgement is not None
     assert attempt.judgement.anomalies == {}
     history = HistoryReader(attempt.folder.history)
@@ -195,7 +195,7 @@ CUT_OFF: Any = {"nemesis": ("consumer-from-zookeeper",), "seed": 5, "time_limit"
 
 @pytest.mark.slow
 def test_a_consumer_that_goes_on_after_its_session_is_caught(tmp_path: Path) -> None:
-    judgement = run(tmp_path, **CUT_OFF | {"time_limit": 18.0}, defect="zk-owner-overlap").judgement
+    judgement = run(tmp_path, **CUT_OFF | {"time_limit": 18.0, "rate": 40.0}, defect="zk-owner-overlap").judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.FAIL
     assert "double-ownership" in judgement.anomalies
