@@ -90,6 +90,14 @@ async def elect(cluster: Brokers, zookeeper: ZooKeeper) -> None:
     )
 
 
+async def deleted(zookeeper: ZooKeeper, topic: str) -> None:
+    async def gone() -> bool:
+        return await zookeeper.exists(f"/admin/delete_topics/{topic}") is None
+
+    await until(gone, "the mark is gone")
+    assert await zookeeper.exists(f"/brokers/topics/{topic}") is None
+
+
 # -- settings ------------------------------------------------------------------------------------------------------
 
 
@@ -440,11 +448,7 @@ def test_a_deletion_goes_on_through_all_other_changes() -> None:
             await asyncio.sleep(0.3)
             await asleep.resume()
 
-            async def gone() -> bool:
-                return await zookeeper.exists("/admin/delete_topics/second") is None
-
-            await until(gone, "the mark is gone")
-            assert await zookeeper.exists("/brokers/topics/second") is None
+            await deleted(zookeeper, "second")
             assert await zookeeper.exists("/config/topics/second") is None
 
     simulate(check)
@@ -483,11 +487,7 @@ def test_a_topic_of_which_a_replica_is_gone_is_not_in_service_again(then: str, m
             await asyncio.sleep(20)
             await asleep.start()
 
-            async def gone() -> bool:
-                return await zookeeper.exists("/admin/delete_topics/second") is None
-
-            await until(gone, "the mark is gone")
-            assert await zookeeper.exists("/brokers/topics/second") is None
+            await deleted(zookeeper, "second")
             assert leads() == before
             assert [cluster.stored(node, "second-0") for node in (other, asleep)] == [[], []]
 
