@@ -12,6 +12,7 @@ from assay.system_under_test.protocol.control import AnnouncedState, LeaderAndIs
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.metadata import MetadataRequest
 from assay.system_under_test.protocol.topics import DeleteTopicsRequest
+from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths
 
 from helpers.lost_requests import Requests
@@ -24,6 +25,15 @@ def follows(cluster: Brokers, node: SimNode) -> bool:
 
 def leads(cluster: Brokers, node: SimNode) -> bool:
     return any(event["key"] == "second-0" for event in cluster.events(node, "became-leader"))
+
+
+async def followed(cluster: Brokers, zookeeper: ZooKeeper, controller: SimNode) -> tuple[SimNode, SimNode, int]:
+    """A second topic on the two that are not the controller, the leader first; and the controller's session."""
+    one, other = [node for node in cluster.nodes if node is not controller]
+    assignment = {"version": 1, "partitions": {"0": [one.index, other.index]}}
+    await zookeeper.create(paths.topic("second"), json.dumps(assignment).encode())
+    await until(lambda: follows(cluster, other), "it is followed")
+    return one, other, (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
 
 
 def test_a_controller_that_has_not_read_its_topics_says_of_none_that_it_is_not_there(
@@ -56,11 +66,7 @@ def test_a_replaced_controller_takes_no_notice_away_from_the_next(monkeypatch: p
         async with brokers() as cluster:
             zookeeper = await zookeeper_of(cluster)
             former = await cluster.controller()
-            one, other = [node for node in cluster.nodes if node is not former]
-            assignment = {"version": 1, "partitions": {"0": [one.index, other.index]}}
-            await zookeeper.create(paths.topic("second"), json.dumps(assignment).encode())
-            await until(lambda: follows(cluster, other), "it is followed")
-            session = (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
+            one, other, session = await followed(cluster, zookeeper, former)
 
             formers = notices.hold(lambda client: client.session_id == session)
             await zookeeper.create(f"{paths.ISR_CHANGES}/isr_change_", b'{"version":1,"partitions":[]}', sequence=True)
@@ -155,11 +161,7 @@ def test_a_topic_that_is_made_again_by_hand_gets_no_state_of_the_former_one(monk
         async with brokers() as cluster:
             zookeeper = await zookeeper_of(cluster)
             controller = await cluster.controller()
-            one, other = [node for node in cluster.nodes if node is not controller]
-            former = {"version": 1, "partitions": {"0": [one.index, other.index]}}
-            await zookeeper.create(paths.topic("second"), json.dumps(former).encode())
-            await until(lambda: follows(cluster, other), "it is followed")
-            session = (await zookeeper.get(paths.CONTROLLER))[1].ephemeralOwner
+            _, _, session = await followed(cluster, zookeeper, controller)
             go_on = states.hold(lambda client: client.session_id == session)
             wanted = {"version": 1, "partitions": [{"topic": "second", "partition": 0}]}
             await zookeeper.create(paths.PREFERRED_ELECTION, json.dumps(wanted).encode())
