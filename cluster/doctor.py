@@ -163,7 +163,8 @@ def _cut_power() -> None:
 
 def _preloads() -> Finding:
     name = "clocks and disks of nodes"
-    enables = "--nemesis=clock, slow-disk, slow-fsync with --cluster=docker; the simulation's need nothing"
+    faults = "clock, slow-disk, slow-fsync, disk-error, kill-in-write"
+    enables = f"--nemesis={faults} with --cluster=docker; the simulation's need nothing"
     try:
         sizes = [len(preload.compiled(one)) for one in (preload.CLOCK, preload.SLOWNESS)]
     except OSError as error:

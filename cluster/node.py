@@ -6,7 +6,7 @@ Faults, systems and trials speak to these interfaces alone. Everything that take
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -257,6 +257,46 @@ class Slowable(Protocol):
         """
 
     async def slowed(self) -> Slowed:
+        """What has come of it."""
+
+
+class DiskChange(enum.StrEnum):
+    """What a process does to the files on its disk, by kind."""
+
+    WRITE = "write"
+    """Bytes are written into a file, or behind it."""
+    FSYNC = "fsync"
+    """What a file or a folder holds is made durable."""
+    CUT = "cut"
+    """A file is made shorter, or room is reserved behind it."""
+    NAME = "name"
+    """A file or a folder is renamed or removed, or a folder is made."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What has come of a disk that fails, over all of a node's processes."""
+
+    errors: int = 0
+    """How many changes were rejected (EIO)."""
+    ends: int = 0
+    """How often a process ended at a change."""
+
+
+@runtime_checkable
+class Breakable(Protocol):
+    """A node whose disk can fail its main process at a chosen change."""
+
+    def slowness_unavailable(self) -> str | None:
+        """Why not, and the remedy, where it cannot; None where it can. What makes a disk slow makes it fail."""
+
+    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+        """Of the changes of these kinds that the process makes from now on ``after`` are as ever. Then so many
+        ``errors`` are rejected (EIO), and change nothing; with 0 the process ends instead (SIGKILL), just before the
+        change. Without kinds the disk is as before.
+        """
+
+    async def broken(self) -> Broken:
         """What has come of it."""
 
 

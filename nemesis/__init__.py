@@ -6,9 +6,9 @@ What a fault is, in this order: ``target`` (whom it hits), ``trigger``, ``shape`
 The faults: of links on ``cutting`` (``partition`` with ``links`` and ``likeness``, ``one_way``, ``fast_fail``,
 ``connection``), of packets (``packets``), of processes on ``process`` (``kill``, ``stop``, ``restart``, ``hold``,
 ``relay``, ``outage``, ``controlled_shutdown``, ``zookeeper``), of consumers (``consumer``), sessions (``expire``),
-files and disks (``damage``, ``data_loss``, ``disk_full``, ``slow_disk``, ``in_fsync``), machines (``freeze``,
-``power_loss``, ``clock``, ``memory``), replicas (``move``), servers that leave and join (``membership``: ``leaving``
-and ``joining`` on ``members``). ``catalogue`` has them by name.
+files and disks (``damage``, ``data_loss``, ``disk_full``, ``slow_disk``, ``in_fsync``, ``disk_error``, ``in_write``),
+machines (``freeze``, ``power_loss``, ``clock``, ``memory``), replicas (``move``), servers that leave and join
+(``membership``: ``leaving`` and ``joining`` on ``members``). ``catalogue`` has them by name.
 
 How a run has them: ``draw`` (a random schedule), ``mix`` (one of many kinds), ``conductor`` (plays it) with
 ``score`` (the steps that are known so far), ``waiting`` (triggers), ``ambush``, ``in_force``, ``recovery``,

@@ -29,6 +29,7 @@ from assay.nemesis.consumer import (
 from assay.nemesis.controlled_shutdown import ControlledShutdown
 from assay.nemesis.damage import Damage, Way
 from assay.nemesis.data_loss import Rollback, Wipe
+from assay.nemesis.disk_error import DiskError
 from assay.nemesis.disk_full import DiskFull
 from assay.nemesis.expire import ZooKeeperExpire
 from assay.nemesis.fast_fail import FastFail
@@ -36,6 +37,7 @@ from assay.nemesis.fault import Fault
 from assay.nemesis.freeze import Freeze
 from assay.nemesis.hold import Hold
 from assay.nemesis.in_fsync import KillInFsync, PowerLossInFsync
+from assay.nemesis.in_write import KillInWrite, PowerLossInWrite
 from assay.nemesis.kill import Kill
 from assay.nemesis.membership import Change, Membership
 from assay.nemesis.memory import Memory
@@ -182,6 +184,7 @@ def standard_faults() -> tuple[Fault, ...]:
         ControlledShutdown(),
         CutConsumer(),
         *(Damage(way) for way in Way),
+        DiskError(),
         DiskFull(),
         FastFail(),
         Freeze(),
@@ -189,6 +192,7 @@ def standard_faults() -> tuple[Fault, ...]:
         Kill(),
         KillConsumer(),
         KillInFsync(),
+        KillInWrite(),
         Membership(),
         *(Membership(change) for change in Change),
         Memory(),
@@ -202,6 +206,7 @@ def standard_faults() -> tuple[Fault, ...]:
         *(Partition(shape) for shape in Shape),
         PowerLoss(),
         PowerLossInFsync(),
+        PowerLossInWrite(),
         Restart(),
         Rollback(),
         RollingRestart(),

@@ -10,11 +10,11 @@ the process has ended meanwhile, which may have left some space.
 from collections.abc import Mapping
 from typing import Any, cast
 
-from assay.cluster.node import Cluster, Fillable, Node, ProcessState
+from assay.cluster.node import Cluster, Fillable, Node
 from assay.cluster.system import System
 from assay.nemesis.fault import Injection, Proof, Scope, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, no_own_disk, proved, seen_of, status
+from assay.nemesis.process import ServerFault, no_own_disk, proved, seen_of, started_if_dead, status
 from assay.nemesis.target import servers
 
 
@@ -52,9 +52,7 @@ class DiskFull(ServerFault):
         async def free(node: Node) -> None:
             if isinstance(node, Fillable):
                 await node.free_disk()
-            if (await node.process()).state is ProcessState.DEAD:
-                await node.start()
-                seen_of(injection, node)["started"] = True
+            await started_if_dead(injection, node)
 
         await on_each(injection.targets, free)
 

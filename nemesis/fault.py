@@ -250,7 +250,7 @@ class NeedsDisks(Protocol):
 
 @runtime_checkable
 class NeedsSlowDisks(Protocol):
-    """A fault for which the processes of containers are started such that their disks can be made slow."""
+    """A fault for which the processes of containers are started such that their disks can be made slow, or to fail."""
 
     @property
     def slow_disks(self) -> bool: ...
@@ -283,7 +283,7 @@ def needs_disks(fault: Fault) -> bool:
 
 
 def needs_slow_disks(fault: Fault) -> bool:
-    """Must they be able to be slow for it?"""
+    """Must they be able to be slow, or to fail, for it?"""
     return isinstance(fault, NeedsSlowDisks) and fault.slow_disks
 
 

@@ -30,7 +30,8 @@ class Kill(ServerFault):
         async def kill(node: Node) -> None:
             seen = seen_of(injection, node)
             one = acted_on(injection, node)
-            seen["before"] = await status(one)
+            if "before" not in seen:  # by now it may have ended by itself, as it was to
+                seen["before"] = await status(one)
             if one is node:
                 await self.end(injection, node)
             else:

@@ -31,6 +31,7 @@ from assay.nemesis.consumer import ConsumerZooKeeperResets
 from assay.nemesis.fault import Census, Fault, Scope, strikes_everywhere
 from assay.nemesis.hold import Hold
 from assay.nemesis.in_fsync import PowerLossInFsync
+from assay.nemesis.in_write import PowerLossInWrite
 from assay.nemesis.kill import Kill
 from assay.nemesis.links import LINKS, spared
 from assay.nemesis.membership import Membership
@@ -45,13 +46,13 @@ from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
-    "kill-in-fsync": 3, "slow-fsync": 2, "slow-disk": 2, "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5,
-    "garbage-tail": 1, "wipe": 1, "rollback": 1, "disk-full": 1, "controlled-shutdown": 1, "packets": 2, "clock": 1,
-    "memory": 1, "move-replicas": 2, "membership": 1,
-    "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1, "partition-leader-and-follower": 2,
-    "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4, "connection-controller": 2,
-    "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2, "kill-consumer": 2,
-    "cut-consumer": 1, "consumer-from-coordinator": 2, "consumer-from-zookeeper": 2,
+    "kill-in-fsync": 3, "kill-in-write": 4, "power-loss-in-write": 2, "disk-error": 3, "slow-fsync": 2, "slow-disk": 2,
+    "slow-network": 4, "truncate-tail": 0.5, "corrupt": 0.5, "garbage-tail": 1, "wipe": 1, "rollback": 1,
+    "disk-full": 1, "controlled-shutdown": 1, "packets": 2, "clock": 1, "memory": 1, "move-replicas": 2,
+    "membership": 1, "partition": 3, "partition-one-way": 2, "partition-fast-fail": 1,
+    "partition-leader-and-follower": 2, "partition-follower-from-leader": 2, "partition-links": 2, "connection": 4,
+    "connection-controller": 2, "zookeeper-expire": 2, "zookeeper-kill": 1, "zookeeper-pause": 1, "stop-consumer": 2,
+    "kill-consumer": 2, "cut-consumer": 1, "consumer-from-coordinator": 2, "consumer-from-zookeeper": 2,
     "consumer-zookeeper-resets": 4,
 }  # fmt: skip
 KINDS: Final = (3, 6)
@@ -84,7 +85,7 @@ BLACKOUTS: Final = 0.2
 DARK: Final = (0.3, 1.5)
 """Seconds that a loss of power lasts."""
 WORN: Final = (2.0, 4.0)
-"""The same where it comes in an fsync, for which fsyncs are slow before."""
+"""The same where it comes in an fsync, for which fsyncs are slow before, or at a change that is waited for."""
 DOWN: Final = (2.0, 3.5)
 """Seconds from the first server that goes to the first that is back."""
 RETURN: Final = 7.0
@@ -162,7 +163,7 @@ def _of_all(
     rng: random.Random, among: Mapping[str, Fault], census: Census, at: float, time_limit: float, last: Target
 ) -> Step | None:
     """One of these faults that strikes all servers; None where none may, or time is short."""
-    possible = {PowerLoss.name: DARK, PowerLossInFsync.name: WORN}
+    possible = {PowerLoss.name: DARK, PowerLossInFsync.name: WORN, PowerLossInWrite.name: WORN}
     if at + DOWN[1] + RETURN <= time_limit - CALM:
         possible |= dict.fromkeys(OUTAGES, DOWN)
     names = [name for name in possible if name in among]

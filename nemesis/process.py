@@ -4,7 +4,17 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.cluster.node import Cluster, Fillable, Node, NodeError, Part, Powered, ProcessStatus, Several
+from assay.cluster.node import (
+    Cluster,
+    Fillable,
+    Node,
+    NodeError,
+    Part,
+    Powered,
+    ProcessState,
+    ProcessStatus,
+    Several,
+)
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each, with_key
 from assay.nemesis.impact import Impact
@@ -108,6 +118,13 @@ def seen_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
 async def status(node: Node | Part) -> dict[str, str | None]:
     """A process's state as evidence; of a node, its main one's."""
     return written(await node.process())
+
+
+async def started_if_dead(injection: Injection, node: Node) -> None:
+    """A process that has ended of a fault that did not kill it is started again."""
+    if (await node.process()).state is ProcessState.DEAD:
+        await node.start()
+        seen_of(injection, node)["started"] = True
 
 
 def unseen(seen: Mapping[str, Any], *moments: str) -> str | None:

@@ -59,8 +59,8 @@ class DockerCluster(SshCluster):
     ) -> None:
         """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it.
         ``own_clocks``: their processes are started such that their wall clocks can be shifted; ``slow_disks``: that
-        their disks can be made slow. ``own_memory``: they have no more memory than ``MEMORY``. ``spares``: how many
-        more nodes of the main role wait to join.
+        their disks can be made slow, or to fail. ``own_memory``: they have no more memory than ``MEMORY``. ``spares``:
+        how many more nodes of the main role wait to join.
         """
         super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
         self._plans = planned(system.roles, counts, spares)

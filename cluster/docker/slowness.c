@@ -1,9 +1,12 @@
-/* Makes the disk of a process slow: preloaded (LD_PRELOAD), it lets each fsync, and each read and write, of what lies in
- * one folder (ASSAY_SLOW_FOLDER) take as many microseconds more as a mapped file says. Everything else is left alone.
+/* Makes the disk of a process slow, or fail: preloaded (LD_PRELOAD), it lets each fsync, and each read and write, of what
+ * lies in one folder (ASSAY_SLOW_FOLDER) take as many microseconds more as a mapped file says, and rejects chosen changes
+ * there (EIO), or ends the process just before one. Everything else is left alone.
  *
- * The file has six int64: microseconds of an fsync, those of a read or write, after how many of an fsync the process is
- * to stop itself (once; 0: never), and how many fsyncs were slow, how many reads and writes, and how often it was
- * stopped. It must never be truncated while a process has it.
+ * The file has eleven int64. For a slow disk: microseconds of an fsync, those of a read or write, after how many of an
+ * fsync the process is to stop itself (once; 0: never). For one that fails: how many changes are made as ever before,
+ * how many are then rejected (-1: the process ends, once), and of which kinds (bits: 1 a write, 2 an fsync, 4 a cut or a
+ * reservation, 8 a name). And counts: of slow fsyncs, of slow reads and writes, of stops, of rejected changes, of ends.
+ * It must never be truncated while a process has it.
  *
  * The delay comes before the call: what is not synced yet is not on the disk meanwhile. */
 
@@ -19,12 +22,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FSYNC, CALL, HALT, FSYNCS, CALLS, HALTS, WORDS };
+enum { FSYNC, CALL, HALT, AFTER, ERRORS, KINDS, FSYNCS, CALLS, HALTS, REJECTED, ENDS, WORDS };
+enum { WRITE = 1, SYNC = 2, CUT = 4, NAME = 8 };
 
 static int64_t none[WORDS];
 static int64_t *shared = none;
@@ -45,13 +50,25 @@ static int64_t word(int which) { return __atomic_load_n(&shared[which], __ATOMIC
 
 static void count(int which) { __atomic_fetch_add(&shared[which], 1, __ATOMIC_RELAXED); }
 
-static int ours(int descriptor) {
-    char name[40], path[PATH_MAX];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
-    ssize_t size = readlink(name, path, sizeof path - 1);
+/* Is it the folder, or below it? */
+static int within(const char *path, ssize_t size) {
     size_t length = strlen(folder);
     if (size < (ssize_t)length || strncmp(path, folder, length)) return 0;
     return size == (ssize_t)length || path[length] == '/';
+}
+
+static int ours(int descriptor) {
+    char name[40], path[PATH_MAX];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
+    return within(path, readlink(name, path, sizeof path - 1));
+}
+
+/* The same of a path, absolute or from an open folder on. */
+static int named_ours(int from, const char *path) {
+    char current[PATH_MAX];
+    if (path[0] == '/') return within(path, strlen(path));
+    if (from != AT_FDCWD) return ours(from);
+    return getcwd(current, sizeof current) && within(current, strlen(current));
 }
 
 static void pass(int64_t microseconds) {
@@ -87,24 +104,77 @@ static void before_call(int descriptor) {
     errno = kept;
 }
 
-/* The same function with a delay before it. */
-#define SLOW(type, name, before, given, handed)                                \
+static int fails(int kind) { return (word(KINDS) & kind) != 0; }
+
+/* A change is about to be made to what is ours: 0, or the error that it gets instead. */
+static int trouble(int kind) {
+    if (!fails(kind) || __atomic_fetch_sub(&shared[AFTER], 1, __ATOMIC_RELAXED) > 0) return 0;
+    int64_t left = word(ERRORS);
+    while (left && !__atomic_compare_exchange_n(&shared[ERRORS], &left, left < 0 ? 0 : left - 1, 0, __ATOMIC_RELAXED,
+                                                __ATOMIC_RELAXED))
+        continue;
+    if (left < 0) {
+        count(ENDS);
+        kill(getpid(), SIGKILL);
+        for (;;) pause();
+    }
+    if (left) count(REJECTED);
+    return left ? EIO : 0;
+}
+
+/* The same for calls that take a descriptor, or a path. errno is as it was unless the change is rejected. */
+static int rejects(int kind, int descriptor) {
+    int kept = errno;
+    int error = fails(kind) && ours(descriptor) ? trouble(kind) : 0;
+    errno = error ? error : kept;
+    return error;
+}
+
+static int rejects_name(int from, const char *path) {
+    int kept = errno;
+    int error = fails(NAME) && named_ours(from, path) ? trouble(NAME) : 0;
+    errno = error ? error : kept;
+    return error;
+}
+
+/* The same function, before which something is done, or instead of which a change is rejected. */
+#define CHANGED(type, name, before, rejected, otherwise, given, handed)        \
     type name given {                                                          \
         static type(*real) given;                                              \
         if (!real) real = (type(*) given)dlsym(RTLD_NEXT, #name);              \
         before;                                                                \
+        if (rejected) return otherwise;                                        \
         return real handed;                                                    \
     }
+#define SYNCED(name, given, handed) CHANGED(int, name, before_fsync(file), rejects(SYNC, file), -1, given, handed)
+#define READ(name, file, given, handed) CHANGED(ssize_t, name, before_call(file), 0, -1, given, handed)
+#define WRITTEN(name, given, handed) \
+    CHANGED(ssize_t, name, before_call(file), rejects(WRITE, file), -1, given, handed)
+#define SIZED(name, otherwise, given, handed) CHANGED(int, name, , rejects(CUT, file), otherwise, given, handed)
+#define NAMED(name, from, path, given, handed) CHANGED(int, name, , rejects_name(from, path), -1, given, handed)
 
-SLOW(int, fsync, before_fsync(file), (int file), (file))
-SLOW(int, fdatasync, before_fsync(file), (int file), (file))
-SLOW(ssize_t, read, before_call(file), (int file, void *to, size_t size), (file, to, size))
-SLOW(ssize_t, write, before_call(file), (int file, const void *from, size_t size), (file, from, size))
-SLOW(ssize_t, pread, before_call(file), (int file, void *to, size_t size, off_t at), (file, to, size, at))
-SLOW(ssize_t, pread64, before_call(file), (int file, void *to, size_t size, off64_t at), (file, to, size, at))
-SLOW(ssize_t, pwrite, before_call(file), (int file, const void *from, size_t size, off_t at), (file, from, size, at))
-SLOW(ssize_t, pwrite64, before_call(file), (int file, const void *from, size_t size, off64_t at), (file, from, size, at))
-SLOW(ssize_t, readv, before_call(file), (int file, const struct iovec *to, int count), (file, to, count))
-SLOW(ssize_t, writev, before_call(file), (int file, const struct iovec *from, int count), (file, from, count))
-SLOW(ssize_t, sendfile, before_call(from), (int to, int from, off_t *at, size_t size), (to, from, at, size))
-SLOW(ssize_t, sendfile64, before_call(from), (int to, int from, off64_t *at, size_t size), (to, from, at, size))
+SYNCED(fsync, (int file), (file))
+SYNCED(fdatasync, (int file), (file))
+READ(read, file, (int file, void *to, size_t size), (file, to, size))
+READ(pread, file, (int file, void *to, size_t size, off_t at), (file, to, size, at))
+READ(pread64, file, (int file, void *to, size_t size, off64_t at), (file, to, size, at))
+READ(readv, file, (int file, const struct iovec *to, int count), (file, to, count))
+READ(sendfile, from, (int to, int from, off_t *at, size_t size), (to, from, at, size))
+READ(sendfile64, from, (int to, int from, off64_t *at, size_t size), (to, from, at, size))
+WRITTEN(write, (int file, const void *from, size_t size), (file, from, size))
+WRITTEN(pwrite, (int file, const void *from, size_t size, off_t at), (file, from, size, at))
+WRITTEN(pwrite64, (int file, const void *from, size_t size, off64_t at), (file, from, size, at))
+WRITTEN(writev, (int file, const struct iovec *from, int count), (file, from, count))
+SIZED(ftruncate, -1, (int file, off_t size), (file, size))
+SIZED(ftruncate64, -1, (int file, off64_t size), (file, size))
+SIZED(fallocate, -1, (int file, int mode, off_t at, off_t size), (file, mode, at, size))
+SIZED(fallocate64, -1, (int file, int mode, off64_t at, off64_t size), (file, mode, at, size))
+SIZED(posix_fallocate, EIO, (int file, off_t at, off_t size), (file, at, size))
+SIZED(posix_fallocate64, EIO, (int file, off64_t at, off64_t size), (file, at, size))
+NAMED(rename, AT_FDCWD, path, (const char *path, const char *to), (path, to))
+NAMED(renameat, from, path, (int from, const char *path, int into, const char *to), (from, path, into, to))
+NAMED(unlink, AT_FDCWD, path, (const char *path), (path))
+NAMED(unlinkat, from, path, (int from, const char *path, int flags), (from, path, flags))
+NAMED(remove, AT_FDCWD, path, (const char *path), (path))
+NAMED(rmdir, AT_FDCWD, path, (const char *path), (path))
+NAMED(mkdir, AT_FDCWD, path, (const char *path, mode_t mode), (path, mode))

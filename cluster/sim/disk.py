@@ -13,10 +13,12 @@ the device holds, the disk's random generator decides:
   vanish although its bytes were fsynced, and a removed one may come back: as POSIX allows.
 
 A disk may be full (``capacity``: what does not fit is rejected whole, with ENOSPC), slow (``slowness``: an fsync takes
-its time in the background, a read or a write has its process stand still), wiped, or rolled back to a snapshot.
+its time in the background, a read or a write has its process stand still), failing (``breaking``: a change is rejected
+whole, with EIO, or its process ends just before it), wiped, or rolled back to a snapshot.
 
 Not modelled: blocks written out of order within a tail, bytes rotting by themselves (faults do that through
-:meth:`SimDisk.write`), errors of a failing device. The namespace is in :mod:`assay.cluster.sim.names`.
+:meth:`SimDisk.write`), an fsync that failed and whose pages a later one passes over. The namespace is in
+:mod:`assay.cluster.sim.names`.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
+from assay.cluster.node import DiskChange
+from assay.cluster.sim.breaking import Breaking, Mortal
 from assay.cluster.sim.names import Folder, Inode, Namespace
 from assay.cluster.sim.slowness import Slowness, Stoppable
 
@@ -40,12 +44,18 @@ Check = Callable[[], None]
 Delay = Callable[[], float]
 Call = Callable[[], None]
 """A read or a write is made."""
+Before = Callable[[DiskChange], None]
+"""A change is about to be made. Raises what the process gets instead."""
 Room = Callable[[int], None]
 """Raises ENOSPC unless so many bytes more fit."""
 
 
 def no_check() -> None:
     """The process is alive."""
+
+
+class Owner(Stoppable, Mortal, Protocol):
+    """The process that a disk is slow for, or fails."""
 
 
 def default_fsync_delay() -> float:
@@ -64,33 +74,40 @@ class SimDisk:
         self._names = Namespace()
         self.capacity: int | None = None
         self.slowness = Slowness()
+        self.breaking = Breaking()
 
     def storage(
         self,
         check: Check | None = None,
         fsync_delay: Delay = default_fsync_delay,
         root: str = "",
-        process: Stoppable | None = None,
+        process: Owner | None = None,
     ) -> SimStorage:
         """A process's view of the folder ``root``, which is made when missing.
 
         ``check`` is called at the start of every operation and after each wait for an fsync; what it raises, the
         operation raises. ``fsync_delay`` gives the seconds that the next fsync takes. ``process``: who stands still in
-        calls that are slow. After a power loss the view is that of a dead process: what it does reaches nothing; ask
-        for a new one.
+        calls that are slow, and meets the disk's failures. After a power loss the view is that of a dead process: what
+        it does reaches nothing; ask for a new one.
         """
         if root:
             self._names.mkdir(root)
             self._names.pin(root)
 
-        slowness = self.slowness
+        slowness, breaking, alive = self.slowness, self.breaking, check or no_check
+
+        def before(change: DiskChange) -> None:
+            breaking.before(change, process)
+            alive()
+
         return SimStorage(
             self._names,
-            check or no_check,
+            alive,
             lambda: fsync_delay() + slowness.of_fsync(process),
             root,
             self._room,
             lambda: slowness.of_call(process),
+            before,
         )
 
     @property
@@ -226,10 +243,11 @@ class SimSlice:
 class SimFile:
     """An open file; goes on working when its name is gone, as an open descriptor does."""
 
-    __slots__ = ("_call", "_check", "_closed", "_delay", "_inode", "_room")
+    __slots__ = ("_before", "_call", "_check", "_closed", "_delay", "_inode", "_room")
 
-    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call) -> None:
+    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call, before: Before) -> None:
         self._room = room
+        self._before = before
         self._call = call
         self._inode = inode
         self._check = check
@@ -243,6 +261,7 @@ class SimFile:
     def append(self, data: bytes) -> None:
         self._enter()
         self._call()
+        self._before(DiskChange.WRITE)
         self._room(len(self._inode.content) + len(data) - self._inode.size)
         self._inode.content += data
 
@@ -257,16 +276,18 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._enter()
+        self._before(DiskChange.CUT)
         self._inode.truncate(size)
 
     def reserve(self, size: int) -> None:
         self._enter()
+        self._before(DiskChange.CUT)
         self._room(size - self._inode.size)
         self._inode.reserved = size if size > len(self._inode.content) else 0
 
     async def fsync(self) -> None:
         self._enter()
-        await _fsync(self._inode, self._delay)
+        await _fsync(self._inode, self._delay, self._before)
         self._check()
 
     def close(self) -> None:
@@ -282,8 +303,11 @@ class SimFile:
 class SimStorage:
     """One process's view of a disk: satisfies ``assay.cluster.runtime.Storage``, and the broker's own, structurally."""
 
-    def __init__(self, names: Namespace, check: Check, delay: Delay, root: str, room: Room, call: Call) -> None:
+    def __init__(
+        self, names: Namespace, check: Check, delay: Delay, root: str, room: Room, call: Call, before: Before
+    ) -> None:
         self._room = room
+        self._before = before
         self._call = call
         self._names = names
         self._check = check
@@ -293,7 +317,7 @@ class SimStorage:
     def open(self, path: str) -> SimFile:
         inode = self._enter().file(self._path(path), create=True)
         inode.fill()
-        return SimFile(inode, self._check, self._delay, self._room, self._call)
+        return SimFile(inode, self._check, self._delay, self._room, self._call, self._before)
 
     def read_bytes(self, path: str) -> bytes:
         inode = self._enter().file(self._path(path))
@@ -304,18 +328,19 @@ class SimStorage:
         inode = self._enter().file(self._path(path), create=True)
         self._call()
         inode.truncate(0)
+        self._before(DiskChange.WRITE)
         self._room(len(data))
         inode.content += data
 
     async def fsync(self, path: str) -> None:
-        await _fsync(self._enter().file(self._path(path)), self._delay)
+        await _fsync(self._enter().file(self._path(path)), self._delay, self._before)
         self._check()
 
     async def fsync_directory(self, path: str) -> None:
         names = self._enter()
         folder = names.folder(self._path(path))
         mark = names.mark()
-        await asyncio.sleep(self._delay())
+        await _waited(self._delay, self._before)
         names.commit(folder, mark)
         self._check()
 
@@ -329,13 +354,20 @@ class SimStorage:
         return self._enter().find(self._path(path)) is not None
 
     def mkdir(self, path: str) -> None:
-        self._enter().mkdir(self._path(path))
+        names = self._enter()
+        if names.find(self._path(path)) is None:
+            self._before(DiskChange.NAME)
+        names.mkdir(self._path(path))
 
     def rename(self, source: str, target: str) -> None:
-        self._enter().rename(self._path(source), self._path(target))
+        names = self._enter()
+        self._before(DiskChange.NAME)
+        names.rename(self._path(source), self._path(target))
 
     def remove(self, path: str) -> None:
-        self._enter().remove(self._path(path))
+        names = self._enter()
+        self._before(DiskChange.NAME)
+        names.remove(self._path(path))
 
     def _enter(self) -> Namespace:
         self._check()
@@ -347,10 +379,16 @@ class SimStorage:
         return f"{self._root}/{path}"
 
 
-async def _fsync(inode: Inode, delay: Delay) -> None:
+async def _waited(delay: Delay, before: Before) -> None:
+    """For the device, whose answer says that an fsync is rejected."""
+    await asyncio.sleep(delay())
+    before(DiskChange.FSYNC)
+
+
+async def _fsync(inode: Inode, delay: Delay, before: Before) -> None:
     flight = inode.begin_fsync()
     try:
-        await asyncio.sleep(delay())
+        await _waited(delay, before)
     except BaseException:
         inode.abandon_fsync(flight)
         raise

@@ -7,13 +7,12 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.sim.device import Device
 from assay.cluster.sim.disk import SimDisk, Snapshot
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
 
-PROBE_BYTES = 4096
-"""What is tried to be written when a disk is looked at."""
 PRESSURE = 0.3
 """Seconds from when memory runs short until the kernel ends a process."""
 TERMINATE_WITHIN = 15.0
@@ -80,7 +79,7 @@ class EventLog:
             await future
 
 
-class SimNode:
+class SimNode(Device):
     """Satisfies ``assay.cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
 
     def __init__(
@@ -229,22 +228,6 @@ class SimNode:
         await self.kill()
         return Exhaustion(0, 0, 1)
 
-    async def fill_disk(self) -> None:
-        self._reach()
-        self.disk.capacity = self.disk.used
-
-    async def free_disk(self) -> None:
-        self._reach()
-        self.disk.capacity = None
-
-    async def room(self) -> tuple[int, bool]:
-        self._reach()
-        free = self.disk.free
-        return free, free < PROBE_BYTES
-
-    def own_disk_unavailable(self) -> str | None:
-        return None
-
     async def power_loss(self) -> Mapping[str, int]:
         """The machine loses power: its process is gone, and of its files only what had been fsynced is left."""
         await self.kill()
@@ -277,26 +260,6 @@ class SimNode:
 
     async def discard(self, folder: str) -> None:
         self._copy = None
-
-    async def unsynced(self, pattern: str) -> Mapping[str, int]:
-        return {path: size for path in await self.find_files(pattern) if (size := self.disk.state(path).unsynced)}
-
-    def slowness_unavailable(self) -> str | None:
-        return None
-
-    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
-        self._reach()
-        self.disk.slowness.fsync, self.disk.slowness.call = fsync, call
-
-    async def halt_in_fsync(self, after: float) -> None:
-        self._reach()
-        self.disk.slowness.halt = after
-        if not after:
-            await self.resume()
-
-    async def slowed(self) -> Slowed:
-        self._reach()
-        return self.disk.slowness.so_far
 
     async def shaping_unavailable(self) -> str | None:
         return None

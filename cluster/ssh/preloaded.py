@@ -1,10 +1,12 @@
-"""What a node can do through libraries that its main process was started with: a wrong clock, a slow disk."""
+"""What a node can do through libraries that its main process was started with: its clock is wrong, its disk slow or
+failing.
+"""
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from assay.cluster.node import NodeError, Slowed
+from assay.cluster.node import Broken, DiskChange, NodeError, Slowed
 from assay.cluster.ssh import clock, process, slowness
 
 
@@ -78,6 +80,18 @@ class Preloaded:
         self._needs_slowness()
         return slowness.so_far(await self.run(slowness.READ))
 
+    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+        self._needs_slowness()
+        if changes:
+            await self._note("break", slowness.UNDO_FAILING)
+        await self.run(slowness.fail(changes, after, errors))
+        if not changes:
+            await self._tick_off("break")
+
+    async def broken(self) -> Broken:
+        self._needs_slowness()
+        return slowness.failed(await self.run(slowness.READ))
+
     def _needs_slowness(self) -> None:
         if self._slowness is not None:
-            raise NodeError(f"the disk of {self.name} cannot be made slow: {self._slowness}")
+            raise NodeError(f"the disk of {self.name} cannot be made slow, or to fail: {self._slowness}")

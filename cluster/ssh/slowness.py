@@ -1,11 +1,14 @@
-"""The disk of a node's main process, slow while it runs: by a library that is preloaded, through a file.
+"""The disk of a node's main process, slow or failing while it runs: by a library that is preloaded, through a file.
 
 The library (``cluster/docker/slowness.c``) maps the file when a process starts, lets calls about files in one folder
-take longer by what stands in there, and counts those. Programs that ask the kernel by themselves (Go, static ones),
-map their files or queue their calls (io_uring) do not notice, and then are not counted.
+take longer by what stands in there, or fails them, and counts those. Programs that ask the kernel by themselves (Go,
+static ones), map their files or queue their calls (io_uring) do not notice, and then are not counted.
 """
 
-from assay.cluster.node import Slowed
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from assay.cluster.node import Broken, DiskChange, Slowed
 from assay.cluster.ssh import mapped
 
 PLACE = "/opt/assay-slowness"
@@ -13,11 +16,22 @@ LIBRARY = f"{PLACE}/slowness.so"
 FILE = f"{PLACE}/slowness"
 FOLDER = "ASSAY_SLOW_FOLDER"
 """The variable of the environment that names the folder of the files that are slow."""
-ZERO = bytes(6 * mapped.SIZE)
-"""What is in the file at first: microseconds of an fsync and of other calls, the halt, and the three counts."""
+ZERO = bytes(11 * mapped.SIZE)
+"""What is in the file at first: microseconds of an fsync and of other calls, the halt; of changes that fail how many
+are as before, how many are then rejected, and the bits of their kinds; and the five counts."""
 MICROSECONDS = 1_000_000
 HALT = 2
-COUNTS = 3
+AFTER = 3
+KINDS = 5
+COUNTS = 6
+ENDS = -1
+"""In the place of how many are rejected: the process ends."""
+BITS: Final[Mapping[DiskChange, int]] = {
+    DiskChange.WRITE: 1,
+    DiskChange.FSYNC: 2,
+    DiskChange.CUT: 4,
+    DiskChange.NAME: 8,
+}
 
 READ = mapped.read(FILE)
 
@@ -32,9 +46,23 @@ def halt(after: float) -> str:
     return mapped.write(FILE, HALT, round(after * MICROSECONDS))
 
 
+def fail(changes: Collection[DiskChange], after: int, errors: int) -> str:
+    """The one that has these changes fail; the kinds are written last, by which it is in force."""
+    kinds = mapped.write(FILE, KINDS, sum(BITS[change] for change in changes))
+    if not changes:
+        return kinds
+    return f"{mapped.write(FILE, AFTER, after, errors or ENDS, 0)} && {kinds}"
+
+
 UNDO = ("sh", "-c", mapped.write(FILE, 0, 0, 0, 0))
+UNDO_FAILING = ("sh", "-c", fail((), 0, 0))
 
 
 def so_far(output: str) -> Slowed:
     """What :data:`READ` printed."""
-    return Slowed(*mapped.words(output)[COUNTS:])
+    return Slowed(*mapped.words(output)[COUNTS : COUNTS + 3])
+
+
+def failed(output: str) -> Broken:
+    """The same, of what fails."""
+    return Broken(*mapped.words(output)[COUNTS + 3 :])

@@ -76,7 +76,7 @@ def default_cluster() -> tuple[str, str]:
 @dataclass(frozen=True)
 class Needs:
     """What faults of a run need: servers with a disk of their own each, clocks that can be wrong, disks that can be
-    slow, memory that can run out, all of which the simulation's have; and nodes that wait to join.
+    slow or fail, memory that can run out, all of which the simulation's have; and nodes that wait to join.
     """
 
     own_disks: bool = False

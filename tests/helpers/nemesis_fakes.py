@@ -7,12 +7,23 @@ import fnmatch
 import functools
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Slowed, Traffic
+from assay.cluster.node import (
+    Broken,
+    DiskChange,
+    Exhaustion,
+    Flow,
+    Node,
+    NodeError,
+    ProcessState,
+    ProcessStatus,
+    Slowed,
+    Traffic,
+)
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
@@ -70,6 +81,10 @@ class FakeNode:
         self.slow_since: float | None = None
         self.slow_calls = False
         self.halts = 0
+        self.failing: tuple[list[str], int, int] | None = None
+        self.changes: list[str] = ["write", "fsync"]
+        """The kinds that it makes, each of them again and again."""
+        self.came_of = Broken()
         self.unslowed: str | None = None
         self.unlimited: str | None = None
         self.traffic: tuple[Traffic, list[str] | None] | None = None
@@ -197,6 +212,20 @@ class FakeNode:
         count = 0 if self.slow_since is None else int((now() - self.slow_since) * 10)
         return Slowed(count, count * self.slow_calls, self.halts)
 
+    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+        if self._called("break_disk"):
+            self.failing = (sorted(changes), after, errors) if changes else None
+            if self.state is ProcessState.RUNNING and set(changes) & set(self.changes):
+                if errors:
+                    self.came_of = Broken(self.came_of.errors + 1, self.came_of.ends)
+                else:
+                    self.came_of = Broken(self.came_of.errors, self.came_of.ends + 1)
+                    self.state = ProcessState.DEAD
+
+    async def broken(self) -> Broken:
+        self._called("broken")
+        return self.came_of
+
     async def shaping_unavailable(self) -> str | None:
         return self.unshaped
 
@@ -317,6 +346,7 @@ class FakeNode:
             or self.rules
             or self.clock_ahead
             or self.slow_since
+            or self.failing
             or self.traffic
             or self.filled
             or self.files.get(HOLD_FILE)

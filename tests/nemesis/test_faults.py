@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
-from assay.cluster.node import ProcessState, Traffic
+from assay.cluster.node import DiskChange, ProcessState, Traffic
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
@@ -48,6 +48,9 @@ PARAMETERS: dict[str, dict[str, Parameter]] = {
     "packets-rate": {"rate": 30_000, "to": "n1"},
     "kill-in-fsync": {"seconds": 0.2, "slow_for": 0.3, "part": 0.5},
     "power-loss-in-fsync": {"seconds": 0.2, "part": 0.5},
+    "disk-error": {"change": "fsync", "after": 2, "errors": 3},
+    "kill-in-write": {"change": "write", "after": 5},
+    "power-loss-in-write": {"change": "name", "after": 0},
     "partition-links": {"shape": "links", "links": "n1|n2 n2<-zk1"},
     "hold": {"restart": True},
     "clock": {"seconds": -30.0, "strobe": 0.5},
@@ -115,6 +118,9 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("disk-full", "fill_disk", "a write was not rejected for want of space after the injection"),
         ("kill-in-fsync", "fsync", "no fsync of n2 was under way"),
         ("power-loss-in-fsync", "fsync", "no fsync of n2 was under way"),
+        ("disk-error", "break_disk", "n2: no change to its disk was rejected"),
+        ("kill-in-write", "break_disk", "n2 changed nothing on disk, so ended otherwise"),
+        ("power-loss-in-write", "break_disk", "n2 changed nothing on disk, so ended otherwise"),
         ("partition-leader-and-follower", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-follower-from-leader", "drop_from", "no packet to or from n2 was dropped"),
         ("partition-links", "drop_from", "no packet to or from n2 was dropped"),
@@ -329,6 +335,80 @@ def test_a_disk_that_cannot_be_slow_is_said_to_be_so_before_the_run(name: str) -
     cluster.node("n3").unslowed = "there is no C compiler"
     reason = run(FAULTS[name].probe(cluster, FakeSystem(cluster)))
     assert reason == "the disk of n3 cannot be made slow: there is no C compiler"
+
+
+@pytest.mark.parametrize("name", ["disk-error", "kill-in-write", "power-loss-in-write"])
+def test_a_disk_that_cannot_fail_is_said_to_be_so_before_the_run(name: str) -> None:
+    cluster = FakeCluster(3)
+    cluster.node("n3").unslowed = "there is no C compiler"
+    reason = run(FAULTS[name].probe(cluster, FakeSystem(cluster)))
+    assert reason == "the disk of n3 cannot be made to fail: there is no C compiler"
+
+
+@pytest.mark.parametrize(("name", "errors"), [("disk-error", 3), ("kill-in-write", 0)])
+def test_where_no_change_of_the_chosen_kind_comes_any_is_taken(name: str, errors: int) -> None:
+    parameters: dict[str, Parameter] = {"change": "name", "after": 4} | ({"errors": errors} if errors else {})
+    play = one_step(name, "n2", parameters)
+    asked: list[tuple[list[str], int, int]] = []
+    node = play.cluster.node("n2")
+    break_disk = node.break_disk
+
+    async def noted(changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+        asked.append((sorted(changes), after, errors))
+        await break_disk(changes, after, errors)
+
+    node.break_disk = noted  # type: ignore[method-assign]
+    row = healed(play)
+    assert row.took_effect
+    assert asked[:2] == [(["name"], 4, errors), (sorted(DiskChange), 0, errors)]
+    assert {changes == [] for changes, _, _ in asked[2:]} == {True}
+    assert row.detail["evidence"]["chosen"] == "no name came in 1 s, so that any change was taken"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"change": "read"}, "needs the parameter change, one of write, fsync, cut, name, not 'read'"),
+        ({"after": -1}, "needs the parameter after, a whole number from 0 to 1000000, not -1"),
+        ({"errors": 0.5}, "needs the parameter errors, a whole number from 1 to 1000000, not 0.5"),
+        ({"errors": 0}, "needs the parameter errors, a whole number from 1 to 1000000, not 0"),
+        ({"errors": "all"}, "needs the parameter errors, a whole number from 1 to 1000000, not 'all'"),
+    ],
+)
+def test_a_disk_fails_at_what_it_knows_alone(given: dict[str, Parameter], reason: str) -> None:
+    play = one_step("disk-error", "n2", given)
+    play.play()
+    failed = play.row(1, FaultPhase.FAILED)
+    assert reason in failed.detail["reason"]
+    assert play.cluster.untouched
+
+
+def test_a_process_that_ends_of_an_error_of_its_disk_is_started_again() -> None:
+    play = one_step("disk-error")
+    node = play.cluster.node("n2")
+    break_disk = node.break_disk
+
+    async def ending(changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+        await break_disk(changes, after, errors)
+        if changes:
+            await node.kill()
+
+    node.break_disk = ending  # type: ignore[method-assign]
+    row = healed(play)
+    assert row.took_effect
+    assert row.detail["evidence"]["n2"]["process"]["state"] == "dead"
+    assert row.detail["evidence"]["n2"]["started"]
+    assert node.state is ProcessState.RUNNING
+
+
+def test_several_machines_lose_power_when_one_of_them_changes_something() -> None:
+    play = one_step("power-loss-in-write", "n1+n2+n3")
+    for name in ("n1", "n3"):
+        play.cluster.node(name).changes = []
+    row = healed(play)
+    assert row.took_effect
+    assert row.detail["evidence"]["in_write"] == ["n2"]
+    assert all("power_loss" in play.cluster.node(name).calls for name in ("n1", "n2", "n3"))
 
 
 def test_a_server_without_a_limit_of_memory_is_left_alone() -> None:

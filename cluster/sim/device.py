@@ -1,0 +1,69 @@
+"""What a simulated node's disk can be made to do to the process that uses it: be full, be slow, fail."""
+
+from collections.abc import Collection, Mapping
+
+from assay.cluster.node import Broken, DiskChange, Slowed
+from assay.cluster.sim.disk import SimDisk
+
+PROBE_BYTES = 4096
+"""What is tried to be written when a disk is looked at."""
+
+
+class Device:
+    """The part of :class:`assay.cluster.sim.node.SimNode`, which has the rest."""
+
+    disk: SimDisk
+
+    def _reach(self) -> None:
+        raise NotImplementedError
+
+    async def find_files(self, pattern: str) -> Mapping[str, int]:
+        raise NotImplementedError
+
+    async def resume(self) -> None:
+        raise NotImplementedError
+
+    async def fill_disk(self) -> None:
+        self._reach()
+        self.disk.capacity = self.disk.used
+
+    async def free_disk(self) -> None:
+        self._reach()
+        self.disk.capacity = None
+
+    async def room(self) -> tuple[int, bool]:
+        self._reach()
+        free = self.disk.free
+        return free, free < PROBE_BYTES
+
+    def own_disk_unavailable(self) -> str | None:
+        return None
+
+    async def unsynced(self, pattern: str) -> Mapping[str, int]:
+        return {path: size for path in await self.find_files(pattern) if (size := self.disk.state(path).unsynced)}
+
+    def slowness_unavailable(self) -> str | None:
+        return None
+
+    async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
+        self._reach()
+        self.disk.slowness.fsync, self.disk.slowness.call = fsync, call
+
+    async def halt_in_fsync(self, after: float) -> None:
+        self._reach()
+        self.disk.slowness.halt = after
+        if not after:
+            await self.resume()
+
+    async def slowed(self) -> Slowed:
+        self._reach()
+        return self.disk.slowness.so_far
+
+    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+        self._reach()
+        breaking = self.disk.breaking
+        breaking.changes, breaking.after, breaking.errors = frozenset(changes), after, errors
+
+    async def broken(self) -> Broken:
+        self._reach()
+        return self.disk.breaking.so_far

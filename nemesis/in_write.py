@@ -1,0 +1,96 @@
+"""The end that comes between two changes to the disk.
+
+``kill-in-write``        the process ends just before a change: the ``after``-th next one of a kind (``change``)
+``power-loss-in-write``  the same, and the power is lost
+
+What takes several changes (a file written beside, made durable, renamed; a log cut, its epochs after it) is then half
+done. The process ends by itself, at just that moment, however long the harness takes to see it. Kinds of changes are
+those of :mod:`assay.nemesis.disk_error`. Proof: that it ended so, and the proof of the end.
+"""
+
+import random
+from typing import Final, cast
+
+from assay.cluster.node import Breakable, Cluster, Node, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.disk_error import as_before, broken_at_chosen, drawn, unbreakable, within
+from assay.nemesis.fault import Census, Injection, Proof, on_all, on_each
+from assay.nemesis.kill import Kill
+from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.process import seen_of, status
+from assay.nemesis.schedule import Parameter
+from assay.nemesis.target import Target
+
+PATIENCE: Final = 3.0
+"""Seconds for any change, once no one of the chosen kind has come."""
+
+
+class KillInWrite(Kill):
+    """The process of one server ends just before it changes something on its disk."""
+
+    name = "kill-in-write"
+    description = "the process is killed just before it changes something on its disk; started again at the heal"
+    slow_disks = True
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom, _ = super().draw(rng, census, target)
+        return whom, drawn(rng)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return unbreakable(cluster, system) or await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        """Of several machines, which lose power together, one is enough to end so."""
+
+        async def note(node: Node) -> None:
+            seen = seen_of(injection, node)
+            seen["before"] = await status(node)
+            seen["ends"] = (await cast(Breakable, node).broken()).ends
+
+        await on_each(injection.targets, note)
+        await broken_at_chosen(injection, 0, lambda: _any(injection))
+        await within(PATIENCE, lambda: _any(injection))
+        injection.evidence["in_write"] = await _ended(injection)
+        await super().inject(injection)
+        await on_each(injection.targets, as_before)
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, as_before)
+        await super().heal(injection)
+
+    def proof(self, injection: Injection) -> Proof:
+        ended = super().proof(injection)
+        if not ended.took_effect or injection.evidence.get("in_write"):
+            return ended
+        return Proof(False, ended.evidence, f"{', '.join(injection.names)} changed nothing on disk, so ended otherwise")
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        """The others, where several are to."""
+        if (await node.process()).state is not ProcessState.DEAD:
+            await super().end(injection, node)
+
+
+class PowerLossInWrite(KillInWrite, PowerLoss):
+    """The power of one server is lost just before it changes something on its disk."""
+
+    name = "power-loss-in-write"
+    description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
+    impact = PowerLoss.impact
+    on_targets = staticmethod(on_all)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        """Of a machine whose process is dead, too."""
+        await PowerLoss.end(self, injection, node)
+
+
+async def _ended(injection: Injection) -> list[str]:
+    """The targets whose processes have ended at a change."""
+    return [
+        node.name
+        for node in injection.targets
+        if (await cast(Breakable, node).broken()).ends > seen_of(injection, node)["ends"]
+    ]
+
+
+async def _any(injection: Injection) -> bool:
+    return bool(await _ended(injection))
