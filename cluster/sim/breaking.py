@@ -27,9 +27,7 @@ class Breaking:
     so_far: Broken = field(default_factory=Broken)
 
     def before(self, change: DiskChange, process: Mortal | None) -> None:
-        """One is about to be made. Raises ``OSError`` (EIO), or ends the process, which is then told by its own disk
-        that it is dead.
-        """
+        """One is about to be made. Raises ``OSError`` (EIO), or ends the process and returns."""
         if change not in self.changes or process is None:
             return
         if self.after:

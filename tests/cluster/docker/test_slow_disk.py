@@ -1,4 +1,6 @@
-"""The disk of a node's process is slow while it runs: its fsyncs, or all that it reads and writes, and nothing else."""
+"""The disk of a node's process is slow while it runs, its fsyncs or all that it reads and writes, or fails; and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 from assay.cluster.docker import DockerCluster, preload
 from assay.cluster.docker.engine import engine, perform
 from assay.cluster.journal import RunInContainer, read
-from assay.cluster.node import NodeError, ProcessState, Slowed
+from assay.cluster.node import Broken, DiskChange, NodeError, ProcessState, Slowed
 
 from helpers.echo_system import DATA, Echo, SyncingEcho, echoes, until
 from helpers.live_cluster import Live, run_of_its_own, started
@@ -137,6 +139,70 @@ def test_one_that_stands_still_in_an_fsync_goes_on_from_the_journal(slow: Live) 
     slow.run(body())
 
 
+@pytest.mark.parametrize("change", [DiskChange.WRITE, DiskChange.FSYNC])
+def test_a_change_is_rejected_once_after_another_and_is_not_made(slow: Live, change: DiskChange) -> None:
+    """The echo of one who cannot store closes the connection."""
+
+    async def body() -> None:
+        node = slow.node("n1")
+        await running(node)
+        before, stored = await node.broken(), len(await node.read_file(f"{DATA}/echoed"))
+        await node.break_disk((change,), 1, 1)
+        try:
+            assert len(pending(slow)) == 1, "how to undo it is in the journal"
+            assert await echoes(node), "the first is as ever"
+            assert not await echoes(node)
+            assert await echoes(node), "one was to be rejected"
+            assert (await node.broken()).errors == before.errors + 1
+        finally:
+            await node.break_disk(())
+        assert pending(slow) == []
+        written = len(await node.read_file(f"{DATA}/echoed")) - stored
+        assert written == (2 if change is DiskChange.WRITE else 3) * len("hello")
+
+    slow.run(body())
+
+
+def test_changes_fail_until_that_is_undone_from_the_journal(slow: Live) -> None:
+    async def body() -> None:
+        node = slow.node("n1")
+        await running(node)
+        await node.break_disk((DiskChange.CUT, DiskChange.NAME), 0, 1000)
+        assert await echoes(node), "it neither cuts nor renames"
+        await node.break_disk(tuple(DiskChange), 0, 1000)
+        assert not await echoes(node)
+        assert not await echoes(node)
+
+        def undo() -> None:
+            with engine() as client:
+                for action in pending(slow):
+                    assert perform(client, action), action
+
+        await asyncio.to_thread(undo)
+        assert await echoes(node)
+        await node.break_disk(())
+
+    slow.run(body())
+
+
+def test_a_process_ends_just_before_a_change_and_its_next_one_does_not(slow: Live) -> None:
+    async def body() -> None:
+        node = slow.node("n1")
+        await running(node)
+        before, stored = await node.broken(), await node.read_file(f"{DATA}/echoed")
+        await node.break_disk((DiskChange.WRITE,), 0, 0)
+        assert not await echoes(node)
+        assert (await node.process()).state is ProcessState.DEAD
+        assert await node.read_file(f"{DATA}/echoed") == stored
+        assert await node.broken() == Broken(before.errors, before.ends + 1)
+        await running(node)
+        assert await echoes(node), "it ends once"
+        await node.break_disk(())
+        assert (await node.broken()).ends == before.ends + 1
+
+    slow.run(body())
+
+
 def test_other_files_are_as_fast_as_ever(slow: Live) -> None:
     async def body() -> None:
         node = slow.node("n1")
@@ -164,7 +230,7 @@ def test_of_a_system_that_does_not_say_where_its_data_are_no_disk_is_slow(echo: 
             await cluster.start()
             (node,) = cluster.nodes
             assert "does not say where its data are" in str(node.slowness_unavailable())
-            with pytest.raises(NodeError, match="disk of n1 cannot be made slow"):
+            with pytest.raises(NodeError, match="disk of n1 cannot be made slow, or to fail"):
                 await node.slow_disk(0.1)
         finally:
             await cluster.close()

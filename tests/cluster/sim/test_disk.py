@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.cluster.node import Broken, DiskChange
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.runtime import Storage
@@ -452,3 +455,127 @@ def test_a_file_that_was_cut_or_exchanged_has_another_life_and_one_that_grew_has
     assert disk.state("a").life != cut.life
     assert disk.names("") == ["a"]
     assert disk.names("nowhere") == []
+
+
+class Mortal:
+    """A process that its disk may end."""
+
+    dead = False
+
+    def kill(self) -> None:
+        self.dead = True
+
+    def stop(self) -> None: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+    def check(self) -> None:
+        if self.dead:
+            raise OSError(errno.ESRCH, "killed")
+
+
+async def appends(storage: Storage) -> None:
+    storage.open("a").append(b"more")
+
+
+async def replaces(storage: Storage) -> None:
+    storage.write_bytes("a", b"other")
+
+
+async def cuts(storage: Storage) -> None:
+    storage.open("a").truncate(1)
+
+
+async def reserves(storage: Storage) -> None:
+    storage.open("a").reserve(100)
+
+
+async def syncs_a_file(storage: Storage) -> None:
+    await storage.open("a").fsync()
+
+
+async def syncs_a_path(storage: Storage) -> None:
+    await storage.fsync("a")
+
+
+async def syncs_a_folder(storage: Storage) -> None:
+    await storage.fsync_directory("")
+
+
+async def renames(storage: Storage) -> None:
+    storage.rename("a", "b")
+
+
+async def removes(storage: Storage) -> None:
+    storage.remove("a")
+
+
+async def makes_a_folder(storage: Storage) -> None:
+    storage.mkdir("folder")
+
+
+CHANGES: dict[Callable[[Storage], Awaitable[None]], DiskChange] = {
+    appends: DiskChange.WRITE,
+    replaces: DiskChange.WRITE,
+    cuts: DiskChange.CUT,
+    reserves: DiskChange.CUT,
+    syncs_a_file: DiskChange.FSYNC,
+    syncs_a_path: DiskChange.FSYNC,
+    syncs_a_folder: DiskChange.FSYNC,
+    renames: DiskChange.NAME,
+    removes: DiskChange.NAME,
+    makes_a_folder: DiskChange.NAME,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("errors", [1, 0], ids=["rejected", "ended"])
+def test_a_disk_fails_at_changes_of_its_kind_and_nothing_is_changed(
+    change: Callable[[Storage], Awaitable[None]], errors: int
+) -> None:
+    """A file that is written as a whole is empty before it has its bytes."""
+
+    async def scenario() -> None:
+        for kind in DiskChange:
+            disk, process = SimDisk(Random(0)), Mortal()
+            storage: Storage = disk.storage(check=process.check, fsync_delay=lambda: 0, process=process)
+            storage.open("a").append(b"as it was")
+            disk.breaking.changes, disk.breaking.errors = (kind,), errors
+            if kind is not CHANGES[change]:
+                await change(storage)
+                assert disk.breaking.so_far == Broken()
+                continue
+            with pytest.raises(OSError, match="Input/output error" if errors else "killed"):
+                await change(storage)
+            assert disk.breaking.so_far == (Broken(1, 0) if errors else Broken(0, 1))
+            assert process.dead is not bool(errors)
+            assert contents(disk) == {"a": b"" if change is replaces else b"as it was"}
+            assert disk.state("a").durable == 0
+            process.dead = False
+            await change(storage)
+            assert disk.breaking.so_far == (Broken(1, 0) if errors else Broken(0, 1)), "it was for once"
+
+    asyncio.run(scenario())
+
+
+def test_some_changes_come_first_and_only_so_many_are_rejected() -> None:
+    disk, process = SimDisk(Random(0)), Mortal()
+    file = disk.storage(fsync_delay=lambda: 0, process=process).open("a")
+    disk.breaking.changes, disk.breaking.after, disk.breaking.errors = tuple(DiskChange), 2, 3
+    came: list[str] = []
+    for _ in range(8):
+        try:
+            file.append(b".")
+            came.append("made")
+        except OSError:
+            came.append("rejected")
+    assert came == ["made"] * 2 + ["rejected"] * 3 + ["made"] * 3
+    assert disk.read("a") == b"....."
+
+
+def test_the_disk_fails_its_process_and_no_one_who_looks_from_outside() -> None:
+    disk = SimDisk(Random(0))
+    disk.breaking.changes = tuple(DiskChange)
+    disk.write("a", b"1")
+    view(disk).open("a").append(b"2")
+    assert disk.read("a") == b"12"
