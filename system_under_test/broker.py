@@ -154,11 +154,14 @@ class BrokerProcess:
             await self._in_spite_of_hiccups(self._config_changes.read_all)
             await self._manager.replicas.open(clean=clean)
             await self._in_spite_of_hiccups(self._registrar.register)
-            await self._server.start(config.host, config.port)
         except (ConnectionError, IdTaken, DirectoryError) as error:
             raise BrokerError(str(error)) from error
         except KazooException as error:
             raise BrokerError(f"ZooKeeper at {config.zookeeper}: {error!r}") from error
+        except OSError as error:
+            raise BrokerError(f"the data in {config.data_dir}: {error}") from error
+        try:
+            await self._server.start(config.host, config.port)
         except OSError as error:
             raise BrokerError(f"listening on {config.host}:{config.port}: {error}") from error
         self._registrar.follow_sessions()
@@ -182,24 +185,33 @@ class BrokerProcess:
                 await asyncio.sleep(BACK_OFF)
 
     async def _stop(self, *, started: bool) -> None:
-        """Others lead, the logs are on the disk, the sockets close, and last the session ends."""
+        """Others lead, the logs are on the disk, the sockets close, and last the session ends. Raises ``BrokerError``
+        when the disk fails at that; one that stops for a failure already stops for that one.
+        """
         flushed = False
         try:
-            if started and not self._failed.done():
-                await self._departure.hand_over()
-                await self._manager.replicas.flush()
-                flushed = True
-        finally:
-            # what could not be flushed once may be lost, although the next fsync succeeds
-            await self._close(clean=flushed and not self._failed.done())
+            try:
+                if started and not self._failed.done():
+                    await self._departure.hand_over()
+                    await self._manager.replicas.flush()
+                    flushed = True
+            finally:
+                # what could not be flushed once may be lost, although the next fsync succeeds
+                await self._close(clean=flushed and not self._failed.done())
+        except OSError as error:
+            _log.error("broker %d: what it stored is not all on the disk: %s", self.config.broker_id, error)
+            if not self._failed.done():
+                raise BrokerError(f"broker {self.config.broker_id} could not stop cleanly: {error}") from error
 
     async def _close(self, *, clean: bool) -> None:
         await self._server.close()
         await self._background.close()
-        await self._manager.close(flush=clean)
-        if clean:
-            await self._registrar.leave_directory()
-        await self._zookeeper.close()
+        try:
+            await self._manager.close(flush=clean)
+            if clean:
+                await self._registrar.leave_directory()
+        finally:
+            await self._zookeeper.close()
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -15,6 +15,15 @@ class Mortal(Protocol):
     def kill(self) -> None: ...
 
 
+class Rejected(OSError):
+    """What the disk answers to a change while it fails, or is full. A process may end of it."""
+
+    @classmethod
+    def of(cls, number: int) -> "Rejected":
+        """With the operating system's words for an error number."""
+        return cls(number, os.strerror(number))
+
+
 @dataclass
 class Breaking:
     """Of the next changes of these kinds ``after`` are as ever, and as many as ``errors`` are then rejected; with 0 the
@@ -27,7 +36,7 @@ class Breaking:
     so_far: Broken = field(default_factory=Broken)
 
     def before(self, change: DiskChange, process: Mortal | None) -> None:
-        """One is about to be made. Raises ``OSError`` (EIO), or ends the process and returns."""
+        """One is about to be made. Raises :class:`Rejected` (EIO), or ends the process and returns."""
         if change not in self.changes or process is None:
             return
         if self.after:
@@ -38,7 +47,7 @@ class Breaking:
             if not self.errors:
                 self.changes = ()
             self.so_far = replace(self.so_far, errors=self.so_far.errors + 1)
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise Rejected.of(errno.EIO)
         self.changes = ()
         self.so_far = replace(self.so_far, ends=self.so_far.ends + 1)
         process.kill()

@@ -34,7 +34,7 @@ from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from assay.cluster.node import DiskChange
-from assay.cluster.sim.breaking import Breaking, Mortal
+from assay.cluster.sim.breaking import Breaking, Mortal, Rejected
 from assay.cluster.sim.names import Folder, Inode, Namespace
 from assay.cluster.sim.slowness import Slowness, Stoppable
 
@@ -122,7 +122,7 @@ class SimDisk:
 
     def _room(self, size: int) -> None:
         if self.capacity is not None and size > self.free:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise Rejected.of(errno.ENOSPC)
 
     def snapshot(self, folder: str = "") -> Snapshot:
         """All that is in a folder as it is seen now, to be rolled back to."""

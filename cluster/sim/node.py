@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.sim.breaking import Rejected
 from assay.cluster.sim.device import Device
 from assay.cluster.sim.disk import SimDisk, Snapshot
 from assay.cluster.sim.network import Host
@@ -24,7 +25,9 @@ Main = Callable[["SimNode", Process], Coroutine[Any, Any, int]]
 
 @dataclass(frozen=True)
 class Crash:
-    """A main process that ended by an exception, at ``time`` seconds of virtual time. ``asked``: it was to end."""
+    """A main process that ended by an exception, at ``time`` seconds of virtual time. ``asked``: it was to end, or its
+    disk had rejected what it ended of.
+    """
 
     node: str
     incarnation: str
@@ -183,7 +186,8 @@ class SimNode(Device):
         elif (error := task.exception()) is not None:
             self.exit_code = 1
             text = "".join(traceback.format_exception(error))
-            self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, self._asked, error))
+            asked = self._asked or isinstance(error, Rejected)
+            self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, asked, error))
         else:
             self.exit_code = task.result()
         process.kill()

@@ -147,7 +147,9 @@ class Process:
         self._loop.run_first(held)
 
     def kill(self) -> None:
-        """SIGKILL; when it returns nothing of the process is left but its files."""
+        """SIGKILL; when it returns nothing of the process is left but its files, and the step that is running, if it is
+        one of its own: that has no effect any more, and what it leaves is unwound after it.
+        """
         if self.dead:
             return
         self.dead = True
@@ -156,8 +158,20 @@ class Process:
         for resource in list(self._resources):
             resource.process_died()
         self._resources.clear()
+        own = asyncio.current_task(self._loop)
         for task in self._loop.tasks_of(self):
-            unwind(task, self.context)
+            if task is own:
+                self._loop.call_soon(_unwind_rest, task, self.context, context=Context())
+            else:
+                unwind(task, self.context)
+
+
+def _unwind_rest(task: asyncio.Task[Any], context: Context) -> None:
+    """Of the task in whose step its process ended."""
+    if not task.done():
+        unwind(task, context)
+    elif not task.cancelled():
+        task.exception()  # which concerns no one
 
 
 def unwind(task: asyncio.Task[Any], context: Context) -> None:

@@ -264,11 +264,19 @@ class Replicas:
         await self.checkpoint()
 
     async def close(self, *, flush: bool) -> None:
-        """With ``flush``, makes everything durable, as a clean shutdown must."""
+        """With ``flush``, makes everything durable, as a clean shutdown must. Closes what it can, and then raises the
+        first ``OSError`` that it met.
+        """
         if flush:
             await self.flush()
+        failed: OSError | None = None
         for partition in self._partitions.values():
-            await partition.log.close()
+            try:
+                await partition.log.close()
+            except OSError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     # -- settings ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.deploy import start_system
-from assay.cluster.node import Node, NodeError, ProcessState, by_role
+from assay.cluster.node import DiskChange, Node, NodeError, ProcessState, by_role
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
 
@@ -342,3 +342,40 @@ def test_files_of_a_dead_process_are_damaged_durably() -> None:
             await n1.read_range("/data/none", 0, 1)
 
     simulate(test)
+
+
+def test_a_process_that_ends_of_what_its_disk_rejects_has_a_reason() -> None:
+    async def test(cluster: SimCluster, node: Any, other: Any) -> None:
+        await node.kill()
+        await node.break_disk((DiskChange.FSYNC,), 1, 1)
+        await node.start()
+        await asyncio.sleep(1.0)
+        (crash,) = cluster.crashes
+        assert (await node.process()).state is ProcessState.DEAD
+        assert crash.asked, "it may"
+        assert "Input/output error" in crash.traceback
+        assert (await node.broken()).errors == 1
+        await node.start()
+        await asyncio.sleep(1.0)
+        assert await ask(node, "add") == "1"
+
+    simulate(test)
+
+
+def test_a_process_ends_just_before_a_change_to_its_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """The counter writes its number beside, and renames it."""
+
+    async def test(_: SimCluster, node: Any, other: Any) -> None:
+        assert await ask(node, "add") == "1"
+        await node.break_disk((DiskChange.NAME, DiskChange.CUT), 0, 0)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await ask(node, "add")
+        assert (await node.process()).state is ProcessState.DEAD
+        assert (await node.broken()).ends == 1
+        assert await node.read_file("/var/counter/n") == b"1"
+        await node.start()
+        await asyncio.sleep(4.0)
+        assert await ask(node, "add") == "2", "its next process has its disk as it was"
+
+    simulate(test)
+    assert not caplog.records, "the step in which it ended leaves nothing behind"
