@@ -27,6 +27,7 @@ STALE = WorkloadMix(
     name="serializable-reads",
     description="reads are answered by any member from what it has, and may be stale",
     client={"serializable-reads": (True,)},
+    promised=False,
 )
 
 

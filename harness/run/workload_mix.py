@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
 
 RANDOM: Final = "random"
-"""As a choice: one to four mixes that go together, drawn from the run's seed."""
+"""As a choice: one to four mixes that go together and are promised, drawn from the run's seed."""
 OWN_WEIGHT: Final = 100
 MOST_DRAWN: Final = 4
 
@@ -50,7 +50,8 @@ class WorkloadMix:
     ``closes``: what follows the last heal, before the workload's own later phases. ``settings`` of the system, and
     ``client``, options that its clients find in ``Endpoint.options``: values of which the seed draws one.
     ``system`` returns the system with what else the mix needs of it, ``contract`` the contract with what else is
-    promised, or no longer.
+    promised, or no longer. ``promised``: False of one that asks for what the system does not promise, to show that; it
+    is there by its name alone, neither drawn nor one of ``all``.
     """
 
     name: str
@@ -61,6 +62,7 @@ class WorkloadMix:
     client: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     system: Callable[[System], System] = _as_it_is
     contract: Callable[[Contract, System], Contract] = _same
+    promised: bool = True
 
 
 def combinations(options: Sequence[str], taken: Sequence[WorkloadMix]) -> tuple[tuple[str, ...], ...]:
@@ -69,7 +71,7 @@ def combinations(options: Sequence[str], taken: Sequence[WorkloadMix]) -> tuple[
     for option in options or (NONE,):
         words = {word.strip() for word in option.replace("+", ",").split(",")}
         if words == {ALL}:
-            found |= dict.fromkeys((one.name,) for one in taken) or {(ALL,): None}
+            found |= dict.fromkeys((one.name,) for one in taken if one.promised) or {(ALL,): None}
         else:
             found[tuple(sorted(words - {NONE, ""}))] = None
     return tuple(sorted(found))
@@ -80,7 +82,9 @@ def unfit(name: str, names: Sequence[str], taken: Sequence[WorkloadMix]) -> str 
     known = {one.name: one for one in taken}
     asked = "--workload-mix=" + ",".join(names)
     if names == (RANDOM,):
-        return None if known else f"{asked}: {name} takes no mixes"
+        if any(one.promised for one in taken):
+            return None
+        return f"{asked}: {name} takes no mixes" + (f" but what is not promised: {', '.join(known)}" if known else "")
     for word in names:
         if word not in known:
             return f"{asked}: {name} does not take the mix {word!r}; it takes: {', '.join(known) or 'none'}"
@@ -98,7 +102,8 @@ def resolved(experiment: Experiment, settings: Settings) -> Settings:
     chance = Random(derive(settings.seed, "workload-mix"))
     wanted = 1 + chance.randrange(MOST_DRAWN)
     drawn: list[WorkloadMix] = []
-    for one in chance.sample(experiment.mixes, len(experiment.mixes)):
+    promised = [one for one in experiment.mixes if one.promised]
+    for one in chance.sample(promised, len(promised)):
         if len(drawn) < wanted and not any(_clash(one, other) for other in drawn):
             drawn.append(one)
     return replace(settings, workload_mix=tuple(sorted(one.name for one in drawn)))
@@ -160,5 +165,6 @@ def listing(experiments: Mapping[str, Sequence[WorkloadMix]]) -> list[str]:
     lines = []
     for name, one in sorted(mixes.items()):
         takers = [test for test, taken in experiments.items() if any(other.name == name for other in taken)]
-        lines += [f"{name:<{width}}  {one.description}", f"{'':<{width}}  {', '.join(takers)}"]
+        asks = "" if one.promised else " (not promised: by its name alone)"
+        lines += [f"{name:<{width}}  {one.description}{asks}", f"{'':<{width}}  {', '.join(takers)}"]
     return lines or ["none of these tests takes a mix"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from assay.harness.core.generator import Generator, limit, phases, repeat, simul
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings, SettingsError
-from assay.harness.run.workload_mix import RANDOM, WorkloadMix, combinations, mixed, resolved, unfit
+from assay.harness.run.workload_mix import RANDOM, WorkloadMix, combinations, listing, mixed, resolved, unfit
 from assay.system_under_test.deployment import Broker
 from assay.workloads.log_client import LogClient
 
@@ -82,6 +83,22 @@ def test_random_is_one_mix_or_several_that_go_together() -> None:
     assert found == {("huge",), ("scans",), ("sizes",), ("huge", "scans"), ("scans", "sizes")}
     again = {resolved(shelf(*MIXES), asked(RANDOM, seed=7)).workload_mix for _ in range(3)}
     assert len(again) == 1
+
+
+def test_what_is_not_promised_is_taken_by_its_name_alone() -> None:
+    scans, *others = (replace(one, promised=one.name != "scans") for one in MIXES if one.name in ("scans", "huge"))
+    taken = [scans, *others]
+    assert {resolved(shelf(*taken), asked(RANDOM, seed=seed)).workload_mix for seed in range(20)} == {("huge",)}
+    assert combinations(("all",), taken) == (("huge",),)
+    assert unfit("test_shelf", ("scans",), taken) is None
+    assert mixed(shelf(*taken), asked("scans")).contract.tolerates("duplicate")
+    assert unfit("test_shelf", (RANDOM,), [scans]) == (
+        "--workload-mix=random: test_shelf takes no mixes but what is not promised: scans"
+    )
+    assert unfit("test_shelf", ("all",), [scans]) == (
+        "--workload-mix=all: test_shelf does not take the mix 'all'; it takes: scans"
+    )
+    assert any(line.endswith("(not promised: by its name alone)") for line in listing({"test_shelf": taken}))
 
 
 @pytest.mark.parametrize(
