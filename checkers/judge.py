@@ -86,6 +86,12 @@ def _named(where: str) -> Iterator[None]:
         raise
 
 
+def whose(error: BaseException) -> str | None:
+    """``in the check 'early-send'``, where that was what raised it: the first that was noted."""
+    notes: Sequence[str] = getattr(error, "__notes__", ())
+    return next((note for note in notes if note.startswith("in the ")), None)
+
+
 @dataclass
 class _Judging:
     """One judgement while it is made: what it is about, and what it has gathered so far."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from assay.checkers.engine import EngineError, Engines
+from assay.checkers.judge import whose
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -52,7 +53,7 @@ def judge_many(
     """Runs and history folders, each by its own contract, in the order of ``paths``.
 
     ``plugins``: modules that add checks and models. Raises ``SettingsError`` for a plugin that is none, and
-    ``EngineUnavailable``; what is wrong with one history is what is said of it.
+    ``EngineUnavailable``; what is wrong with one history, or with a check of one's own over it, is what is said of it.
     """
     registry = Registry.with_modules(plugins)
     spark = engines.spark(0)
@@ -114,13 +115,25 @@ def _together(opened: Sequence[_Opened | Judged], engines: Engines, registry: Re
             if isinstance(one, Judged):
                 yield one
                 continue
-            if one.path in opens:
-                # What is wrong with a file is said of it alone, in the words that it then has.
-                with suppress(HistoryError, EngineError):
-                    judgement = judge_again(one.stored, one.history, opens[one.path], registry)
-                    yield _explained(one, judgement)
-                    continue
-            yield _alone(one.path, engines, registry)
+            judged = _with_others(one, opens[one.path], registry) if one.path in opens else None
+            yield judged or _alone(one.path, engines, registry)
+
+
+def _with_others(one: _Opened, opens: Opens, registry: Registry) -> Judged | None:
+    """What is wrong with a file, or with a check, is said of it alone, in the words that it then has."""
+    try:
+        return _explained(one, judge_again(one.stored, one.history, opens, registry))
+    except Exception as error:
+        if _why_not(error) is None:
+            raise
+        return None
+
+
+def _why_not(error: Exception) -> str | None:
+    """Why there is no judgement of a history; None for an error of this program, which ends it."""
+    if (check := whose(error)) is not None:
+        return f"{check}: {type(error).__name__}: {error}"
+    return str(error) if isinstance(error, HistoryError | FileNotFoundError | EngineError) else None
 
 
 def _rows(one: _Opened | Judged) -> int:
@@ -149,8 +162,10 @@ def _alone(path: Path, engines: Engines, registry: Registry) -> Judged:
         stored = open_stored(path)
         history = stored.opened()
         judgement = judge_again(stored, history, engines, registry)
-    except (HistoryError, FileNotFoundError, EngineError) as error:
-        return Judged(path, None, str(error))
+    except Exception as error:
+        if (reason := _why_not(error)) is None:
+            raise
+        return Judged(path, None, reason)
     return Judged(path, judgement, explained(stored, history, judgement).text)
 
 

@@ -21,6 +21,7 @@ from assay.harness.cli.main import main
 from assay.harness.run.judging import Opens
 from assay.harness.run.store import RunInfo
 from assay.harness.stored import many
+from assay.harness.stored.by_contract import Stored
 from assay.harness.stored.many import Judged, judge_many
 
 from helpers.judging import without_times
@@ -156,6 +157,33 @@ def test_as_json_there_is_an_object_for_each(damaged: Path, capsys: pytest.Captu
     assert msgspec.convert(first["judgement"], Judgement).verdict is Verdict.FAIL
     assert second["path"] == str(damaged)
     assert "cannot be read" in second["problem"]
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["in a check", "elsewhere"])
+def test_what_a_check_of_ones_own_has_wrong_is_said_of_the_history_and_ends_no_pass(
+    noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the project's own does."""
+    first = by_itself(SOME[1])
+
+    def judge_again(stored: Stored, *_: Any) -> Judgement:
+        if SOME[1] in stored.history.parents:
+            assert first.judgement is not None
+            return first.judgement
+        error = KeyError("late_op")
+        if noted:
+            error.add_note("in the check 'early-send'")
+        raise error
+
+    monkeypatch.setattr(many, "judge_again", judge_again)
+    monkeypatch.setattr(many, "explained", lambda *_: SimpleNamespace(text="as ever"))
+    if not noted:
+        with pytest.raises(KeyError):
+            judged([SOME[1], LOG])
+        return
+    one, other = judged([SOME[1], LOG])
+    assert one.judgement == first.judgement
+    assert (other.judgement, other.text) == (None, "in the check 'early-send': KeyError: 'late_op'")
 
 
 @pytest.mark.parametrize(
