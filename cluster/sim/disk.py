@@ -4,7 +4,7 @@ Two states are kept side by side: what a process sees (the page cache) and what 
 changes neither. :meth:`SimDisk.power_loss` makes the device's state the only one, and where POSIX leaves open what
 the device holds, the disk's random generator decides:
 
-- Bytes appended and not fsynced: the tail is torn at a random byte.
+- Bytes appended and not fsynced: the tail is torn at a random byte; blocks before that may be missing, and are zeros.
 - Bytes reserved for a file: as zeros behind its content, those of the last fsync or those of now; what is torn off
   before them becomes zeros, too.
 - A file cut and not fsynced: the cut is there, or undone as a whole, and then what was appended after it is gone.
@@ -16,9 +16,8 @@ A disk may be full (``capacity``: what does not fit is rejected whole, with ENOS
 its time in the background, a read or a write has its process stand still), failing (``breaking``: a change is rejected
 whole, with EIO, or its process ends just before it), wiped, or rolled back to a snapshot.
 
-Not modelled: blocks written out of order within a tail, bytes rotting by themselves (faults do that through
-:meth:`SimDisk.write`), an fsync that failed and whose pages a later one passes over. The namespace is in
-:mod:`assay.cluster.sim.names`.
+Not modelled: bytes rotting by themselves (faults do that through :meth:`SimDisk.write`), an fsync that failed and whose
+pages a later one passes over. The namespace is in :mod:`assay.cluster.sim.names`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,13 @@ from functools import lru_cache
 from operator import itemgetter
 from random import Random
 
+BLOCK = 512
+"""Bytes that a device writes as a whole."""
+OUT_OF_ORDER = 0.5
+"""How often blocks that were not fsynced had not been written in their order when the power was lost."""
+MISSING = 0.3
+"""How many of them are then missing, and read as zeros."""
+
 
 class DurableContent:
     """A content that was once seen: the first ``size`` bytes of what is seen now, then ``tail``; up to ``reserved``
@@ -102,8 +109,20 @@ class Inode:
         if durable.tail and random.random() < 0.5:
             left = bytes(self.content[: durable.size]) + durable.tail
         else:
-            left = bytes(self.content[: random.randint(durable.size, len(self.content))])
+            left = self._torn(random)
         return Inode(left.ljust(size, b"\0"))
+
+    def _torn(self, random: Random) -> bytes:
+        """The content up to a random byte behind what is durable. Of the blocks between some may be missing: a file is
+        as long as the last block says that was written.
+        """
+        left = self.content[: random.randint(self.durable.size, len(self.content))]
+        between = range(-(-self.durable.size // BLOCK) * BLOCK, len(left) - BLOCK, BLOCK)
+        if between and random.random() < OUT_OF_ORDER:
+            for begin in between:
+                if random.random() < MISSING:
+                    left[begin : begin + BLOCK] = bytes(BLOCK)
+        return bytes(left)
 
 
 class Folder:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from assay.cluster.node import Broken, DiskChange
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.names import BLOCK
 from assay.system_under_test.runtime import Storage
 
 
@@ -50,6 +51,34 @@ def test_an_unsynced_tail_is_torn_at_any_byte_and_the_synced_part_stays() -> Non
         disk.power_loss()
         left.add(disk.read("a"))
     assert left == {b"12", b"123", b"1234", b"12345"}
+
+
+def test_whole_blocks_of_an_unsynced_tail_may_be_missing_and_are_zeros() -> None:
+    """Never a part of a block, nor the last one, nor one that was fsynced in part."""
+    synced, tail = bytes([1]) * 700, bytes([2]) * 4000
+    found = set()
+    for seed in range(300):
+        disk = SimDisk(Random(seed))
+
+        async def scenario(disk: SimDisk = disk) -> None:
+            storage = view(disk)
+            file = storage.open("a")
+            file.append(synced)
+            await file.fsync()
+            await storage.fsync_directory("")
+            file.append(tail)
+
+        asyncio.run(scenario())
+        disk.power_loss()
+        left = disk.read("a")
+        assert left[: 2 * BLOCK] == (synced + tail)[: 2 * BLOCK][: len(left)]
+        blocks = [left[begin : begin + BLOCK] for begin in range(2 * BLOCK, len(left), BLOCK)]
+        assert all(set(block) in ({0}, {2}) for block in blocks)
+        found.add(tuple(block[0] for block in blocks))
+    holes = {shape for shape in found if 0 in shape}
+    assert holes, "something is left behind one that is missing"
+    assert all(shape[-1] == 2 for shape in found if shape)
+    assert found - holes, "or none is missing"
 
 
 def test_what_a_power_loss_could_take_is_what_was_appended_since_the_fsync_began_or_has_no_durable_name() -> None:
