@@ -290,10 +290,12 @@ class Breakable(Protocol):
     def slowness_unavailable(self) -> str | None:
         """Why not, and the remedy, where it cannot; None where it can. What makes a disk slow makes it fail."""
 
-    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+    async def break_disk(
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
+    ) -> None:
         """Of the changes of these kinds that the process makes from now on ``after`` are as ever. Then so many
         ``errors`` are rejected (EIO), and change nothing; with 0 the process ends instead (SIGKILL), just before the
-        change. Without kinds the disk is as before.
+        change, or just after it is ``made``. Without kinds the disk is as before.
         """
 
     async def broken(self) -> Broken:

@@ -56,7 +56,7 @@ class DiskError(ServerFault):
             seen_of(injection, node)["before"] = (await cast(Breakable, node).broken()).errors
 
         await on_each(injection.targets, note)
-        await broken_at_chosen(injection, errors, lambda: _struck(injection))
+        await broken_at_chosen(injection, lambda: _struck(injection), errors)
 
     async def observe(self, injection: Injection) -> None:
         async def look(node: Node) -> None:
@@ -92,16 +92,25 @@ def unbreakable(cluster: Cluster, system: System) -> str | None:
     return None
 
 
-async def broken_at_chosen(injection: Injection, errors: int, struck: Callable[[], Awaitable[bool]]) -> None:
+async def broken_at_chosen(
+    injection: Injection, struck: Callable[[], Awaitable[bool]], errors: int = 0, *, made: bool = False
+) -> None:
     """The targets' disks fail at the change of the step's parameters, or at any, if that one does not come soon.
 
-    ``struck``: has any failed? Raises ``TargetError`` for parameters that are none.
+    ``struck``: has any failed? ``errors`` and ``made``: as ``Breakable.break_disk`` takes them. Raises ``TargetError``
+    for parameters that are none.
     """
     change, after = _chosen(injection), counted(injection, "after", 0)
-    await _break_all(injection, (change,), after, errors)
+
+    async def broken(changes: Collection[DiskChange], after: int) -> None:
+        await on_each(
+            injection.targets, lambda node: cast(Breakable, node).break_disk(changes, after, errors, made=made)
+        )
+
+    await broken((change,), after)
     if not await within(CHOSEN_FOR, struck):
         injection.evidence["chosen"] = f"no {change} came in {CHOSEN_FOR:g} s, so that any change was taken"
-        await _break_all(injection, tuple(DiskChange), 0, errors)
+        await broken(tuple(DiskChange), 0)
 
 
 async def within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bool:
@@ -136,10 +145,6 @@ async def as_before(node: Node) -> None:
     """No change that a node's process makes fails any more."""
     if isinstance(node, Breakable):
         await node.break_disk(())
-
-
-async def _break_all(injection: Injection, changes: Collection[DiskChange], after: int, errors: int) -> None:
-    await on_each(injection.targets, lambda node: cast(Breakable, node).break_disk(changes, after, errors))
 
 
 async def _struck(injection: Injection) -> bool:

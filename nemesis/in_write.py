@@ -1,6 +1,7 @@
 """The end that comes between two changes to the disk.
 
-``kill-in-write``        the process ends just before a change: the ``after``-th next one of a kind (``change``)
+``kill-in-write``        the process ends just ``before`` a change or just ``after`` it (``side``): of one kind
+                         (``change``) the next one, or a later one (``after`` so many)
 ``power-loss-in-write``  the same, and the power is lost
 
 What takes several changes (a file written beside, made durable, renamed; a log cut, its epochs after it) is then half
@@ -19,22 +20,23 @@ from assay.nemesis.kill import Kill
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.process import seen_of, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target
+from assay.nemesis.target import Target, TargetError
 
+SIDES: Final = ("before", "after")
 PATIENCE: Final = 3.0
 """Seconds for any change, once no one of the chosen kind has come."""
 
 
 class KillInWrite(Kill):
-    """The process of one server ends just before it changes something on its disk."""
+    """The process of one server ends just before, or just after, it changes something on its disk."""
 
     name = "kill-in-write"
-    description = "the process is killed just before it changes something on its disk; started again at the heal"
+    description = "the process is killed just before or after a change to its disk; started again at the heal"
     slow_disks = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
-        return whom, drawn(rng)
+        return whom, {**drawn(rng), "side": rng.choice(SIDES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return unbreakable(cluster, system) or await super().probe(cluster, system)
@@ -48,7 +50,7 @@ class KillInWrite(Kill):
             seen["ends"] = (await cast(Breakable, node).broken()).ends
 
         await on_each(injection.targets, note)
-        await broken_at_chosen(injection, 0, lambda: _any(injection))
+        await broken_at_chosen(injection, lambda: _any(injection), made=_side(injection) == "after")
         await within(PATIENCE, lambda: _any(injection))
         injection.evidence["in_write"] = await _ended(injection)
         await super().inject(injection)
@@ -71,7 +73,7 @@ class KillInWrite(Kill):
 
 
 class PowerLossInWrite(KillInWrite, PowerLoss):
-    """The power of one server is lost just before it changes something on its disk."""
+    """The power of one server is lost then."""
 
     name = "power-loss-in-write"
     description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
@@ -81,6 +83,14 @@ class PowerLossInWrite(KillInWrite, PowerLoss):
     async def end(self, injection: Injection, node: Node) -> None:
         """Of a machine whose process is dead, too."""
         await PowerLoss.end(self, injection, node)
+
+
+def _side(injection: Injection) -> str:
+    value = injection.step.parameters.get("side", "before")
+    if value not in SIDES:
+        wanted = " or ".join(SIDES)
+        raise TargetError(f"{injection.step.fault} needs the parameter side, {wanted}, not {value!r}")
+    return str(value)
 
 
 async def _ended(injection: Injection) -> list[str]:

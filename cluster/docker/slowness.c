@@ -4,7 +4,7 @@
  *
  * The file has eleven int64. For a slow disk: microseconds of an fsync, those of a read or write, after how many of an
  * fsync the process is to stop itself (once; 0: never). For one that fails: how many changes are made as ever before,
- * how many are then rejected (-1: the process ends, once), and of which kinds (bits: 1 a write, 2 an fsync, 4 a cut or a
+ * how many are then rejected (-1: the process ends, once; -2: after the change), and of which kinds (bits: 1 a write, 2 an fsync, 4 a cut or a
  * reservation, 8 a name). And counts: of slow fsyncs, of slow reads and writes, of stops, of rejected changes, of ends.
  * It must never be truncated while a process has it.
  *
@@ -106,34 +106,36 @@ static void before_call(int descriptor) {
 
 static int fails(int kind) { return (word(KINDS) & kind) != 0; }
 
-/* A change is about to be made to what is ours: 0, or the error that it gets instead. */
+static void end(void) {
+    count(ENDS);
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
+}
+
+/* A change is about to be made to what is ours: 0, the error that it gets instead, or -1 if the process ends after. */
 static int trouble(int kind) {
     if (!fails(kind) || __atomic_fetch_sub(&shared[AFTER], 1, __ATOMIC_RELAXED) > 0) return 0;
     int64_t left = word(ERRORS);
     while (left && !__atomic_compare_exchange_n(&shared[ERRORS], &left, left < 0 ? 0 : left - 1, 0, __ATOMIC_RELAXED,
                                                 __ATOMIC_RELAXED))
         continue;
-    if (left < 0) {
-        count(ENDS);
-        kill(getpid(), SIGKILL);
-        for (;;) pause();
-    }
-    if (left) count(REJECTED);
-    return left ? EIO : 0;
+    if (left == -1) end();
+    if (left > 0) count(REJECTED);
+    return left > 0 ? EIO : (int)left;
 }
 
 /* The same for calls that take a descriptor, or a path. errno is as it was unless the change is rejected. */
 static int rejects(int kind, int descriptor) {
     int kept = errno;
     int error = fails(kind) && ours(descriptor) ? trouble(kind) : 0;
-    errno = error ? error : kept;
+    errno = error > 0 ? error : kept;
     return error;
 }
 
 static int rejects_name(int from, const char *path) {
     int kept = errno;
     int error = fails(NAME) && named_ours(from, path) ? trouble(NAME) : 0;
-    errno = error ? error : kept;
+    errno = error > 0 ? error : kept;
     return error;
 }
 
@@ -143,8 +145,11 @@ static int rejects_name(int from, const char *path) {
         static type(*real) given;                                              \
         if (!real) real = (type(*) given)dlsym(RTLD_NEXT, #name);              \
         before;                                                                \
-        if (rejected) return otherwise;                                        \
-        return real handed;                                                    \
+        int error = rejected;                                                  \
+        if (error > 0) return otherwise;                                       \
+        type made = real handed;                                               \
+        if (error < 0) end();                                                  \
+        return made;                                                           \
     }
 #define SYNCED(name, given, handed) CHANGED(int, name, before_fsync(file), rejects(SYNC, file), -1, given, handed)
 #define READ(name, file, given, handed) CHANGED(ssize_t, name, before_call(file), 0, -1, given, handed)

@@ -1,8 +1,8 @@
-"""How a simulated disk fails its process: a change is rejected, or the process ends just before it."""
+"""How a simulated disk fails its process: a change is rejected, or the process ends just before it or just after."""
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -27,27 +27,70 @@ class Rejected(OSError):
 @dataclass
 class Breaking:
     """Of the next changes of these kinds ``after`` are as ever, and as many as ``errors`` are then rejected; with 0 the
-    process ends instead.
+    process ends instead, before the change or once it is ``made``.
     """
 
     changes: Collection[DiskChange] = ()
     after: int = 0
     errors: int = 1
+    made: bool = False
     so_far: Broken = field(default_factory=Broken)
 
-    def before(self, change: DiskChange, process: Mortal | None) -> None:
-        """One is about to be made. Raises :class:`Rejected` (EIO), or ends the process and returns."""
-        if change not in self.changes or process is None:
-            return
+    def strikes(self, change: DiskChange) -> bool:
+        """One is about to be made: is it one of those that are struck?"""
+        if change not in self.changes:
+            return False
         if self.after:
             self.after -= 1
-            return
-        if self.errors:
-            self.errors -= 1
-            if not self.errors:
-                self.changes = ()
-            self.so_far = replace(self.so_far, errors=self.so_far.errors + 1)
-            raise Rejected.of(errno.EIO)
+            return False
+        return True
+
+    def reject(self) -> Rejected:
+        """What it gets, which counts."""
+        self.errors -= 1
+        if not self.errors:
+            self.changes = ()
+        self.so_far = replace(self.so_far, errors=self.so_far.errors + 1)
+        return Rejected.of(errno.EIO)
+
+    def end(self, process: Mortal) -> None:
+        """Instead, once."""
         self.changes = ()
         self.so_far = replace(self.so_far, ends=self.so_far.ends + 1)
         process.kill()
+
+
+class Changing:
+    """How one process changes what is on its disk: ``with changing(DiskChange.WRITE): ...``.
+
+    Raises :class:`Rejected`, or what ``check`` raises in a process that has ended, before or after what is done in
+    there. Not to be awaited in.
+    """
+
+    __slots__ = ("_breaking", "_check", "_ends", "_process")
+
+    def __init__(self, breaking: Breaking, process: Mortal | None, check: Callable[[], None]) -> None:
+        self._breaking = breaking
+        self._process = process
+        self._check = check
+        self._ends = False
+
+    def __call__(self, change: DiskChange) -> "Changing":
+        breaking, process = self._breaking, self._process
+        if breaking.changes and process is not None and breaking.strikes(change):
+            if breaking.errors:
+                raise breaking.reject()
+            if breaking.made:
+                self._ends = True
+            else:
+                breaking.end(process)
+                self._check()
+        return self
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        if self._ends and self._process is not None:
+            self._ends = False
+            self._breaking.end(self._process)
+            self._check()

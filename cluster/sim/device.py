@@ -59,10 +59,12 @@ class Device:
         self._reach()
         return self.disk.slowness.so_far
 
-    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+    async def break_disk(
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
+    ) -> None:
         self._reach()
         breaking = self.disk.breaking
-        breaking.changes, breaking.after, breaking.errors = frozenset(changes), after, errors
+        breaking.changes, breaking.after, breaking.errors, breaking.made = frozenset(changes), after, errors, made
 
     async def broken(self) -> Broken:
         self._reach()

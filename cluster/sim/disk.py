@@ -33,7 +33,7 @@ from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from assay.cluster.node import DiskChange
-from assay.cluster.sim.breaking import Breaking, Mortal, Rejected
+from assay.cluster.sim.breaking import Breaking, Changing, Mortal, Rejected
 from assay.cluster.sim.names import Folder, Inode, Namespace
 from assay.cluster.sim.slowness import Slowness, Stoppable
 
@@ -43,8 +43,6 @@ Check = Callable[[], None]
 Delay = Callable[[], float]
 Call = Callable[[], None]
 """A read or a write is made."""
-Before = Callable[[DiskChange], None]
-"""A change is about to be made. Raises what the process gets instead."""
 Room = Callable[[int], None]
 """Raises ENOSPC unless so many bytes more fit."""
 
@@ -93,12 +91,7 @@ class SimDisk:
             self._names.mkdir(root)
             self._names.pin(root)
 
-        slowness, breaking, alive = self.slowness, self.breaking, check or no_check
-
-        def before(change: DiskChange) -> None:
-            breaking.before(change, process)
-            alive()
-
+        slowness, alive = self.slowness, check or no_check
         return SimStorage(
             self._names,
             alive,
@@ -106,7 +99,7 @@ class SimDisk:
             root,
             self._room,
             lambda: slowness.of_call(process),
-            before,
+            Changing(self.breaking, process, alive),
         )
 
     @property
@@ -242,11 +235,11 @@ class SimSlice:
 class SimFile:
     """An open file; goes on working when its name is gone, as an open descriptor does."""
 
-    __slots__ = ("_before", "_call", "_check", "_closed", "_delay", "_inode", "_room")
+    __slots__ = ("_call", "_changing", "_check", "_closed", "_delay", "_inode", "_room")
 
-    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call, before: Before) -> None:
+    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call, changing: Changing) -> None:
         self._room = room
-        self._before = before
+        self._changing = changing
         self._call = call
         self._inode = inode
         self._check = check
@@ -260,9 +253,9 @@ class SimFile:
     def append(self, data: bytes) -> None:
         self._enter()
         self._call()
-        self._before(DiskChange.WRITE)
-        self._room(len(self._inode.content) + len(data) - self._inode.size)
-        self._inode.content += data
+        with self._changing(DiskChange.WRITE):
+            self._room(len(self._inode.content) + len(data) - self._inode.size)
+            self._inode.content += data
 
     def read(self, position: int, size: int) -> bytes:
         self._enter()
@@ -275,18 +268,18 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._enter()
-        self._before(DiskChange.CUT)
-        self._inode.truncate(size)
+        with self._changing(DiskChange.CUT):
+            self._inode.truncate(size)
 
     def reserve(self, size: int) -> None:
         self._enter()
-        self._before(DiskChange.CUT)
-        self._room(size - self._inode.size)
-        self._inode.reserved = size if size > len(self._inode.content) else 0
+        with self._changing(DiskChange.CUT):
+            self._room(size - self._inode.size)
+            self._inode.reserved = size if size > len(self._inode.content) else 0
 
     async def fsync(self) -> None:
         self._enter()
-        await _fsync(self._inode, self._delay, self._before)
+        await _fsync(self._inode, self._delay, self._changing)
         self._check()
 
     def close(self) -> None:
@@ -303,10 +296,10 @@ class SimStorage:
     """One process's view of a disk: satisfies ``assay.cluster.runtime.Storage``, and the broker's own, structurally."""
 
     def __init__(
-        self, names: Namespace, check: Check, delay: Delay, root: str, room: Room, call: Call, before: Before
+        self, names: Namespace, check: Check, delay: Delay, root: str, room: Room, call: Call, changing: Changing
     ) -> None:
         self._room = room
-        self._before = before
+        self._changing = changing
         self._call = call
         self._names = names
         self._check = check
@@ -316,7 +309,7 @@ class SimStorage:
     def open(self, path: str) -> SimFile:
         inode = self._enter().file(self._path(path), create=True)
         inode.fill()
-        return SimFile(inode, self._check, self._delay, self._room, self._call, self._before)
+        return SimFile(inode, self._check, self._delay, self._room, self._call, self._changing)
 
     def read_bytes(self, path: str) -> bytes:
         inode = self._enter().file(self._path(path))
@@ -327,20 +320,21 @@ class SimStorage:
         inode = self._enter().file(self._path(path), create=True)
         self._call()
         inode.truncate(0)
-        self._before(DiskChange.WRITE)
-        self._room(len(data))
-        inode.content += data
+        with self._changing(DiskChange.WRITE):
+            self._room(len(data))
+            inode.content += data
 
     async def fsync(self, path: str) -> None:
-        await _fsync(self._enter().file(self._path(path)), self._delay, self._before)
+        await _fsync(self._enter().file(self._path(path)), self._delay, self._changing)
         self._check()
 
     async def fsync_directory(self, path: str) -> None:
         names = self._enter()
         folder = names.folder(self._path(path))
         mark = names.mark()
-        await _waited(self._delay, self._before)
-        names.commit(folder, mark)
+        await asyncio.sleep(self._delay())
+        with self._changing(DiskChange.FSYNC):
+            names.commit(folder, mark)
         self._check()
 
     def listdir(self, path: str) -> list[str]:
@@ -355,18 +349,18 @@ class SimStorage:
     def mkdir(self, path: str) -> None:
         names = self._enter()
         if names.find(self._path(path)) is None:
-            self._before(DiskChange.NAME)
-        names.mkdir(self._path(path))
+            with self._changing(DiskChange.NAME):
+                names.mkdir(self._path(path))
 
     def rename(self, source: str, target: str) -> None:
         names = self._enter()
-        self._before(DiskChange.NAME)
-        names.rename(self._path(source), self._path(target))
+        with self._changing(DiskChange.NAME):
+            names.rename(self._path(source), self._path(target))
 
     def remove(self, path: str) -> None:
         names = self._enter()
-        self._before(DiskChange.NAME)
-        names.remove(self._path(path))
+        with self._changing(DiskChange.NAME):
+            names.remove(self._path(path))
 
     def _enter(self) -> Namespace:
         self._check()
@@ -378,17 +372,14 @@ class SimStorage:
         return f"{self._root}/{path}"
 
 
-async def _waited(delay: Delay, before: Before) -> None:
-    """For the device, whose answer says that an fsync is rejected."""
-    await asyncio.sleep(delay())
-    before(DiskChange.FSYNC)
-
-
-async def _fsync(inode: Inode, delay: Delay, before: Before) -> None:
+async def _fsync(inode: Inode, delay: Delay, changing: Changing) -> None:
+    """What is rejected is so when the device has been waited for."""
     flight = inode.begin_fsync()
     try:
-        await _waited(delay, before)
+        await asyncio.sleep(delay())
+        change = changing(DiskChange.FSYNC)
     except BaseException:
         inode.abandon_fsync(flight)
         raise
-    inode.finish_fsync(flight)
+    with change:
+        inode.finish_fsync(flight)

@@ -80,11 +80,13 @@ class Preloaded:
         self._needs_slowness()
         return slowness.so_far(await self.run(slowness.READ))
 
-    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+    async def break_disk(
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
+    ) -> None:
         self._needs_slowness()
         if changes:
             await self._note("break", slowness.UNDO_FAILING)
-        await self.run(slowness.fail(changes, after, errors))
+        await self.run(slowness.fail(changes, after, errors, made))
         if not changes:
             await self._tick_off("break")
 

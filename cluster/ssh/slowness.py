@@ -24,8 +24,8 @@ HALT = 2
 AFTER = 3
 KINDS = 5
 COUNTS = 6
-ENDS = -1
-"""In the place of how many are rejected: the process ends."""
+ENDS, ENDS_AFTER = -1, -2
+"""In the place of how many are rejected: the process ends before the change, or after it."""
 BITS: Final[Mapping[DiskChange, int]] = {
     DiskChange.WRITE: 1,
     DiskChange.FSYNC: 2,
@@ -46,16 +46,17 @@ def halt(after: float) -> str:
     return mapped.write(FILE, HALT, round(after * MICROSECONDS))
 
 
-def fail(changes: Collection[DiskChange], after: int, errors: int) -> str:
+def fail(changes: Collection[DiskChange], after: int = 0, errors: int = 0, made: bool = False) -> str:
     """The one that has these changes fail; the kinds are written last, by which it is in force."""
     kinds = mapped.write(FILE, KINDS, sum(BITS[change] for change in changes))
     if not changes:
         return kinds
-    return f"{mapped.write(FILE, AFTER, after, errors or ENDS, 0)} && {kinds}"
+    what = errors or (ENDS_AFTER if made else ENDS)
+    return f"{mapped.write(FILE, AFTER, after, what, 0)} && {kinds}"
 
 
 UNDO = ("sh", "-c", mapped.write(FILE, 0, 0, 0, 0))
-UNDO_FAILING = ("sh", "-c", fail((), 0, 0))
+UNDO_FAILING = ("sh", "-c", fail(()))
 
 
 def so_far(output: str) -> Slowed:

@@ -81,7 +81,7 @@ class FakeNode:
         self.slow_since: float | None = None
         self.slow_calls = False
         self.halts = 0
-        self.failing: tuple[list[str], int, int] | None = None
+        self.failing: tuple[list[str], int, int, bool] | None = None
         self.changes: list[str] = ["write", "fsync"]
         """The kinds that it makes, each of them again and again."""
         self.came_of = Broken()
@@ -212,9 +212,11 @@ class FakeNode:
         count = 0 if self.slow_since is None else int((now() - self.slow_since) * 10)
         return Slowed(count, count * self.slow_calls, self.halts)
 
-    async def break_disk(self, changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+    async def break_disk(
+        self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
+    ) -> None:
         if self._called("break_disk"):
-            self.failing = (sorted(changes), after, errors) if changes else None
+            self.failing = (sorted(changes), after, errors, made) if changes else None
             if self.state is ProcessState.RUNNING and set(changes) & set(self.changes):
                 if errors:
                     self.came_of = Broken(self.came_of.errors + 1, self.came_of.ends)

@@ -353,9 +353,9 @@ def test_where_no_change_of_the_chosen_kind_comes_any_is_taken(name: str, errors
     node = play.cluster.node("n2")
     break_disk = node.break_disk
 
-    async def noted(changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+    async def noted(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
         asked.append((sorted(changes), after, errors))
-        await break_disk(changes, after, errors)
+        await break_disk(changes, after, errors, made=made)
 
     node.break_disk = noted  # type: ignore[method-assign]
     row = healed(play)
@@ -383,12 +383,35 @@ def test_a_disk_fails_at_what_it_knows_alone(given: dict[str, Parameter], reason
     assert play.cluster.untouched
 
 
+@pytest.mark.parametrize(("side", "made"), [("before", False), ("after", True), (None, False)])
+def test_a_process_ends_before_a_change_or_after_it(side: str | None, made: bool) -> None:
+    play = one_step("kill-in-write", "n2", {"change": "write"} | ({"side": side} if side else {}))
+    node = play.cluster.node("n2")
+    asked: list[bool] = []
+    break_disk = node.break_disk
+
+    async def noted(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
+        asked.append(made)
+        await break_disk(changes, after, errors, made=made)
+
+    node.break_disk = noted  # type: ignore[method-assign]
+    assert healed(play).took_effect
+    assert asked[0] is made
+
+
+def test_a_side_of_a_change_that_there_is_not_is_an_error() -> None:
+    play = one_step("kill-in-write", "n2", {"side": "within"})
+    play.play()
+    reason = play.row(1, FaultPhase.FAILED).detail["reason"]
+    assert "needs the parameter side, before or after, not 'within'" in reason
+
+
 def test_a_process_that_ends_of_an_error_of_its_disk_is_started_again() -> None:
     play = one_step("disk-error")
     node = play.cluster.node("n2")
     break_disk = node.break_disk
 
-    async def ending(changes: Collection[DiskChange], after: int = 0, errors: int = 1) -> None:
+    async def ending(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
         await break_disk(changes, after, errors)
         if changes:
             await node.kill()

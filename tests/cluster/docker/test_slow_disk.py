@@ -185,15 +185,16 @@ def test_changes_fail_until_that_is_undone_from_the_journal(slow: Live) -> None:
     slow.run(body())
 
 
-def test_a_process_ends_just_before_a_change_and_its_next_one_does_not(slow: Live) -> None:
+@pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
+def test_a_process_ends_just_before_a_change_or_after_it_and_its_next_one_does_not(slow: Live, made: bool) -> None:
     async def body() -> None:
         node = slow.node("n1")
         await running(node)
         before, stored = await node.broken(), await node.read_file(f"{DATA}/echoed")
-        await node.break_disk((DiskChange.WRITE,), 0, 0)
+        await node.break_disk((DiskChange.WRITE,), 0, 0, made=made)
         assert not await echoes(node)
         assert (await node.process()).state is ProcessState.DEAD
-        assert await node.read_file(f"{DATA}/echoed") == stored
+        assert await node.read_file(f"{DATA}/echoed") == stored + b"hello" * made
         assert await node.broken() == Broken(before.errors, before.ends + 1)
         await running(node)
         assert await echoes(node), "it ends once"

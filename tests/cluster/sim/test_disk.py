@@ -558,6 +558,30 @@ CHANGES: dict[Callable[[Storage], Awaitable[None]], DiskChange] = {
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_process_ends_just_after_a_change_that_is_made(change: Callable[[Storage], Awaitable[None]]) -> None:
+    """On the disk it is as after one in which nothing ends."""
+
+    async def after(ends: bool) -> tuple[dict[str, bytes], int, Broken]:
+        disk, process = SimDisk(Random(0)), Mortal()
+        storage: Storage = disk.storage(check=process.check, fsync_delay=lambda: 0, process=process)
+        storage.open("a").append(b"as it was")
+        await storage.fsync_directory("")
+        disk.breaking.changes, disk.breaking.errors, disk.breaking.made = (CHANGES[change],) * ends, 0, True
+        if not ends:
+            await change(storage)
+        else:
+            with pytest.raises(OSError, match="killed"):
+                await change(storage)
+        assert process.dead is ends
+        durable = disk.state("a").durable if "a" in disk.files() else -1
+        return contents(disk), durable, disk.breaking.so_far
+
+    ended, usual = asyncio.run(after(True)), asyncio.run(after(False))
+    assert ended[:2] == usual[:2]
+    assert (ended[2], usual[2]) == (Broken(0, 1), Broken())
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("errors", [1, 0], ids=["rejected", "ended"])
 def test_a_disk_fails_at_changes_of_its_kind_and_nothing_is_changed(
     change: Callable[[Storage], Awaitable[None]], errors: int
