@@ -7,7 +7,8 @@
 Parameters: ``connection``, one of these; ``way``: ``answers`` to what the target asked, or its ``requests``; ``lost``:
 false holds packets back (dropped; TCP sends them again, so what was said arrives after the heal, or the connection is
 given up), true breaks the connection (a reset for their sender), so that with ``answers`` a request is carried out and
-its answer is never heard; ``every``: 1 for all packets, 3 for every third, so that some get through in between.
+its answer is never heard; ``every``: 1 for all packets, 3 for every third, so that some get through in between, 7 so
+that of several requests of one step one alone is lost.
 
 A connection is known by who opened it, to which node and port; a new one between the two suffers alike. Proof: the
 counters of the rules. On the controller's nothing is said unless something happens: combine it with another fault.
@@ -32,7 +33,7 @@ from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import KEYED, NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
 
 ANSWERS, REQUESTS = "answers", "requests"
-EVERY: Final = (1, 1, 3)
+EVERY: Final = (1, 1, 3, 7)
 HEARD_SECONDS: Final = 0.6
 """For a follower to be heard; one that has caught up asks again after 0.5 s at most."""
 HEARD_EVERY: Final = 0.1
