@@ -105,8 +105,8 @@ def test_a_broken_invariant_ends_an_example_and_is_what_it_fails_with(tmp_path: 
 @pytest.mark.slow
 def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_branches(player: QuickPlayer) -> None:
     player.play_all([an_example()], never)
-    left = player.branch(Random(1), stopping, 5, never)
-    assert len(left) == 5
+    left = player.branch(Random(1), stopping, 10, never)
+    assert len(left) == 10
     digests = {}
     for example, outcome in left:
         digests[outcome.digest] = example
