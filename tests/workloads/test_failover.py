@@ -85,7 +85,7 @@ def run(point: Point, seed: int, engines: Engines, store: Path) -> Attempt:
     settings = Settings(
         seed,
         replay=SCHEDULES / f"{point.schedule}.json",
-        time_limit=8.0,
+        time_limit=9.0,
         rate=point.rate,
         configuration=("zookeeper.session.timeout.ms=1000",),
         store=store,

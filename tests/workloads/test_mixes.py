@@ -368,7 +368,7 @@ SHARED_KEYS = {f"{topic.name}-{number}" for topic in SHARED for number in range(
 def test_members_share_several_topics_commit_them_and_hand_them_over(
     tmp_path: Path, test: object, mixes: tuple[str, ...]
 ) -> None:
-    rows = table(play(tmp_path, "crowd", test, workload_mix=mixes, time_limit=10.0))
+    rows = table(play(tmp_path, "crowd", test, workload_mix=mixes, time_limit=10.0, rate=120.0))
     groups = {row["group"] for row in rows if row["kind"] == "acquire"} - {"drain"}
     assert len(groups) == (2 if "neighbours" in mixes else 1)
     for group in groups:
