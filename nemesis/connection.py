@@ -33,7 +33,9 @@ from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import KEYED, NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
 
 ANSWERS, REQUESTS = "answers", "requests"
-EVERY: Final = (1, 1, 3, 7)
+EVERY: Final = (1, 1, 3)
+EVERY_OF_ZOOKEEPER: Final = (*EVERY, 7)
+"""There several requests make one step."""
 HEARD_SECONDS: Final = 0.6
 """For a follower to be heard; one that has caught up asks again after 0.5 s at most."""
 HEARD_EVERY: Final = 0.1
@@ -89,7 +91,7 @@ class Connection(Cutting):
             "connection": str(line),
             "way": rng.choice((ANSWERS, ANSWERS, REQUESTS)),
             "lost": rng.random() < 0.5,
-            "every": rng.choice(EVERY),
+            "every": rng.choice(EVERY_OF_ZOOKEEPER if line is Line.ZOOKEEPER else EVERY),
         }
         whom = with_key(whom, rng, census)
         if line is Line.FETCH and whom.key is not None:
