@@ -1,6 +1,6 @@
 /* Makes the disk of a process slow, or fail: preloaded (LD_PRELOAD), it lets each fsync, and each read and write, of what
  * lies in one folder (ASSAY_SLOW_FOLDER) take as many microseconds more as a mapped file says, and rejects chosen changes
- * there (EIO), or ends the process just before one. Everything else is left alone.
+ * there (EIO), or ends the process just before or after one. Everything else is left alone.
  *
  * The file has eleven int64. For a slow disk: microseconds of an fsync, those of a read or write, after how many of an
  * fsync the process is to stop itself (once; 0: never). For one that fails: how many changes are made as ever before,

@@ -14,7 +14,7 @@ the device holds, the disk's random generator decides:
 
 A disk may be full (``capacity``: what does not fit is rejected whole, with ENOSPC), slow (``slowness``: an fsync takes
 its time in the background, a read or a write has its process stand still), failing (``breaking``: a change is rejected
-whole, with EIO, or its process ends just before it), wiped, or rolled back to a snapshot.
+whole, with EIO, or its process ends just before or after it), wiped, or rolled back to a snapshot.
 
 Not modelled: bytes rotting by themselves (faults do that through :meth:`SimDisk.write`), an fsync that failed and whose
 pages a later one passes over. The namespace is in :mod:`assay.cluster.sim.names`.
