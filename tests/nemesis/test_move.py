@@ -214,3 +214,21 @@ def test_a_controller_that_does_not_answer_delays_other_faults_no_longer_than_th
     failed = next(row for row in made.rows if row.stage is Stage.INJECT)
     assert made.at(2, FaultPhase.INJECTED) == pytest.approx(LATER.at, abs=3.1 if what == "move" else 0.1)
     assert failed.detail["stage"] == Stage.INJECT
+
+
+def test_an_order_without_an_answer_that_is_carried_out_does_not_keep_the_fault_in_its_way_from_being_healed() -> None:
+    move = Step(2.0, "move-replicas", parse("n2"), 2.0, yields=True)
+    made = Play(Schedule(1, (msgspec.structs.replace(SLOW, duration=4.0), move, LATER)), FakeCluster(5))
+    made.system.slow = 6.0
+    taken = made.system.move
+
+    async def unanswered(*arguments: Any) -> Any:
+        await taken(*arguments)
+        await asyncio.sleep(3.0)
+
+    made.system.move = unanswered  # type: ignore[method-assign]
+    made.play()
+    assert missed(made).stage is Stage.HINDERED
+    assert made.at(1, FaultPhase.HEALED) == pytest.approx(SLOW.at + 4.0, abs=0.3)
+    assert made.at(3, FaultPhase.INJECTED) == pytest.approx(LATER.at, abs=0.1)
+    assert made.row(2, FaultPhase.HEALED).took_effect is True
