@@ -20,9 +20,9 @@ class Asserted:
 
     def __init__(self, inspection: Inspection) -> None:
         nodes = inspection.brokers
-        self._roles = Roles()
-        members = Members(self._roles, inspection, nodes)
         by_name = {node.name: node for node in nodes.values()}
+        self._roles = Roles(by_name)
+        members = Members(self._roles, inspection, nodes)
         self._acknowledged = Acknowledged(nodes.values())
         self._agreement = Agreement(self._roles, by_name, inspection.data)
         self._invariants: Sequence[Invariant] = (

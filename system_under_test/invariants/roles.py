@@ -2,8 +2,9 @@
 compared with whom.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from assay.system_under_test.invariants.invariant import Line
 
@@ -32,26 +33,36 @@ class Role:
 
 
 class Roles:
-    """Of all brokers. Goes by lines in each node's own order."""
+    """Of all brokers. Goes by lines in each node's own order. ``nodes``: the brokers', by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Mapping[str, Any]) -> None:
+        self._nodes = nodes
         self._roles: dict[tuple[str, str], Role] = {}
         self._lives: dict[str, int] = {}
+        self._began: dict[str, float | None] = {}
+        """When the process was started that has written a node's last line."""
         self.unclean: set[str] = set()
         """Partitions for which a replica may have been elected that lacked what was committed."""
 
     def of(self, node: str, key: str) -> Role | None:
         """None: nothing has been said of it in this life."""
-        return self._roles.get((node, key))
+        return None if self._reborn(node) else self._roles.get((node, key))
 
     def all_of(self, key: str) -> Iterator[tuple[str, Role]]:
         """Every node that has a replica of the partition, in the order of their names."""
         yield from sorted(
-            ((node, role) for (node, of), role in self._roles.items() if of == key), key=lambda one: one[0]
+            ((node, role) for (node, of), role in self._roles.items() if of == key and not self._reborn(node)),
+            key=lambda one: one[0],
         )
 
+    def _reborn(self, node: str) -> bool:
+        """Does a process run there that has written no line yet? What the one before it had is not recovered."""
+        began = self._nodes[node].alive_since
+        return began is not None and began != self._began.get(node)
+
     def note(self, node: str, line: Line) -> None:
-        """Takes over what a line says."""
+        """Takes over what a line says, as it is written."""
+        self._began[node] = self._nodes[node].alive_since
         if self._lives.setdefault(node, line.incarnation) != line.incarnation:
             self._lives[node] = line.incarnation
             self._roles = {place: role for place, role in self._roles.items() if place[0] != node}

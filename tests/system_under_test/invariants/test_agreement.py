@@ -25,7 +25,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.nodes = {f"n{index}": Node(index) for index in (1, 2, 3)}
-        self.roles = Roles()
+        self.roles = Roles(self.nodes)
         self.invariant = Agreement(self.roles, self.nodes, DATA)
 
     def says(self, node: str, event: str, **given: Any) -> list[str]:
@@ -137,6 +137,22 @@ def test_a_log_that_is_damaged_or_not_recovered_in_this_life_is_left_out() -> No
     assert not scene.says("n2", "high-watermark", epoch=0, high_watermark=3)
     assert not scene.says("n2", "recovered", detail={"damaged": True})
     assert scene.says("n2", "recovered", incarnation=2)
+
+
+def test_the_log_of_a_process_that_has_begun_again_and_written_no_line_is_left_out_until_it_has_recovered() -> None:
+    """A loss of power may have left anything behind what was fsynced, also below the high watermark."""
+    scene = Scene()
+    scene.has("n1", ABC, 3)
+    scene.has("n2", ABC, 3)
+    scene.nodes["n2"].losses = 1
+    scene.says("n1", "became-leader", epoch=0, position=3)
+    scene.says("n2", "became-follower", epoch=0)
+    scene.says("n2", "reconciled", epoch=0)
+    log(scene.nodes["n2"], KEY, entries(AXC))
+    assert scene.says("n1", "high-watermark", epoch=0, high_watermark=3), "in the same life it is an error"
+    scene.nodes["n2"].alive_since = 5.0
+    assert not scene.says("n1", "high-watermark", epoch=0, high_watermark=3)
+    assert not scene.has("n2", ABC, 3)
 
 
 def test_a_topic_made_again_has_other_records() -> None:

@@ -50,10 +50,10 @@ class Scene:
 
     def __init__(self, *records: Record) -> None:
         self.inspection: Inspection = cluster(TOPIC, ZXID)
-        self.roles = Roles()
         nodes = self.inspection.brokers
-        members = Members(self.roles, self.inspection, nodes)
         named = {node.name: node for node in nodes.values()}
+        self.roles = Roles(named)
+        members = Members(self.roles, self.inspection, nodes)
         self.invariant = Coordinators(self.roles, members, self.inspection, named)
         self.records: list[Record] = []
         self.time = 0.0

@@ -25,7 +25,7 @@ class Scene:
     def __init__(self, flushes: bool = False, members: tuple[int, ...] = (1, 2, 3)) -> None:
         self.inspection: Inspection = cluster("orders", ZXID, members=members, flushes=flushes)
         self.nodes = self.inspection.brokers
-        self.roles = Roles()
+        self.roles = Roles({node.name: node for node in self.nodes.values()})
         self.raised = RaisedMarks(self.roles, Members(self.roles, self.inspection, self.nodes))
         for index in (1, 2, 3):
             log(self.nodes[index], KEY, entries(dict.fromkeys(range(3 if index < 3 else 2), "a")))
