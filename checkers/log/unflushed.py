@@ -6,10 +6,11 @@ may allow (``Contract.unflushed``, M - 1). What is allowed is reported as ``unfl
 judged as if those records had been sent with an unknown outcome and never read: what is left of the history before the
 loss ends at the cut, and a consumer begins again after it.
 
-Nothing else is allowed. A loss of power counts when it took effect and its targets are all nodes that have an event
-log. Of a partition M - 1 records may go, counted from the last known before, by a send or by a poll; other checks find
-what else is gone. And they must go together: of those at or above the cut none may be there afterwards, nor at another
-offset above it. Where one is, no cut is granted.
+Nothing else is allowed. A loss of power counts when it took effect and its targets are all servers that serve then: one
+whose process another fault has ended or stopped may be in no in-sync set any more. Of a partition M - 1 records may go,
+counted from the last known before, by a send or by a poll; other checks find what else is gone. And they must go
+together: of those at or above the cut none may be there afterwards, nor at another offset above it. Where one is, no
+cut is granted.
 When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
 
 A record has gone when a poll called after the loss passed its offset without it, an operation that ended after the loss
@@ -21,7 +22,7 @@ judged by what it shows.
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +36,14 @@ from assay.harness.core.history.data_sets import EFFECTS
 UNFLUSHED_LOSS: Final = "unflushed-loss"
 ERA: Final = 1 << 32
 """Added to assignments for each cut before them, so that no chain of polls goes on across one."""
+_ABSENT: Final = f"""
+    select j.targets, j.moves_replicas, coalesce(n.not_before, j.time) as called, j.time as since,
+        case when h.took_effect is null then {INFINITY} else h.time end as until, coalesce(h.took_effect, false) as over
+    from faults j
+        left join (select id, not_before from faults where phase = 'intended') n on j.id = n.id
+        left join (select id, time, took_effect from faults where phase = 'healed') h on j.id = h.id
+    where j.phase = 'injected' and (j.ends_process or j.pauses_process)
+    """
 NO_CUTS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
 
 
@@ -57,7 +66,7 @@ def cuts(engine: Engine, unflushed: int) -> list[Cut]:
 
 def _moments(engine: Engine) -> list[int]:
     """When all servers were without power. Of a fault that was never healed no one knows that it had no effect."""
-    servers = {row["node"] for row in engine.rows("select node from events group by node")}
+    there = _servers(engine)
     rows = engine.rows(
         f"""
         select i.targets, i.time as moment
@@ -66,7 +75,29 @@ def _moments(engine: Engine) -> list[int]:
         {order_by("i.time")}
         """
     )
-    return [row["moment"] for row in rows if servers and servers <= _names(row["targets"])]
+    return [row["moment"] for row in rows if (servers := there(row["moment"])) and servers <= _names(row["targets"])]
+
+
+def _servers(engine: Engine) -> Callable[[int], set[str]]:
+    """The servers that serve at a moment: those that have written an event by then, no other fault keeps from it, and
+    no fault has added and removed again.
+    """
+    rows = engine.rows("select node, min(time) as first from events group by node")
+    first: dict[str, int] = {row["node"]: row["first"] for row in rows}
+    absent: dict[str, list[tuple[int, int]]] = {}
+    for row in engine.rows(_ABSENT):
+        for name in _names(row["targets"]) & first.keys():
+            added = row["moves_replicas"] and row["over"] and row["called"] <= first[name]
+            absent.setdefault(name, []).append((row["since"], INFINITY if added else row["until"]))
+
+    def there(moment: int) -> set[str]:
+        return {
+            name
+            for name, since in first.items()
+            if since <= moment and not any(begun < moment < over for begun, over in absent.get(name, ()))
+        }
+
+    return there
 
 
 def _names(targets: str) -> set[str]:

@@ -29,6 +29,8 @@ class Log:
     now: int = 0
     values: list[int | None] = field(default_factory=list)
     sent: int = 0
+    first: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SERVERS, 0))
+    """When each server has written its first event, in milliseconds."""
 
     def run(self, records: int) -> Log:
         for _ in range(records):
@@ -38,6 +40,19 @@ class Log:
             at = len(self.values) - 1
             self.book.poll(at, [(at, self.sent)], at + 1, (self.now + 3, self.now + 5))
             self.now += 10
+        return self
+
+    def struck(self, fault: str, target: str, since: int, until: int | None = None, *, took_effect: bool = True) -> Log:
+        """Another fault was in force; without ``until`` it was never healed."""
+        row = {"id": len(self.faults), "fault": fault, "targets": json.dumps([target]), "detail": "{}", **impact(fault)}
+        self.faults.append({**row, "phase": "injected", "time": since * MILLISECOND, "took_effect": None})
+        if until is not None:
+            self.faults.append({**row, "phase": "healed", "time": until * MILLISECOND, "took_effect": took_effect})
+        return self
+
+    def joined(self, node: str, at: int) -> Log:
+        """A further server has written its first event then."""
+        self.first[node] = at
         return self
 
     def power_loss(
@@ -69,8 +84,15 @@ class Log:
             book.drained(len(log), (self.now + 30, self.now + 31))
         book.add("end", (self.now + 32, self.now + 33), len(log), process=5)
         events = [
-            {"time": 1, "node": node, "event": "registered", "seq": 1, "incarnation": 1, "detail": "{}"}
-            for node in SERVERS
+            {
+                "time": at * MILLISECOND + 1,
+                "node": node,
+                "event": "registered",
+                "seq": 1,
+                "incarnation": 1,
+                "detail": "{}",
+            }
+            for node, at in self.first.items()
         ]
         return judge(write(folder / "history", book.rows, faults=self.faults, events=events), contract)
 

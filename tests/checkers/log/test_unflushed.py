@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,37 @@ def test_each_of_two_losses_may_take_its_tail(tmp_path: Path, again: int) -> Non
     assert judged.unknown == ()
     assert judged.verdict is Verdict.PASS
     assert judged.anomalies == {UNFLUSHED_LOSS: 4 if again else 2}
+
+
+ADD = "membership-add"
+ABSENT = {
+    "removed again": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15, 100),
+    "added while all others lose power": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15),
+    "added later": lambda log: log.joined("n4", 5_000).struck(ADD, "n4", 4_900),
+    "dead": lambda log: log.joined("n4", 0).struck("kill", "n4", 15),
+    "dead, and started again afterwards": lambda log: log.joined("n4", 0).struck("kill", "n4", 15, 2_000),
+    "stopped": lambda log: log.joined("n4", 0).struck("stop", "n4", 15),
+}
+PRESENT = {
+    "a server since the beginning": lambda log: log.joined("n4", 0),
+    "added, and not certainly removed": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15, 100, took_effect=False),
+    "removed, and back": lambda log: log.joined("n4", 0).struck("membership-remove", "n4", 15, 100),
+    "dead, and back": lambda log: log.joined("n4", 0).struck("kill", "n4", 15, 100),
+    "cut off": lambda log: log.joined("n4", 0).struck("partition-one", "n4", 15),
+}
+
+
+@pytest.mark.parametrize("make", ABSENT.values(), ids=ABSENT)
+def test_a_server_that_does_not_serve_need_not_lose_its_power(tmp_path: Path, make: Callable[[Log], Log]) -> None:
+    judged = make(Log().run(20)).power_loss([1, 2]).run(10).judged(tmp_path, CONTRACT)
+    assert judged.anomalies == {UNFLUSHED_LOSS: 2}
+
+
+@pytest.mark.parametrize("make", PRESENT.values(), ids=PRESENT)
+def test_any_other_that_keeps_its_power_has_all(tmp_path: Path, make: Callable[[Log], Log]) -> None:
+    judged = make(Log().run(20)).power_loss([1, 2]).run(10).judged(tmp_path, CONTRACT)
+    assert UNFLUSHED_LOSS not in judged.anomalies
+    assert {"vanished", "inconsistent-offset"} & set(judged.anomalies)
 
 
 def with_nameless_end(after: int, *, lost: int = 0) -> Log:
