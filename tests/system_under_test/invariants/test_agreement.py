@@ -115,6 +115,23 @@ def test_an_acknowledgement_counts_before_any_checkpoint() -> None:
     assert not learned(ABC | {2: "y"})
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["follows", "is gone and has begun again"])
+def test_an_acknowledgement_does_not_count_for_a_leader_of_an_earlier_epoch(gone: bool) -> None:
+    """Its leader leads no more as the client learns of it, and another that was away believes that it still does."""
+    scene = Scene()
+    scene.has("n1", AXC, 1)
+    scene.says("n1", "became-leader", epoch=1, position=1)
+    scene.has("n2", ABC, 3)
+    scene.says("n2", "became-leader", epoch=2, position=1)
+    if gone:
+        scene.nodes["n2"].alive_since = 5.0
+    else:
+        scene.says("n2", "became-follower", epoch=3)
+    scene.invariant.acknowledged(KEY, 2)
+    assert not scene.says("n1", "high-watermark", epoch=1, high_watermark=1)
+    assert scene.says("n1", "high-watermark", epoch=1, high_watermark=3), "it says so itself"
+
+
 LEFT_OUT: dict[str, Callable[[Node], Any]] = {
     "gone or standing still": lambda node: setattr(node, "running", False),
     "written into": lambda node: setattr(node, "damaged", True),
