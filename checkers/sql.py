@@ -17,6 +17,8 @@ MAY_HAVE_BEGUN: Final = """
     or max(case when phase = 'failed' and coalesce(stage, '') in ('trigger', 'target') then 1 else 0 end) = 0
 """
 """Of rows of ``faults`` by id: not one that waited for its trigger in vain, or found no target. That excuses no one."""
+INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
+"""Of a row of ``faults``: its injection had come to an end, also one that failed: it may have done half of its work."""
 MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
 """Of the same: when it may begin at the earliest. All that is meant to happen is written down as a run begins."""
 

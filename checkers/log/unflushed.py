@@ -29,7 +29,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
-from assay.checkers.sql import first_of, order_by
+from assay.checkers.sql import INJECTED, first_of, order_by
 from assay.checkers.times import seconds
 from assay.harness.core.history.data_sets import EFFECTS
 
@@ -38,11 +38,11 @@ ERA: Final = 1 << 32
 """Added to assignments for each cut before them, so that no chain of polls goes on across one."""
 _ABSENT: Final = f"""
     select j.targets, j.moves_replicas, coalesce(n.not_before, j.time) as called, j.time as since,
-        case when h.took_effect is null then {INFINITY} else h.time end as until, coalesce(h.took_effect, false) as over
-    from faults j
+        coalesce(h.time, {INFINITY}) as until, h.id is not null as over
+    from (select * from faults where {INJECTED}) j
         left join (select id, not_before from faults where phase = 'intended') n on j.id = n.id
-        left join (select id, time, took_effect from faults where phase = 'healed') h on j.id = h.id
-    where j.phase = 'injected' and (j.ends_process or j.pauses_process)
+        left join (select id, time from faults where phase = 'healed') h on j.id = h.id
+    where j.ends_process or j.pauses_process
     """
 NO_CUTS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
 
@@ -80,7 +80,7 @@ def _moments(engine: Engine) -> list[int]:
 
 def _servers(engine: Engine) -> Callable[[int], set[str]]:
     """The servers that serve at a moment: those that have written an event by then, no other fault keeps from it, and
-    no fault has added and removed again.
+    no fault has added and removed again: a heal has come to its end, whatever was proved of the rest.
     """
     rows = engine.rows("select node, min(time) as first from events group by node")
     first: dict[str, int] = {row["node"]: row["first"] for row in rows}

@@ -42,10 +42,20 @@ class Log:
             self.now += 10
         return self
 
-    def struck(self, fault: str, target: str, since: int, until: int | None = None, *, took_effect: bool = True) -> Log:
-        """Another fault was in force; without ``until`` it was never healed."""
+    def struck(
+        self,
+        fault: str,
+        target: str,
+        since: int,
+        until: int | None = None,
+        *,
+        took_effect: bool = True,
+        stage: str | None = None,
+    ) -> Log:
+        """Another fault was in force; without ``until`` it was never healed, with a ``stage`` it failed there."""
         row = {"id": len(self.faults), "fault": fault, "targets": json.dumps([target]), "detail": "{}", **impact(fault)}
-        self.faults.append({**row, "phase": "injected", "time": since * MILLISECOND, "took_effect": None})
+        began = {"phase": "injected" if stage is None else "failed", "stage": stage, "took_effect": None}
+        self.faults.append({**row, **began, "time": since * MILLISECOND})
         if until is not None:
             self.faults.append({**row, "phase": "healed", "time": until * MILLISECOND, "took_effect": took_effect})
         return self

@@ -51,17 +51,25 @@ def test_each_of_two_losses_may_take_its_tail(tmp_path: Path, again: int) -> Non
 ADD = "membership-add"
 ABSENT = {
     "removed again": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15, 100),
+    "removed again, without proof of all": lambda log: log.joined("n4", 20).struck(
+        ADD, "n4", 15, 100, took_effect=False
+    ),
     "added while all others lose power": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15),
     "added later": lambda log: log.joined("n4", 5_000).struck(ADD, "n4", 4_900),
     "dead": lambda log: log.joined("n4", 0).struck("kill", "n4", 15),
     "dead, and started again afterwards": lambda log: log.joined("n4", 0).struck("kill", "n4", 15, 2_000),
     "stopped": lambda log: log.joined("n4", 0).struck("stop", "n4", 15),
+    "dead by half a fault": lambda log: log.joined("n4", 0).struck("restart", "n4", 15, stage="inject"),
 }
 PRESENT = {
     "a server since the beginning": lambda log: log.joined("n4", 0),
-    "added, and not certainly removed": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15, 100, took_effect=False),
+    "a server before it was to be added": lambda log: log.joined("n4", 10).struck(
+        ADD, "n4", 15, 100, took_effect=False
+    ),
     "removed, and back": lambda log: log.joined("n4", 0).struck("membership-remove", "n4", 15, 100),
     "dead, and back": lambda log: log.joined("n4", 0).struck("kill", "n4", 15, 100),
+    "dead by half a fault, and back": lambda log: log.joined("n4", 0).struck("restart", "n4", 15, 16, stage="inject"),
+    "to be dead by a fault without a target": lambda log: log.joined("n4", 0).struck("kill", "n4", 15, stage="target"),
     "cut off": lambda log: log.joined("n4", 0).struck("partition-one", "n4", 15),
 }
 
