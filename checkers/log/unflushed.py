@@ -6,8 +6,9 @@ may allow (``Contract.unflushed``, M - 1). What is allowed is reported as ``unfl
 judged as if those records had been sent with an unknown outcome and never read: what is left of the history before the
 loss ends at the cut, and a consumer begins again after it.
 
-Nothing else is allowed. A loss of power counts when it took effect and its targets are all servers that serve then: one
-whose process another fault has ended or stopped may be in no in-sync set any more. Of a partition M - 1 records may go,
+Nothing else is allowed. A loss of power counts when it was injected, proved or not, and its targets are all servers
+that serve then: one whose process another fault has ended or stopped may be in no in-sync set any more. The proof asks
+for more than the loss: that a process ended in the middle of an fsync, say. Of a partition M - 1 records may go,
 counted from the last known before, by a send or by a poll; other checks find what else is gone. And they must go
 together: of those at or above the cut none may be there afterwards, nor at another offset above it. Where one is, no
 cut is granted.
@@ -65,14 +66,14 @@ def cuts(engine: Engine, unflushed: int) -> list[Cut]:
 
 
 def _moments(engine: Engine) -> list[int]:
-    """When all servers were without power. Of a fault that was never healed no one knows that it had no effect."""
+    """When all servers were without power, or may have been: what a proof lacks of a loss is what came before it and
+    after it, and one that failed may have hit all the same.
+    """
     there = _servers(engine)
     rows = engine.rows(
         f"""
-        select i.targets, i.time as moment
-        from faults i left join (select id, took_effect from faults where phase = 'healed') h on i.id = h.id
-        where i.loses_unsynced and i.phase = 'injected' and (h.id is null or h.took_effect)
-        {order_by("i.time")}
+        select f.targets, f.time as moment from (select * from faults where {INJECTED}) f
+        where f.loses_unsynced {order_by("f.time")}
         """
     )
     return [row["moment"] for row in rows if (servers := there(row["moment"])) and servers <= _names(row["targets"])]

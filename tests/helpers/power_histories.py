@@ -66,9 +66,15 @@ class Log:
         return self
 
     def power_loss(
-        self, lost: Sequence[int], *, targets: Sequence[str] = SERVERS, took_effect: bool = True, at: int | None = None
+        self,
+        lost: Sequence[int],
+        *,
+        targets: Sequence[str] = SERVERS,
+        took_effect: bool = True,
+        at: int | None = None,
+        stage: str | None = None,
     ) -> Log:
-        """``lost``: which of the records go, counted from the last (1 is the last)."""
+        """``lost``: which of the records go, counted from the last (1 is the last). ``stage``: where it failed."""
         for back in lost:
             self.values[len(self.values) - back] = None
         while self.values and self.values[-1] is None:
@@ -76,8 +82,9 @@ class Log:
         injected = self.now if at is None else at
         row = {"id": len(self.faults), "fault": "power-loss", "targets": json.dumps(targets), "detail": "{}"}
         row |= impact("power-loss")
+        began = {"phase": "injected" if stage is None else "failed", "stage": stage, "took_effect": None}
         self.faults += [
-            {**row, "phase": "injected", "time": injected * MILLISECOND, "took_effect": None},
+            {**row, **began, "time": injected * MILLISECOND},
             {**row, "phase": "healed", "time": (self.now + 1_000) * MILLISECOND, "took_effect": took_effect},
         ]
         self.now += 1_100

@@ -48,6 +48,13 @@ def test_each_of_two_losses_may_take_its_tail(tmp_path: Path, again: int) -> Non
     assert judged.anomalies == {UNFLUSHED_LOSS: 4 if again else 2}
 
 
+@pytest.mark.parametrize("stage", [None, "inject"])
+def test_a_loss_of_power_need_not_be_proved(tmp_path: Path, stage: str | None) -> None:
+    """That of ``power-loss-in-write`` is that a process ended at a change; without one the power is lost as well."""
+    log = Log().run(20).power_loss([1, 2], took_effect=False, stage=stage).run(10)
+    assert log.judged(tmp_path, CONTRACT).anomalies == {UNFLUSHED_LOSS: 2}
+
+
 ADD = "membership-add"
 ABSENT = {
     "removed again": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15, 100),
@@ -162,7 +169,7 @@ def test_but_not_one_that_ended_before_the_loss(tmp_path: Path) -> None:
         ("an older one", lambda: Log().run(20).power_loss([12])),
         ("a hole: what came after it is there", lambda: Log().run(20).power_loss([2])),
         ("one server kept its power", lambda: Log().run(20).power_loss([1, 2], targets=["n1", "n2"])),
-        ("no power was lost, by the evidence", lambda: Log().run(20).power_loss([1, 2], took_effect=False)),
+        ("the loss found no target", lambda: Log().run(20).power_loss([1, 2], took_effect=False, stage="target")),
         ("it was acknowledged after the loss", lambda: Log().run(20).power_loss([1, 2], at=100)),
     ],
 )
