@@ -67,16 +67,22 @@ def cuts(engine: Engine, unflushed: int) -> list[Cut]:
 
 def _moments(engine: Engine) -> list[int]:
     """When all servers were without power, or may have been: what a proof lacks of a loss is what came before it and
-    after it, and one that failed may have hit all the same.
+    after it, and one that failed may have hit all the same. Of several that go one after the other the last one alone
+    loses its power (``outage-power-loss``).
     """
     there = _servers(engine)
     rows = engine.rows(
         f"""
-        select f.targets, f.time as moment from (select * from faults where {INJECTED}) f
-        where f.loses_unsynced {order_by("f.time")}
+        select f.targets, f.time as moment, coalesce(f.gradual, false) as gradual
+        from (select * from faults where {INJECTED}) f where f.loses_unsynced {order_by("f.time")}
         """
     )
-    return [row["moment"] for row in rows if (servers := there(row["moment"])) and servers <= _names(row["targets"])]
+    hit = [(row["moment"], _names(row["targets"]), row["gradual"]) for row in rows]
+    return [
+        moment
+        for moment, names, gradual in hit
+        if (servers := there(moment)) and servers <= names and not (gradual and len(names) > 1)
+    ]
 
 
 def _servers(engine: Engine) -> Callable[[int], set[str]]:

@@ -73,6 +73,7 @@ class Log:
         took_effect: bool = True,
         at: int | None = None,
         stage: str | None = None,
+        fault: str = "power-loss",
     ) -> Log:
         """``lost``: which of the records go, counted from the last (1 is the last). ``stage``: where it failed."""
         for back in lost:
@@ -80,8 +81,7 @@ class Log:
         while self.values and self.values[-1] is None:
             self.values.pop()
         injected = self.now if at is None else at
-        row = {"id": len(self.faults), "fault": "power-loss", "targets": json.dumps(targets), "detail": "{}"}
-        row |= impact("power-loss")
+        row = {"id": len(self.faults), "fault": fault, "targets": json.dumps(targets), "detail": "{}", **impact(fault)}
         began = {"phase": "injected" if stage is None else "failed", "stage": stage, "took_effect": None}
         self.faults += [
             {**row, **began, "time": injected * MILLISECOND},

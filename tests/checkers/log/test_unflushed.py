@@ -55,6 +55,15 @@ def test_a_loss_of_power_need_not_be_proved(tmp_path: Path, stage: str | None) -
     assert log.judged(tmp_path, CONTRACT).anomalies == {UNFLUSHED_LOSS: 2}
 
 
+OUTAGE = "outage-power-loss"
+
+
+def test_in_an_outage_the_one_alone_that_serves_may_lose_what_is_not_flushed(tmp_path: Path) -> None:
+    log = Log().run(20).struck("kill", "n1", 15).struck("kill", "n2", 15)
+    judged = log.power_loss([1, 2], targets=["n3"], fault=OUTAGE).run(10).judged(tmp_path, CONTRACT)
+    assert judged.anomalies == {UNFLUSHED_LOSS: 2}
+
+
 ADD = "membership-add"
 ABSENT = {
     "removed again": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15, 100),
@@ -170,6 +179,7 @@ def test_but_not_one_that_ended_before_the_loss(tmp_path: Path) -> None:
         ("a hole: what came after it is there", lambda: Log().run(20).power_loss([2])),
         ("one server kept its power", lambda: Log().run(20).power_loss([1, 2], targets=["n1", "n2"])),
         ("the loss found no target", lambda: Log().run(20).power_loss([1, 2], took_effect=False, stage="target")),
+        ("an outage, in which one alone loses its power", lambda: Log().run(20).power_loss([1, 2], fault=OUTAGE)),
         ("it was acknowledged after the loss", lambda: Log().run(20).power_loss([1, 2], at=100)),
     ],
 )
