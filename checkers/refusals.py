@@ -10,7 +10,7 @@ any change that did not fail was called. Of a setting that is a look which shows
 has a row ``setting-seen`` without a ``name``. Looks may be old, so they prove nothing else, and least of all that a
 topic is gone: rejected deletions are not judged, nor are creations that were rejected because the topic exists, or of a
 later incarnation, whose looks may show the one before. While a partition moves it has the replicas of both assignments,
-so a rejected move is judged only before the first that was not.
+so a rejected move is judged only before the first that was not, a client's or a fault's.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, value_of
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import among
-from assay.checkers.sql import first_rows, order_by, total_of
+from assay.checkers.sql import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by, total_of
 
 SAME: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "name", "value", "replicas"))
 
@@ -90,8 +90,13 @@ REFUSED_BUT_DONE: Final = Check(
                     select what, key, name, value, replicas, min(call) as call from refusal_changes
                     where outcome <> 'fail' group by what, key, name, value, replicas) b on {SAME}
                 left join refusal_touches t on a.what = t.what and a.key = t.key and a.name = t.name
+                cross join (
+                    select min(since) as since from (
+                        select {MAY_BEGIN} as since from faults where coalesce(moves_replicas, true) group by id
+                        having {MAY_HAVE_BEGUN}) as begun) f
             where (b.call is null or b.call > a.seen)
                 and (a.kind not in ('move', 'topic-create') or t.call is null or t.call > a.seen)
+                and (a.kind <> 'move' or f.since is null or f.since > a.seen)
             """,
         ),
         View(

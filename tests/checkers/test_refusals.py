@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from assay.checkers.refusals import REFUSALS, REFUSED_BUT_DONE
 from assay.checkers.verdict import Finding
 
 from helpers.commit_histories import Members
+from helpers.fault_rows import impact
 from helpers.judging import opened
 from helpers.log_histories import Row, effect, write
 from helpers.nightly import by_night
@@ -26,8 +28,8 @@ def row(op: int, kind: str, value: int | None, call: int, ret: int | None, outco
     return effect(op, 0, kind, key, call * S, None if ret is None else ret * S, value=value, outcome=outcome, **given)
 
 
-def found(folder: Path, rows: list[Row]) -> list[Finding]:
-    with opened(write(folder / "history", rows)) as engine:
+def found(folder: Path, rows: list[Row], faults: Sequence[Row] = ()) -> list[Finding]:
+    with opened(write(folder / "history", rows, faults=faults)) as engine:
         assert engine.rows(REFUSALS.applies)[0]["examined"]
         build(engine, REFUSED_BUT_DONE.views)
         return findings(engine, REFUSED_BUT_DONE)
@@ -138,6 +140,41 @@ def test_it_is_found_and_reported_with_both_operations(claim: str, tmp_path: Pat
 
 def test_a_setting_of_a_topic_that_had_none_at_all_is_found(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, [*whole(), setting(2, -2, 2, 3, "fail"), setting_seen(3, -2, 4, 5)])
+    assert finding.operations == (2, 3)
+
+
+def fault(name: str, *phases: str, at: int = 2, stage: str | None = None) -> list[Row]:
+    row = {"id": 1, "fault": name, "targets": '["n1"]', "detail": "{}", "stage": stage, **impact(name)}
+    return [{**row, "phase": phase, "time": at * S + turn} for turn, phase in enumerate(phases)]
+
+
+MOVED = [replicas_seen(1, "1,2", 0, 1), move(2, "3,1", 2, 3, "fail"), replicas_seen(3, "3,1", 4, 5)]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        fault("move-replicas", "intended", "injected"),
+        fault("membership-remove", "intended", "failed", stage="inject"),
+        fault("membership-add", "intended"),
+    ],
+    ids=["a move", "half a change of members", "one that is not heard of again"],
+)
+def test_a_fault_that_moves_replicas_may_have_done_what_was_rejected(tmp_path: Path, faults: list[Row]) -> None:
+    assert found(tmp_path, MOVED, faults) == []
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        fault("move-replicas", "intended", "injected", at=6),
+        fault("membership-add", "intended", "failed", stage="target"),
+        fault("kill", "intended", "injected"),
+    ],
+    ids=["it came later", "it found no target", "it moves nothing"],
+)
+def test_another_fault_has_not(tmp_path: Path, faults: list[Row]) -> None:
+    (finding,) = found(tmp_path, MOVED, faults)
     assert finding.operations == (2, 3)
 
 
