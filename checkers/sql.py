@@ -17,6 +17,8 @@ MAY_HAVE_BEGUN: Final = """
     or max(case when phase = 'failed' and coalesce(stage, '') in ('trigger', 'target') then 1 else 0 end) = 0
 """
 """Of rows of ``faults`` by id: not one that waited for its trigger in vain, or found no target. That excuses no one."""
+BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '') not in ('trigger', 'target')))"
+"""Of a row of ``faults``: it says that the fault began, whatever came of that."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
 """Of a row of ``faults``: its injection had come to an end, also one that failed: it may have done half of its work."""
 MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"

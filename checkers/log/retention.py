@@ -8,8 +8,8 @@ and the report of the start may have taken it: the tightest of them counts.
 
 By time a record is as old as its create time says, by the wall clock of those who send: the greatest lead of any
 create time over the harness's clock is taken for that clock's, so that a clock which lags makes no record younger.
-Where a fault sets servers' clocks wrong they may take anything that has a limit of time. By size all that may be in the
-log from the reported start on is counted, each send that did not fail at its upper bound.
+Where a fault sets servers' clocks wrong, or failed at it, they may take anything that has a limit of time. By size all
+that may be in the log from the reported start on is counted, each send that did not fail at its upper bound.
 
 A start that goes back is one only where the same life of the same node says so in one leader epoch: replicas delete on
 their own, so that of a new leader may rightly be lower.
@@ -20,12 +20,16 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql import SO_FAR, first_rows, greatest_before, order_by, row_number
+from assay.checkers.sql import BEGUN, SO_FAR, first_rows, greatest_before, order_by, row_number
 from assay.checkers.times import seconds
 
 UNCERTAINTY: Final = 1_000_000_000
 """Nanoseconds that two clocks may differ where no fault moves one."""
 MILLISECOND: Final = 1_000_000
+WRONG_CLOCKS: Final = f"""
+    select count(*) as wrong from faults where {BEGUN} and coalesce(wrong_clock, true)
+    """
+"""Where there is any, servers may take what is too young for a limit of time."""
 
 REPORTS: Final = Table(
     "log_start_reports",
@@ -192,8 +196,7 @@ TAKEN: Final = Table(
         from log_youngest_below y join log_limits l on {topic_of("y.key")} = l.topic
         where l.since <= y.reported and l.until >= y.born
         group by y.key, y.position, y.reported, y.op, y.born) as limited
-        cross join (
-            select count(*) as wrong from faults where phase = 'injected' and coalesce(wrong_clock, true)) c
+        cross join ({WRONG_CLOCKS}) c
     where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {MILLISECOND} * ms)
     """,
 )

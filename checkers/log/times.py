@@ -12,7 +12,7 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.log.retention import MILLISECOND, UNCERTAINTY
+from assay.checkers.log.retention import MILLISECOND, UNCERTAINTY, WRONG_CLOCKS
 from assay.checkers.sql import first_rows, greatest_before, order_by
 
 LOOK_UPS: Final = Table(
@@ -50,8 +50,9 @@ LASTING: Final = Table(
             select max({MILLISECOND} * timestamp - call) as lead from log_effects
             where kind = 'append' and timestamp is not null) w
         cross join (select max(coalesce(ret, call)) as ended from log_effects) n
-    where d.judged = 1 and l.bytes = {INFINITY} and (l.ms = {INFINITY}
-        or n.ended - ({MILLISECOND} * d.timestamp - w.lead) + {UNCERTAINTY} < {MILLISECOND} * l.ms)
+        cross join ({WRONG_CLOCKS}) c
+    where d.judged = 1 and l.bytes = {INFINITY} and (l.ms = {INFINITY} or (c.wrong = 0
+        and n.ended - ({MILLISECOND} * d.timestamp - w.lead) + {UNCERTAINTY} < {MILLISECOND} * l.ms))
     """,
 )
 """Records that no limit may have deleted while the run lasted."""

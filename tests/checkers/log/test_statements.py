@@ -481,6 +481,19 @@ def deleted_too_young_where_a_clock_was_wrong(book: Pages) -> None:
 
 
 @case()
+def deleted_too_young_where_a_clock_was_wrong_until_the_fault_failed_elsewhere(book: Pages) -> None:
+    _deleted(book, ("retention.ms", HOUR, (0, 5)))
+    book.fault(10, 20, wrong_clock=True)
+    book.faults[1] |= {"phase": "failed", "stage": "inject"}
+
+
+@case("forbidden-deletion")
+def deleted_too_young_though_no_clock_was_set_wrong_in_the_end(book: Pages) -> None:
+    _deleted(book, ("retention.ms", HOUR, (0, 5)))
+    book.missed(1, 2_000, "target")
+
+
+@case()
 def old_enough(book: Pages) -> None:
     _deleted(book, ("retention.ms", 25_000, (0, 5)))
 
@@ -689,6 +702,25 @@ def the_earlier_record_may_have_been_deleted(book: Pages) -> None:
     _asked(book, 150, 3, (9_020, 9_030))
 
 
+KEPT: Final = Contract(dense_offsets=True, retention_ms=20_000, retention_bytes=-1)
+
+
+def _kept_and_missed(book: Pages, *, wrong_clock: bool) -> None:
+    _filled(book)
+    book.fault(10, 20, wrong_clock=wrong_clock)
+    _asked(book, 150, 3)
+
+
+@case("time-look-up", contract=KEPT)
+def the_earlier_record_is_too_young_to_have_been_deleted(book: Pages) -> None:
+    _kept_and_missed(book, wrong_clock=False)
+
+
+@case(contract=KEPT)
+def the_earlier_record_may_have_been_deleted_by_a_wrong_clock(book: Pages) -> None:
+    _kept_and_missed(book, wrong_clock=True)
+
+
 @case(contract=Contract(compacted=("orders-0",), retention_ms=-1, retention_bytes=-1))
 def the_earlier_record_may_have_been_compacted(book: Pages) -> None:
     _filled(book)
@@ -744,12 +776,23 @@ def the_lower_one_may_have_been_deleted_meanwhile(book: Pages) -> None:
     _asked(book, 100, 5, (9_020, 9_030))
 
 
-@case("look-up-order", contract=Contract(dense_offsets=True, retention_ms=20_000, retention_bytes=-1))
-def it_is_too_young_to_have_been_deleted(book: Pages) -> None:
+def _young_and_passed(book: Pages) -> None:
     book.dated([1], 3, (200, 210))
     _asked(book, 200, 3)
     book.add("end", (9_000, 9_010), 6, process=5)
     _asked(book, 100, 5, (9_020, 9_030))
+
+
+@case("look-up-order", contract=KEPT)
+def it_is_too_young_to_have_been_deleted(book: Pages) -> None:
+    _young_and_passed(book)
+    book.fault(10, 20, wrong_clock=False)
+
+
+@case(contract=KEPT)
+def it_may_have_been_deleted_by_a_wrong_clock(book: Pages) -> None:
+    _young_and_passed(book)
+    book.fault(10, 20, wrong_clock=True)
 
 
 @case(contract=Contract(compacted=("orders-0",), retention_ms=-1, retention_bytes=-1))
