@@ -184,7 +184,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated, conditional=conditional)
 
     def tolerate_under(self, *anomalies: str, faults: Sequence[str], because: str) -> Contract:
-        """The same contract, that tolerates these anomalies in runs in which one of these faults was injected.
+        """The same contract, that tolerates these anomalies in runs in which one of these faults was injected, if only
+        half of it.
 
         ``because`` stands in the verdict and in the report of such a run. Everywhere else they stay what they were.
         """

@@ -5,7 +5,8 @@ kept it from being injected, as the mix allows some to), enough operations succe
 under faults (:mod:`assay.checkers.disturbance`) and after the last heal, every check had data, and the drain reached
 the sentinel in every partition.
 Each of these that is missing is a reason for ``unknown``, in words. The one finding made here is ``no-recovery``: a key
-to which clients kept sending (or which they kept reading) after a heal, with no new fault in the way, and of which no
+to which clients kept sending (or which they kept reading) after a heal, with no new fault in the way (one whose
+injection took long, or failed half way, is in the way from when it may have begun), and of which no
 send was acknowledged (no poll reached the end) within the contract's deadline. One that was first tried just before
 the deadline, as a drain's first reads may be, is not held to it.
 
@@ -195,8 +196,7 @@ def _recovery(
     engine: Engine, contract: Contract, known: list[FaultTimes], fault: FaultTimes, healed: int
 ) -> tuple[list[Recovery], list[Finding]]:
     limit = healed + contract.deadline
-    others = [other for other in known if other.id != fault.id and other.injected is not None]
-    undisturbed = not any(other.overlaps(healed, limit) for other in others)
+    undisturbed = not any(other.disturbs(healed, limit) for other in known if other.id != fault.id)
     last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
     recoveries, late = [], []
     for subject in SUBJECTS:

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Row
+from assay.checkers.sql import BEGUN, MAY_BEGIN
 from assay.checkers.times import seconds
 
 TOGETHER: Final = 450_000_000
@@ -50,6 +51,18 @@ class FaultTimes:
     hindered: bool = False
     why: str | None = None
     """What a failure of it said, in one line."""
+    since: int | None = None
+    """When it may have begun, if it did: before it was injected, and also where that failed half way."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it did anything to its targets, as far as is known."""
+        return self.injected is not None or self.since is not None
+
+    def disturbs(self, start: int, end: int) -> bool:
+        """Whether it may have been in the way at some moment of the closed interval."""
+        since = self.injected if self.since is None else self.since
+        return since is not None and since <= end and (self.healed is None or self.healed >= start)
 
     def overlaps(self, start: int, end: int, began: int | None = None) -> bool:
         """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever.
@@ -69,7 +82,8 @@ def faults(engine: Engine) -> list[FaultTimes]:
         "max(case when phase = 'failed' then 1 else 0 end) as failed, "
         "max(case when phase = 'failed' and coalesce(stage, '') <> 'heal' then 1 else 0 end) as failed_otherwise, "
         "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered, "
-        "min(case when phase = 'failed' then detail end) as failure "
+        "min(case when phase = 'failed' then detail end) as failure, "
+        f"case when max(case when {BEGUN} then 1 else 0 end) = 1 then {MAY_BEGIN} end as since "
         "from faults group by id order by id nulls first"
     )
     return [
@@ -82,6 +96,7 @@ def faults(engine: Engine) -> list[FaultTimes]:
             took_effect=bool(row["took_effect"]),
             hindered=bool(row["hindered"]),
             why=_why(row["failure"]),
+            since=row["since"],
         )
         for row in rows
     ]

@@ -145,8 +145,8 @@ class _Judging:
         self.through = self.history.through
         # Of one that is being injected no one has said yet that it is.
         known = self.surroundings.faults
-        injected = {fault.name for fault in known if fault.injected is not None or self.going_on}
-        reasons, self.contract = self.contract.reasons(injected), self.contract.under(injected)
+        struck = {fault.name for fault in known if fault.begun or self.going_on}
+        reasons, self.contract = self.contract.reasons(struck), self.contract.under(struck)
         if self.going_on:
             self.late = come_late(self.engine, self.contract)
         self.unknown += self._circumstances()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def fault(phase: str, at: int) -> dict[str, Any]:
 FAULTS = [fault("intended", 900), fault("injected", 1_000), fault("healed", HEALED), fault("recovered", HEALED)]
 
 
-def judged(folder: Path, *, writes_from: int, reads_from: int) -> Judgement:
+def judged(folder: Path, *, writes_from: int, reads_from: int, others: Sequence[dict[str, Any]] = ()) -> Judgement:
     """A write, a CAS and a read every 100 ms; those called from the heal on to the given time are not answered."""
     ledger, value = Ledger(), None
     for number, at in enumerate(range(0, END, 100), start=1):
@@ -43,7 +44,7 @@ def judged(folder: Path, *, writes_from: int, reads_from: int) -> Judgement:
             value = kept = 2_000 + number
         answered = not HEALED <= at < reads_from
         ledger.read(kept if answered else None, (at + 40, at + 50), outcome="ok" if answered else "fail")
-    return judge(write(folder, ledger.rows, faults=FAULTS), CONTRACT)
+    return judge(write(folder, ledger.rows, faults=[*FAULTS, *others]), CONTRACT)
 
 
 def test_a_register_that_answers_again_in_time_has_recovered_and_the_times_are_noted(tmp_path: Path) -> None:
@@ -58,6 +59,39 @@ def test_one_that_does_not_is_no_recovery(tmp_path: Path, writes: int, reads: in
     found = judged(tmp_path, writes_from=writes, reads_from=reads)
     assert found.anomalies == {NO_RECOVERY: 1}
     assert f"the first {what} r-0" in found.findings[0].claim
+
+
+def second(*phases: tuple[str, int], stage: str | None = None) -> list[dict[str, Any]]:
+    """Another fault, which was to begin at 3,000 ms at the earliest."""
+    rows = [{"phase": "intended", "time": 1, "not_before": 3_000_000_000}]
+    rows += [{"phase": phase, "time": at * 1_000_000} for phase, at in phases]
+    for row in rows:
+        row |= {"id": 2, "fault": "kill", "targets": "[]", "detail": "{}"}
+        row |= {"stage": stage} if row["phase"] == "failed" else {}
+        row |= {"took_effect": True} if row["phase"] == "healed" else {}
+    return rows
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        second(("injected", 6_400), ("healed", 6_450)),
+        second(("failed", 3_500), stage="inject"),
+        second(("failed", 3_500), ("healed", 3_600), stage="inject"),
+    ],
+    ids=["one that took long to be injected", "half a fault that stayed", "half a fault"],
+)
+def test_another_fault_in_that_time_excuses_it(tmp_path: Path, others: list[dict[str, Any]]) -> None:
+    assert NO_RECOVERY not in judged(tmp_path, writes_from=6_500, reads_from=0, others=others).anomalies
+
+
+@pytest.mark.parametrize(
+    "others",
+    [second(("failed", 3_500), stage="target"), second(("injected", 6_400))[1:]],
+    ids=["one without a target", "one that came after it"],
+)
+def test_one_that_was_not_in_the_way_does_not(tmp_path: Path, others: list[dict[str, Any]]) -> None:
+    assert judged(tmp_path, writes_from=6_500, reads_from=0, others=others).anomalies == {NO_RECOVERY: 1}
 
 
 def test_one_that_is_not_asked_again_until_late_proves_nothing(tmp_path: Path) -> None:

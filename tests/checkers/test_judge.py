@@ -482,3 +482,7 @@ def test_what_is_tolerated_for_a_fault_is_so_in_runs_with_it_alone_and_the_verdi
     assert judged.tolerated == ("lost-write",)
     assert judged.reasons == {"lost-write": "tolerated in a run with partition, because it is cut off"}
     assert verdict(tmp_path / "c", book, cut).verdict is Verdict.FAIL, "no such fault in this run"
+    half = [row | ({"phase": "failed", "stage": "inject"} if row["phase"] == "injected" else {}) for row in partition()]
+    assert verdict(tmp_path / "d", book, cut, faults=half).verdict is Verdict.UNKNOWN, "it may have done half of it"
+    missed = [{**half[0]}, half[1] | {"stage": "target"}]
+    assert verdict(tmp_path / "e", book, cut, faults=missed).verdict is Verdict.FAIL, "it found no target"
