@@ -60,6 +60,8 @@ HAVE = [
      "n1 and n2 both accepted appends to orders-0 as its leader in epoch 3"),
     ("two-leaders", [append("n1", 1, 3), append("n2", 9, 3)], [append("n1", 1, 3), append("n2", 9, 3, key="orders-1")],
      "n1 and n2"),
+    ("two-leaders", [append("n1", 1, 3, key="orders#2-0"), append("n2", 9, 3, key="orders#2-0")],
+     [append("n1", 1, 3, key="orders#0-0"), append("n2", 9, 3, key="orders#0-0")], "appends to orders#2-0"),
     ("two-controllers", [control("n1", 1, 5), control("n3", 1, 5)], [control("n1", 1, 5), control("n3", 1, 6)],
      "n1 and n3 both became the controller of epoch 5"),
     ("two-controllers", [control("n1", 1, 5), control("n1", 1, 5, incarnation=2)],
