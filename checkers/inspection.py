@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_of
+from assay.checkers.sql import BEGUN, first_of
 from assay.checkers.times import seconds
 
 
@@ -35,13 +35,13 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
     views=(
         Table(
             "found_early_acknowledgement",
-            """
+            f"""
             select l.key, l.what, l.node, min(l.position) as position, min(l.log_end) as log_end,
                 min(l.time) as moment
             from looks l cross join log_declared d cross join (
                 select count(case when coalesce(damages_files, true) then 1 end) as damages,
                     count(case when coalesce(loses_unsynced, true) then 1 end) as losses
-                from faults where phase <> 'intended') f
+                from faults where {BEGUN}) f
             where l.what in ('lacking', 'undurable') and f.damages = 0 and (f.losses = 0 or d.unflushed = 0)
             group by l.key, l.what, l.node
             """,

@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_of
+from assay.checkers.sql import BEGUN, first_of
 
 
 def _damaged(row: Row, _: Evidence) -> Explanation:
@@ -27,10 +27,10 @@ DAMAGED_LOG: Final = Check(
     views=(
         Table(
             "found_damaged_log",
-            """
+            f"""
             select e.key, e.node, min(e.position) as position, min(e.time) as moment
             from events e cross join (
-                select count(*) as many from faults where coalesce(damages_files, true) and phase <> 'intended') f
+                select count(*) as many from faults where coalesce(damages_files, true) and {BEGUN}) f
             where e.event = 'log-damaged' and e.key is not null and f.many = 0
             group by e.key, e.node
             """,

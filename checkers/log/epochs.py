@@ -40,7 +40,7 @@ from assay.checkers.log.incarnations import first_name, name_of
 from assay.checkers.log.joining import MEMBER_COMPLETENESS
 from assay.checkers.log.states import STATES
 from assay.checkers.log.transitions import TRANSITIONS
-from assay.checkers.sql import first_rows, greatest_before, order_by
+from assay.checkers.sql import BEGUN, first_rows, greatest_before, order_by
 
 
 def _incomplete(row: Row, evidence: Evidence) -> Explanation:
@@ -166,11 +166,11 @@ LEADER_COMPLETENESS: Final = Check(
         ),
         Table(
             "found_leader_completeness",
-            """
+            f"""
             select l.key, l.epoch, l.position, l.before
             from epoch_levels l cross join log_declared d
                 cross join (select count(*) as losses from (
-                    select id from faults where loses_unsynced group by id) as f) p
+                    select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
             where l.before - d.unflushed * p.losses > l.position
             """,
         ),

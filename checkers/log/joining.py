@@ -11,7 +11,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offsets_of
 from assay.checkers.engine import Row
-from assay.checkers.sql import first_rows, order_by
+from assay.checkers.sql import BEGUN, first_rows, order_by
 
 
 def _incomplete(row: Row, evidence: Evidence) -> Explanation:
@@ -43,7 +43,7 @@ MEMBER_COMPLETENESS: Final = Check(
         ),
         Table(
             "found_member_completeness",
-            """
+            f"""
             select key, epoch, position, max(before) as before from (
                 select key, epoch, position, mark as before from member_joins
                 union all
@@ -51,7 +51,7 @@ MEMBER_COMPLETENESS: Final = Check(
                     join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
                     cross join log_declared d
                     cross join (select count(*) as losses from (
-                        select id from faults where loses_unsynced group by id) as f) p
+                        select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
                 where l.before - d.unflushed * p.losses > j.position) as known
             where before > position group by key, epoch, position
             """,

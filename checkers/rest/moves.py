@@ -13,7 +13,7 @@ from assay.checkers.check import Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.rest.looks import at_rest_check, following, lasting, length, lists, on_node
-from assay.checkers.sql import first_rows, order_by, previous
+from assay.checkers.sql import BEGUN, first_rows, order_by, previous
 from assay.checkers.times import seconds
 
 _NONE_LEFT: Final = " and ".join(
@@ -52,7 +52,7 @@ ACCEPTED: Final = Table(
             select {first_name("key")} as topic from effects
             where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {first_name("key")}) t
             on t.topic = {topic_of("a.key")}
-        cross join (select count(*) as times from faults where moves_replicas) n
+        cross join (select count(*) as times from faults where moves_replicas and {BEGUN}) n
     where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
         and n.times = 0 and a.target is not null
     """,

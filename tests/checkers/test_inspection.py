@@ -54,10 +54,11 @@ def test_each_member_that_had_too_little_is_reported_with_the_first_offset(tmp_p
     ("faults", "unflushed"),
     [
         ([fault("corrupt", damages_files=True)], 0),
+        ([fault("corrupt", "failed", damages_files=True) | {"stage": "inject"}], 0),
         ([fault("of the user's own", damages_files=None)], 0),
         ([fault("power-loss", loses_unsynced=True)], 9),
     ],
-    ids=["files were changed", "perhaps they were", "unflushed records may go"],
+    ids=["files were changed", "half of them were", "perhaps they were", "unflushed records may go"],
 )
 def test_a_fault_that_may_have_taken_it_is_an_excuse(tmp_path: Path, faults: list[Row], unflushed: int) -> None:
     assert found(tmp_path, [LACKING, UNDURABLE], faults, unflushed) == []
@@ -67,9 +68,11 @@ def test_a_fault_that_may_have_taken_it_is_an_excuse(tmp_path: Path, faults: lis
     ("faults", "unflushed"),
     [
         ([fault("corrupt", "intended", damages_files=True)], 0),
+        ([fault("corrupt", "failed", damages_files=True) | {"stage": "target"}], 0),
         ([fault("kill")], 9),
+        ([fault("power-loss", "failed", loses_unsynced=True) | {"stage": "trigger"}], 9),
     ],
-    ids=["files were to be changed", "no power was lost"],
+    ids=["files were to be changed", "no file to change was found", "no power was lost", "power was to be lost"],
 )
 def test_a_fault_that_cannot_have_taken_it_is_none(tmp_path: Path, faults: list[Row], unflushed: int) -> None:
     assert len(found(tmp_path, [LACKING], faults, unflushed)) == 1

@@ -199,6 +199,28 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
         "damaged-log",
         {"events": [damaged(7)], "faults": [injected("corrupt", damages_files=True) | {"phase": "intended"}]},
     ),
+    "a fault that would have changed files found no target": (
+        "damaged-log",
+        {
+            "events": [damaged(7)],
+            "faults": [injected("corrupt", damages_files=True) | {"phase": "failed", "stage": "target"}],
+        },
+    ),
+    "a loss of power that found no target takes nothing": (
+        "leader-completeness",
+        {
+            "events": [mark(1, 3, 9), began(2, 4, 7, 7)], "contract": Contract(unflushed=2),
+            "faults": [injected("power-loss", loses_unsynced=True) | {"phase": "failed", "stage": "target"}],
+        },
+    ),
+    "nor has one whose trigger never came a part in what a member lacks": (
+        "member-completeness",
+        {
+            "events": [mark(1, 3, 9), began(2, 4, 9, 5, node="n2"), joined(3, 4, 8, 5, node="n2")],
+            "contract": Contract(unflushed=2),
+            "faults": [injected("power-loss", loses_unsynced=True) | {"phase": "failed", "stage": "trigger"}],
+        },
+    ),
     "compacted for the sake of a value that is no more": ("lost-last-value", compacted(*OF_A, n1=(2, 4), n2=(4,))),
     "an earlier value left": ("lost-last-value", compacted(*OF_A, n1=(2, 4), n2=(1, 4))),
     "an empty log": (
@@ -262,6 +284,10 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
         "events": [began(1, 3, 4, 4), began(1, 4, 8, 8, node="n2"), began(2, 5, 9, 9, node="n2", key="t#2-0")],
     },
     "a file was changed": {"events": [damaged(7)], "faults": [injected("corrupt", damages_files=True)]},
+    "half a fault that changes files": {
+        "events": [damaged(7)],
+        "faults": [injected("corrupt", damages_files=True) | {"phase": "failed", "stage": "inject"}],
+    },
     "a fault of which it is not known whether it changes files": {
         "events": [damaged(7)], "faults": [injected("dust") | {"damages_files": None}],
     },

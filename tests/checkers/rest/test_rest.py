@@ -317,6 +317,10 @@ def test_an_acknowledged_move_that_no_one_knows_any_more(tmp_path: Path) -> None
     moved = fault(phases, "a fault of one's own", moves_replicas=True)
     assert not found(tmp_path / "a fault", wrong, asked(), faults=moved)
     assert found(tmp_path / "another fault", wrong, asked(), faults=fault(phases, moves_replicas=False))
+    failed = fault([("failed", 1)], moves_replicas=True)
+    half = [row | {"stage": "inject"} for row in failed] + fault(phases[1:], moves_replicas=True)
+    assert not found(tmp_path / "half a fault", wrong, asked(), faults=half)
+    assert found(tmp_path / "no target", wrong, asked(), faults=[row | {"stage": "target"} for row in failed])
 
 
 def test_an_acknowledged_deletion_of_a_topic_that_is_there(tmp_path: Path) -> None:
