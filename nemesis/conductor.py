@@ -27,13 +27,13 @@ from typing import Any, Final
 
 import msgspec
 
-from assay.cluster.node import Cluster
+from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.ambush import Ambush
 from assay.nemesis.attempt import ACTION_SECONDS, attempt
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.cuts import Cuts
-from assay.nemesis.fault import FaultContext, Finds, Injection, Lingering, Proof
+from assay.nemesis.fault import FaultContext, Finds, Injection, Lingering, Proof, ends_late
 from assay.nemesis.in_force import InForce
 from assay.nemesis.recovery import RECOVERY_SECONDS, Recoveries
 from assay.nemesis.reporter import Reporter
@@ -97,7 +97,7 @@ class Conductor:
         self._seen: Counter[str] = Counter()
         self._context = FaultContext(cluster, system, Cuts(cluster), self._last_events, self._seen)
         self._reporter = Reporter(self._score, catalogue, clients(cluster), record, stamp)
-        self._recoveries = Recoveries(system, self._reporter, recovery_seconds)
+        self._recoveries = Recoveries(system, self._reporter, recovery_seconds, self._start_again)
         self._in_force = InForce(self._context, catalogue)
         self._wake = asyncio.Event()
         ambush = Ambush(servers(cluster, system), system, self._last_events)
@@ -363,6 +363,15 @@ class Conductor:
             self._reporter.healed(injection, proof, began)
             self._recoveries.begin(injection)
         return None
+
+    async def _start_again(self, injection: Injection, node: Node) -> None:
+        """A target that has ended since the heal, unless another fault keeps it from running. Raises ``NodeError``."""
+        if not ends_late(self._faults[injection.step.fault]):
+            return
+        async with self._acting:
+            held = node.name in self._in_force.kept_from_running()
+            if not held and (await node.process()).state is ProcessState.DEAD:
+                await node.start()
 
 
 def _described(step: Step, chosen: Chosen, fired: Fired | None, held: bool, at: float) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class DiskError(ServerFault):
     impact = Impact(ends_process=True, gradual=True)
     lingers = LINGER_SECONDS
     slow_disks = True
+    ends_late = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)

@@ -28,6 +28,7 @@ class DiskFull(ServerFault):
     """Of a system that goes on, no process ends; this one's followers do."""
     own_disks = True
     """Containers get disks of their own for it."""
+    ends_late = True
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         lacking = no_own_disk(cluster, servers(cluster, system), Fillable, "disk", "filled")

@@ -241,6 +241,14 @@ class Widespread(Protocol):
 
 
 @runtime_checkable
+class EndsLate(Protocol):
+    """A fault of which a process ends by itself, and may be about to when it is healed: it is started again then."""
+
+    @property
+    def ends_late(self) -> bool: ...
+
+
+@runtime_checkable
 class NeedsDisks(Protocol):
     """A fault for which containers get disks of their own, although it loses nothing of what is on them."""
 
@@ -275,6 +283,11 @@ class NeedsSpares(Protocol):
 def strikes_everywhere(fault: Fault) -> bool:
     """Does it say so?"""
     return isinstance(fault, Widespread) and fault.everywhere
+
+
+def ends_late(fault: Fault) -> bool:
+    """Does it say that a process may?"""
+    return isinstance(fault, EndsLate) and fault.ends_late
 
 
 def needs_disks(fault: Fault) -> bool:

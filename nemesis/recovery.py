@@ -1,6 +1,11 @@
-"""After the heal: waits until the targets of a fault serve again, while the nemesis goes on."""
+"""After the heal: waits until the targets of a fault serve again, while the nemesis goes on.
+
+A process that a fault has end by itself may have been on its way there when the fault was healed. It is started again.
+"""
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 
 from assay.cluster import zookeeper
 from assay.cluster.node import Node
@@ -16,12 +21,21 @@ READY_SECONDS = 5.0
 
 
 class Recoveries:
-    """Of one run. A fault whose targets do not serve within ``seconds`` is reported as failed."""
+    """Of one run. A fault whose targets do not serve within ``seconds`` is reported as failed. ``start_again``: starts
+    a target that has ended since its heal, if that fault may have had it end.
+    """
 
-    def __init__(self, system: System, reporter: Reporter, seconds: float) -> None:
+    def __init__(
+        self,
+        system: System,
+        reporter: Reporter,
+        seconds: float,
+        start_again: Callable[[Injection, Node], Awaitable[None]],
+    ) -> None:
         self._system = system
         self._reporter = reporter
         self._seconds = seconds
+        self._start_again = start_again
         self._tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = {}
         self._raised = ""
         """What a ``ready`` raised last, but for a node that is away: said where a recovery fails."""
@@ -57,6 +71,8 @@ class Recoveries:
                 if await self._ready(missing[0]):
                     missing.pop(0)
                 else:
+                    with contextlib.suppress(*NOT_READY_ERRORS):
+                        await self._start_again(injection, missing[0])
                     await asyncio.sleep(READY_EVERY)
 
         trouble = await attempt(self._seconds, all_ready())

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from assay.cluster.node import DiskChange, ProcessState, Traffic
+from assay.nemesis.conductor import Conductor
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
@@ -422,6 +423,41 @@ def test_a_process_that_ends_of_an_error_of_its_disk_is_started_again() -> None:
     assert row.detail["evidence"]["n2"]["process"]["state"] == "dead"
     assert row.detail["evidence"]["n2"]["started"]
     assert node.state is ProcessState.RUNNING
+
+
+def ending_late(fault: str, *more: Step) -> Play:
+    """The process of n2 ends 0.1 s after the first fault was healed, at 7 s."""
+    play = Play(Schedule(1, (Step(2.0, fault, parse("n2"), 5.0, PARAMETERS.get(fault, {})), *more)), FakeCluster(5))
+    node, conductor = play.cluster.node("n2"), play.conductor
+
+    def made() -> Conductor:
+        asyncio.get_running_loop().call_later(7.1, node.kill_by_itself)
+        return conductor()
+
+    play.conductor = made  # type: ignore[method-assign]
+    return play
+
+
+@pytest.mark.parametrize("fault", ["disk-error", "disk-full"])
+def test_one_that_was_about_to_end_of_it_at_the_heal_is_started_again_too(fault: str) -> None:
+    play = ending_late(fault)
+    assert healed(play).took_effect
+    assert play.cluster.node("n2").state is ProcessState.RUNNING
+    assert play.phases(1)[-1] == "recovered"
+
+
+def test_one_that_ends_by_itself_after_another_fault_is_not() -> None:
+    play = ending_late("partition-one")
+    assert healed(play).took_effect
+    assert play.cluster.node("n2").state is ProcessState.DEAD
+    assert play.row(1, FaultPhase.FAILED).stage is Stage.RECOVER
+
+
+def test_nor_is_one_that_another_fault_has_ended_before_that_is_healed() -> None:
+    play = ending_late("disk-error", Step(7.05, "kill", parse("n2"), 3.0))
+    assert healed(play).took_effect
+    assert play.row(2, FaultPhase.HEALED).took_effect
+    assert play.at(1, FaultPhase.RECOVERED) > play.at(2, FaultPhase.HEALED) == 10.05
 
 
 def test_several_machines_lose_power_when_one_of_them_changes_something() -> None:
