@@ -16,7 +16,8 @@ These checks read events of the nodes and what lay on their disks after the run;
 
 ``leader-completeness``: a topic that anyone has asked to delete is not judged, since replicas that have deleted theirs
 may lead for a while until all have. Where records may go unflushed (``Contract.unflushed``), each loss of power may
-have taken so many.
+have taken so many. Of a partition of which one replica in sync is enough (``min_insync``), and was all that there was,
+any loss of power may have taken what that one alone had; then it is not judged.
 """
 
 from typing import Final
@@ -40,6 +41,7 @@ from assay.checkers.log.incarnations import first_name, name_of
 from assay.checkers.log.joining import MEMBER_COMPLETENESS
 from assay.checkers.log.states import STATES
 from assay.checkers.log.transitions import TRANSITIONS
+from assay.checkers.rest.looks import length
 from assay.checkers.sql import BEGUN, first_rows, greatest_before, order_by
 
 
@@ -70,13 +72,23 @@ LEADER_COMPLETENESS: Final = Check(
             where kind = 'topic-delete' and outcome <> 'fail' group by {name_of("key")}
             """,
         ),
+        View(
+            "epoch_alone",
+            f"""
+            select e.key from events e cross join (
+                select count(*) as losses from faults where loses_unsynced and {BEGUN}) p
+            where p.losses > 0 and e.key is not null
+            group by e.key having min(e.min_insync) = 1 and min({length("e.isr")}) <= 1
+            """,
+        ),
         Table(
             "epoch_begins",
             """
             select e.key, e.epoch, min(e.position) as position
             from events e left join epoch_deleted d on regexp_replace(e.key, '(#[0-9]+)?-[0-9]+$', '') = d.topic
+                left join epoch_alone a on a.key = e.key
             where e.event = 'became-leader' and e.key is not null and e.epoch is not null and e.position is not null
-                and d.topic is null
+                and d.topic is null and a.key is null
             group by e.key, e.epoch
             """,
         ),

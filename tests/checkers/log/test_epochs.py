@@ -131,6 +131,12 @@ def injected(name: str, **impact: bool) -> Row:
     }  # fmt: skip
 
 
+def sole(enough: int, isr: str) -> list[Row]:
+    """A leader whose in-sync set had come down to that begins again without the last two records."""
+    written = event(2, "partition-state-written", 3, isr=isr, elr="", value=1, min_insync=enough)
+    return [mark(1, 3, 9), written, began(3, 4, 7, 7)]
+
+
 def deletion(topic: str, outcome: str) -> Row:
     return effect(1, 0, "topic-delete", topic, 1, None if outcome == "info" else 2, outcome=outcome)
 
@@ -221,6 +227,13 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
             "faults": [injected("power-loss", loses_unsynced=True) | {"phase": "failed", "stage": "trigger"}],
         },
     ),
+    "alone, and no power was lost": ("leader-completeness", {"events": sole(1, "1")}),
+    "one of two that are needed": (
+        "leader-completeness", {"events": sole(2, "1"), "faults": [injected("power-loss", loses_unsynced=True)]},
+    ),
+    "one of two, though one is enough": (
+        "leader-completeness", {"events": sole(1, "1,2"), "faults": [injected("power-loss", loses_unsynced=True)]},
+    ),
     "compacted for the sake of a value that is no more": ("lost-last-value", compacted(*OF_A, n1=(2, 4), n2=(4,))),
     "an earlier value left": ("lost-last-value", compacted(*OF_A, n1=(2, 4), n2=(1, 4))),
     "an empty log": (
@@ -290,6 +303,9 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
     },
     "a fault of which it is not known whether it changes files": {
         "events": [damaged(7)], "faults": [injected("dust") | {"damages_files": None}],
+    },
+    "one was enough, alone, and lost its power": {
+        "events": sole(1, "1"), "faults": [injected("power-loss", loses_unsynced=True)],
     },
     "a granted cut": {
         "events": [mark(1, 3, 9), began(2, 4, 7, 7)], "contract": Contract(unflushed=2),
