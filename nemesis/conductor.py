@@ -365,12 +365,14 @@ class Conductor:
         return None
 
     async def _start_again(self, injection: Injection, node: Node) -> None:
-        """A target that has ended since the heal, unless another fault keeps it from running. Raises ``NodeError``."""
-        if not ends_late(self._faults[injection.step.fault]):
-            return
+        """A target that has ended since the heal, unless another fault keeps it from running: of the fault itself, or
+        as it was started while others were in its way. Raises ``NodeError``.
+        """
+        fault = self._faults[injection.step.fault]
         async with self._acting:
+            expected = ends_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())
             held = node.name in self._in_force.kept_from_running()
-            if not held and (await node.process()).state is ProcessState.DEAD:
+            if expected and not held and (await node.process()).state is ProcessState.DEAD:
                 await node.start()
 
 

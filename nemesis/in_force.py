@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from assay.cluster.node import Node
+from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.nemesis.fault import Fault, FaultContext, Injection
 from assay.nemesis.schedule import Step
 from assay.nemesis.target import (
@@ -51,6 +52,14 @@ class InForce:
     def kept_from_running(self) -> set[str]:
         """The nodes whose processes a fault has ended or paused."""
         return self._held(lambda fault: fault.impact.stops_work)
+
+    def in_the_way(self) -> bool:
+        """May one keep a process that starts from what it needs? Something is cut, or a ZooKeeper node is away."""
+        return any(
+            (impact := self._catalogue[one.step.fault].impact).cuts_links
+            or (impact.stops_work and any(node.role == ZOOKEEPER_ROLE for node in one.targets))
+            for one in self
+        )
 
     def _held(self, by: Callable[[Fault], bool]) -> set[str]:
         held = [injection for injection in self if by(self._catalogue[injection.step.fault])]

@@ -1,6 +1,7 @@
 """After the heal: waits until the targets of a fault serve again, while the nemesis goes on.
 
-A process that a fault has end by itself may have been on its way there when the fault was healed. It is started again.
+A process that a fault has end by itself may have been on its way there when the fault was healed. One that the heal has
+started gives up where it finds no ZooKeeper for long, as another fault is in the way. Both are started again.
 """
 
 import asyncio

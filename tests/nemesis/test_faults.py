@@ -453,6 +453,21 @@ def test_one_that_ends_by_itself_after_another_fault_is_not() -> None:
     assert play.row(1, FaultPhase.FAILED).stage is Stage.RECOVER
 
 
+@pytest.mark.parametrize("other", ["partition-from-zookeeper", "zookeeper-kill"])
+def test_one_that_gives_up_as_others_are_in_its_way_is_started_again(other: str) -> None:
+    target = TARGETS.get(other, parse("n2"))
+    play = ending_late("kill", Step(6.5, other, target, 3.0, PARAMETERS.get(other, {})))
+    assert healed(play).took_effect
+    assert play.cluster.node("n2").state is ProcessState.RUNNING
+
+
+@pytest.mark.parametrize("other", ["clock", "disk-full"])
+def test_nor_is_one_where_nothing_is_in_its_way(other: str) -> None:
+    play = ending_late("kill", Step(6.5, other, parse("n1"), 3.0, PARAMETERS.get(other, {})))
+    assert healed(play).took_effect
+    assert play.cluster.node("n2").state is ProcessState.DEAD
+
+
 def test_nor_is_one_that_another_fault_has_ended_before_that_is_healed() -> None:
     play = ending_late("disk-error", Step(7.05, "kill", parse("n2"), 3.0))
     assert healed(play).took_effect
