@@ -47,14 +47,16 @@ GONE: Final = View(
     "progress_faults",
     f"""
     select {MAY_BEGIN} as since,
-        case when max(case when ends_process and not on_clients and not coalesce(gradual, false) then 1 else 0 end) = 1
+        case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
+                and max(case when on_clients or fault like 'zookeeper-%' then 1 else 0 end) = 0
             then coalesce(max(case when phase = 'injected' then time end), {INFINITY}) else {INFINITY} end as gone,
         coalesce(min(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""``gone``: since when the targets, servers, are not there; infinite of another fault."""
+"""``gone``: since when the targets, servers, are not there; infinite of another fault. That clients live on a target is
+said only once there is one. Without ZooKeeper servers may not learn what others know."""
 
 WAITS: Final = Table(
     "progress_waits",

@@ -44,6 +44,11 @@ def fault(injected: float, healed: float | None, recovered: float | None, *, dea
     ]  # fmt: skip
 
 
+def aimed(rows: list[Row], name: str = "any") -> list[Row]:
+    """As they are written: only from its injection on a fault has targets, which clients may live on or not."""
+    return [row | {"fault": name, **({"on_clients": False} if row["phase"] == "intended" else {})} for row in rows]
+
+
 def missed(stage: str) -> list[Row]:
     """A fault that failed."""
     known = {"id": 1, "fault": "any", "targets": "[]", "detail": "{}", "ends_process": False, "on_clients": False}
@@ -73,6 +78,9 @@ HAVE: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
         tries(*STUCK, *[(call, "w1", False) for call in (9, 11, 13)], *SERVED, (7, "w2", True), (12, "w2", True)),
         fault(0.5, 4, 6, dead=False),
     ),
+    "while a server is gone, which was no target yet when that was intended": (
+        tries(*STUCK, *SERVED), aimed(fault(0.5, 20, 21, dead=True)),
+    ),
     "a fault found no target": (tries(*STUCK, *SERVED), missed("target")),
     "a fault is not to begin before it is over": (tries(*STUCK, *SERVED), later(8)),
     "while its own worker's newcomers succeed": (
@@ -91,6 +99,11 @@ HAVE_NOT: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
     "a fault may have begun although it failed": (tries(*STUCK, *SERVED), missed("inject")),
     "a fault may have begun before it was written down": (tries(*STUCK, *SERVED), later(6)),
     "a client is gone": (tries(*STUCK, *SERVED), fault(0.5, 20, 21, dead=True, clients=True)),
+    "a client is gone, which was no target yet when that was intended": (
+        tries(*STUCK, *SERVED),
+        aimed(fault(0.5, 20, 21, dead=True, clients=True)),
+    ),
+    "ZooKeeper is gone": (tries(*STUCK, *SERVED), aimed(fault(0.5, 20, 21, dead=True), "zookeeper-kill")),
     "the server came back meanwhile": (tries(*STUCK, *SERVED), fault(0.5, 3, 4, dead=True)),
     "the server went in the middle": (tries(*STUCK, *SERVED), fault(2.5, 20, 21, dead=True)),
 }
