@@ -140,6 +140,10 @@ class BrokerProcess:
             if isinstance(error, BrokerError):
                 raise error
             raise BrokerError(f"broker {self.config.broker_id} stopped: {error!r}") from error
+        except Exception as error:
+            if not self._failed.done():
+                self._failed.set_result(error)  # a start that failed: what fails as it is taken down is not the reason
+            raise
         finally:
             # in a task of its own: this one was cancelled, and asyncio.timeout (3.11) does not end anything in it
             await asyncio.get_running_loop().create_task(self._stop(started=started))

@@ -24,6 +24,7 @@ from assay.system_under_test.deployment import CONFIG_FILE, Broker
 from assay.system_under_test.disks import DATA
 from assay.system_under_test.log.directory import CLEAN_MARKER
 from assay.system_under_test.process import ProcessRuntime
+from assay.system_under_test.registrar import Registrar
 from assay.system_under_test.replication.replicas import Replicas
 
 from helpers.sim_brokers import brokers, simulate, until
@@ -267,6 +268,29 @@ def test_a_broker_whose_disk_fails_as_it_starts_names_the_disk(capsys: pytest.Ca
     simulate(check)
     (said,) = capsys.readouterr().err.strip().splitlines()
     assert said == f"broker: the data in {DATA.lstrip('/')}: [Errno 5] Input/output error"
+
+
+def test_a_start_that_fails_says_why_also_when_its_logs_cannot_be_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            node = cluster.nodes[0]
+            await node.kill()
+
+            async def register(self: Registrar) -> None:
+                await node.break_disk((DiskChange.FSYNC,), 0, 1000)
+                raise OSError(errno.ENOSPC, "the first problem")
+
+            monkeypatch.setattr(Registrar, "register", register)
+            await node.start()
+            await until(lambda: node.exit_code is not None, "it gives up", 10)
+            assert node.exit_code == 1
+            assert (await node.broken()).errors > 0
+
+    simulate(check)
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert said == f"broker: the data in {DATA.lstrip('/')}: [Errno {errno.ENOSPC}] the first problem"
 
 
 @pytest.mark.parametrize(
