@@ -267,9 +267,12 @@ class Replicas:
         """With ``flush``, makes everything durable, as a clean shutdown must. Closes what it can, and then raises the
         first ``OSError`` that it met.
         """
-        if flush:
-            await self.flush()
         failed: OSError | None = None
+        if flush:
+            try:
+                await self.flush()
+            except OSError as error:
+                failed = error
         for partition in self._partitions.values():
             try:
                 await partition.log.close()

@@ -245,6 +245,23 @@ def test_a_role_for_a_replica_of_which_the_deletion_failed_begins_with_an_empty_
     simulate(check)
 
 
+def test_logs_are_closed_also_when_one_of_them_cannot_be_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.start()
+        partition = await bench.lead()
+
+        async def broken() -> int:
+            raise OSError(errno.EIO, "the device fails")
+
+        monkeypatch.setattr(partition.log, "flush", broken)
+        with pytest.raises(OSError, match="the device fails"):
+            await bench.replicas.close(flush=True)
+        assert partition.log.closed
+
+    simulate(check)
+
+
 def test_settings_that_could_not_be_applied_are_taken_when_they_are_sent_again() -> None:
     """That a log may have gaps is noted before its topic is compacted, and a full disk takes no note."""
 
