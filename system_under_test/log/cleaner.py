@@ -103,7 +103,7 @@ async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int]
     ``on_replaced`` is called with how many segments were taken out, group by group; they are to be purged when their
     readers have had time to finish.
 
-    Raises :class:`Interrupted`, :class:`CorruptLog` for damage that it met, ``OSError``.
+    Raises :class:`Interrupted`, :class:`CorruptLog` for damage that it met, ``OSError``, and :class:`SwapUnfinished`.
     """
     run = _Pass(log, work, on_replaced)
     end, last = await run.read_keys(max_keys)

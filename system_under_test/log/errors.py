@@ -26,3 +26,9 @@ class DamagedLog(Exception):
 
 class UnflushedTruncation(RuntimeError):
     """An append to a log that was cut and not flushed since; the caller's mistake."""
+
+
+class SwapUnfinished(Exception):
+    """Files of a log are exchanged on the disk, or may be at the next start, and not in memory: the process must end
+    before it changes anything of it. The next start finishes the exchange.
+    """

@@ -189,10 +189,11 @@ class SegmentRow:
             end()
 
     def abandon_swap(self) -> None:
+        """Raises ``OSError`` when it is still there: a start would put it in the place of what is there by then."""
         if self.swap_file is not None:
-            path, self.swap_file = self.swap_file, None
-            with contextlib.suppress(OSError):
-                self.storage.remove(path)
+            if self.storage.exists(self.swap_file):
+                self.storage.remove(self.swap_file)
+            self.swap_file = None
 
     # -- durability ----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ last entry could take too much with it, were that entry damaged.
 
 from collections.abc import Sequence
 
+from assay.system_under_test.log.errors import SwapUnfinished
 from assay.system_under_test.log.files import LOG_SUFFIX, remove_files, remove_indexes, segment_bases, segment_name
 from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.log.scan import SegmentScan
@@ -34,26 +35,33 @@ async def exchange(row: SegmentRow, old: Sequence[Segment], scan: SegmentScan, c
 
     ``scan`` is the finished scan of the file at :func:`cleaned_path`, which is durable; ``cuts`` as it was when the
     file was begun. Readers of the old ones may go on until ``SegmentRow.purge``. False, and the row is as it was, if it
-    was cut, closed or found damaged since, or retention has taken one of the old ones.
+    was cut, closed or found damaged since, or retention has taken one of the old ones. Raises :class:`SwapUnfinished`,
+    and ``OSError`` when nothing has changed.
     """
     base = old[0].base_offset
     async with row.changing:
         if row.closed or row.damage is not None or row.cuts != cuts or old[0] not in row.segments:
             return False
         end = row.segments[row.segments.index(old[-1]) + 1].base_offset
+        written = old[-1].times.written_ms()
+        counts = False
         row.swap_file = _swap_path(row.directory, base, end)
         try:
             row.storage.rename(cleaned_path(row.directory, base), row.swap_file)
             await row.storage.fsync_directory(row.directory)
-            if row.swap_file is None or row.damage is not None:
-                return False
-            _replace_files(row.storage, row.directory, base, end)
-            row.swap_file = None
+            counts = row.swap_file is not None and row.damage is None
         finally:
-            row.abandon_swap()
-        written = old[-1].times.written_ms()
-        new = open_segment(row.storage, row.directory, base, row.config, now_ms=written)
-        new.adopt(scan)
+            if not counts:
+                _abandon(row)
+        if not counts:
+            return False
+        row.swap_file = None  # it stays from here on, whatever fails: what it stands for may be half gone
+        try:
+            _replace_files(row.storage, row.directory, base, end)
+            new = open_segment(row.storage, row.directory, base, row.config, now_ms=written)
+            new.adopt(scan)
+        except OSError as error:
+            raise SwapUnfinished(f"{row.directory}: the segments from {base} to {end} are half exchanged") from error
         new.synced = new.changes
         first = row.segments.index(old[0])  # again: appends may have rolled while the folder was fsynced
         row.set((*row.segments[:first], new, *row.segments[first + len(old) :]))
@@ -61,6 +69,13 @@ async def exchange(row: SegmentRow, old: Sequence[Segment], scan: SegmentScan, c
             row.retire(segment.close)
         await row.storage.fsync_directory(row.directory)
         return True
+
+
+def _abandon(row: SegmentRow) -> None:
+    try:
+        row.abandon_swap()
+    except OSError as error:
+        raise SwapUnfinished(f"{row.directory}: a file that a start would swap in cannot be removed") from error
 
 
 def cleaned_path(directory: str, base_offset: int) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
 import pytest
 
-from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.disk import SimDisk, SimFile, SimStorage
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log import cleaner
 from assay.system_under_test.log.cleaner import Cleaning, Interrupted
 from assay.system_under_test.log.config import LogConfig
-from assay.system_under_test.log.errors import OffsetOutOfRange
+from assay.system_under_test.log.errors import OffsetOutOfRange, SwapUnfinished
+from assay.system_under_test.log.files import segment_name
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
 from assay.system_under_test.log.search import offset_for_time
@@ -324,7 +326,7 @@ def test_a_crash_at_any_instant_of_a_pass_leaves_each_key_its_last_value() -> No
             assert work is not None
             try:
                 await cleaner.note(log, await cleaner.clean(log, work, 100, bench.replaced.append))
-            except ProcessLookupError:
+            except (ProcessLookupError, SwapUnfinished):
                 outcomes.add("interrupted")
             if seed % 3:
                 bench.disk.power_loss()
@@ -397,6 +399,85 @@ def test_retention_takes_segments_of_which_compaction_has_left_nothing() -> None
         assert log.start_offset == log.segment_offsets[0] > 0
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("operation", ["rename", "remove", "open", "append"])
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_disk_that_fails_in_a_swap_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch, operation: str, power_loss: bool
+) -> None:
+    """Neither at once nor at the next start: what is half done counts, or is undone."""
+
+    async def scenario(bench: Bench) -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench.disk, bench.clean_to = SimDisk(Random(instant)), 0
+            log = await bench.open()
+            await bench.fill(*values("a1", "b1", "c1", "d1", "e1", "f1", "a2", "b2", "d2", "e2", "g1", "h1", "g2"))
+            await bench.clean()  # leaves small segments, which the next pass makes one of
+            await bench.fill(*values("i1", "i2", "i3", "i4"))
+            last = {key: (offset, value) for offset, key, value in bench.stored()}
+            calls, owner = instant, SimFile if operation == "append" else SimStorage
+            real = getattr(owner, operation)
+
+            def fails(self: Any, *arguments: Any) -> Any:
+                nonlocal calls
+                calls -= 1
+                if calls == -1:
+                    raise OSError(errno.EIO, "the device fails")
+                return real(self, *arguments)  # noqa: B023
+
+            unfinished = False
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, operation, fails)
+                try:
+                    await bench.clean()
+                except OSError:
+                    pass
+                except SwapUnfinished:
+                    unfinished = True
+            ended = calls >= 0
+            assert {key: (offset, value) for offset, key, value in bench.stored()} == last
+            if not unfinished:
+                assert {f"{segment_name(base)}.log" for base in log.segment_offsets} <= set(bench.files())
+            if power_loss:
+                bench.disk.power_loss()
+            await bench.open(recovery_point=17)
+            assert {key: (offset, value) for offset, key, value in bench.stored()} == last, f"at {instant}"
+            assert not [name for name in bench.files() if "swap" in name]
+            instant += 1
+        assert instant > 4
+
+    run(scenario)
+
+
+def test_a_cut_waits_until_what_was_to_replace_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a start would bring back what was cut."""
+
+    async def scenario(bench: Bench) -> None:
+        log = await bench.open()
+        await bench.fill(*values("a1", "a2", "a3", "a4", "a5", "a6", "b1"))
+        fsync = log.row.storage.fsync_directory
+        refused = []
+
+        async def busy(path: str) -> None:
+            await fsync(path)
+            if log.row.swap_file is not None and not refused:
+                with monkeypatch.context() as patch:
+                    patch.setattr(SimStorage, "remove", broken)
+                    with pytest.raises(OSError, match="the device fails") as error:
+                        log.truncate_to(1)
+                refused.append(error)
+
+        def broken(self: SimStorage, path: str) -> None:
+            raise OSError(errno.EIO, "the device fails")
+
+        monkeypatch.setattr(log.row.storage, "fsync_directory", busy)
+        await bench.clean()
+        assert refused
+        assert log.end_offset == 7
 
     run(scenario)
 
