@@ -75,18 +75,20 @@ async def load_segments(
     problem: str | None = None
     truncated = 0
     for index, segment in enumerate(segments):
+        if good and not segment.file.size and segment.base_offset < good[-1].next_offset:
+            continue  # begun by a roll that failed, after which the segment before went on
         if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
-        is_last = index + 1 == len(segments)
-        sealed_below = not is_last and segments[index + 1].base_offset <= (recovery_point or 0)
+        following = next((other.base_offset for other in segments[index + 1 :] if other.file.size), None)
+        sealed_below = following is not None and following <= (recovery_point or 0)
         scan = await _load(segment, trust=clean or sealed_below, closed_cleanly=clean, preallocated=preallocated)
         good.append(segment)
         if scan is not None and scan.problem is not None:
             problem = f"{segment.path}: at byte {scan.position} (offset {scan.next_offset}): {scan.problem}"
             truncated = segment.file.size - segment.size
             break
-    dropped = segments[len(good) :]
+    dropped = [segment for segment in segments if segment not in good]
     for segment in dropped:
         truncated += segment.file.size
     end = good[-1].next_offset

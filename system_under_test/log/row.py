@@ -144,13 +144,13 @@ class SegmentRow:
         former = self.active
         former.seal()
         segment = self.add(self.end)
-        former.trim()
-        self._renamed += 1
         self.on_roll(segment.base_offset)
+        former.trim()
         return segment
 
     def add(self, base_offset: int) -> Segment:
         """An empty segment after the others."""
+        self._renamed += 1
         segment = new_segment(self.storage, self.directory, base_offset, self.config, now_ms=self.now_ms())
         self.set((*self.segments, segment))
         return segment

@@ -9,6 +9,7 @@ segment is scanned, which repairs the index or names the first bad entry.
 ``size`` is the segment's end as far as this process believes it; a damaged segment's file may be longer.
 """
 
+import contextlib
 import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -314,12 +315,21 @@ def open_segment(storage: Storage, directory: str, base_offset: int, config: Log
 
 
 def new_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
-    """An empty segment where none is; what an earlier one of that name left in the index is wiped."""
-    segment = open_segment(storage, directory, base_offset, config, now_ms=now_ms)
-    if segment.size:
-        raise FileExistsError(errno.EEXIST, f"a new segment has {segment.size} bytes", segment.path)
-    segment.index.replace([])
-    segment.times.forget()
+    """An empty segment where none is; what an earlier one of that name left in the index is wiped. On ``OSError`` there
+    is none, if the disk lets it be removed: the segment before may go on, and the name would then be one in its middle.
+    """
+    try:
+        segment = open_segment(storage, directory, base_offset, config, now_ms=now_ms)
+        if segment.size:
+            raise FileExistsError(errno.EEXIST, f"a new segment has {segment.size} bytes", segment.path)
+        segment.index.replace([])
+        segment.times.forget()
+    except FileExistsError:
+        raise
+    except OSError:
+        with contextlib.suppress(OSError):
+            remove_files(storage, f"{directory}/{segment_name(base_offset)}")
+        raise
     return segment
 
 

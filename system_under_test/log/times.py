@@ -86,7 +86,8 @@ class SegmentTimes:
 
     def follow(self) -> None:
         """Brings the index up to the last append."""
-        with contextlib.suppress(CorruptLog):  # a reader of what is damaged gets this error, an append does not
+        # a reader of what is damaged, or cannot be read, gets this error; an append, which is made already, does not
+        with contextlib.suppress(CorruptLog, OSError):
             self.newest()
 
     def seal(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log import segment
 from assay.system_under_test.log.config import LogConfig
+from assay.system_under_test.log.directory import make_root
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, OffsetOutOfRange, UnflushedTruncation
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
@@ -458,6 +460,53 @@ def test_an_append_that_fails_leaves_the_log_as_it_was() -> None:
         assert log.end_offset == 3
         fill(log, 3)
         assert values(log.read(0, 1000).read()) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+@pytest.mark.parametrize("seed", [None, *range(8)])
+def test_a_roll_that_fails_half_way_costs_no_record_that_is_flushed(preallocate: bool, seed: int | None) -> None:
+    """A small set may still fit into the segment that was to be followed by another. ``seed``: of a power loss."""
+
+    async def scenario(bench: Bench) -> None:
+        instant, left, struck = 0, 0, True
+        while struck:
+            bench.disk, left = SimDisk(Random(seed)), 1 << 30
+
+            def check() -> None:
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    raise OSError(errno.EIO, "the device fails")
+
+            storage = bench.disk.storage(check, lambda: 0)
+            config = LogConfig(segment_bytes=5 * ENTRY, preallocate=preallocate, index_interval_bytes=1)
+            await make_root(storage, "data")
+            log, _ = await Log.open(
+                storage, DIRECTORY, config, clean=False, recovery_point=0, wall_clock=lambda: bench.now
+            )
+            fill(log, 4)
+            await log.flush()
+            left, after = instant + 1, 2
+            for count in (2, 1, 3, 1, 3, 2):
+                with contextlib.suppress(OSError):
+                    log.append(message_set.build([(None, b"%d" % n, 5) for n in range(count)]), count)
+                after -= left <= 0
+                if after < 0:
+                    break
+            struck, left = left <= 0, 0
+            await log.flush()
+            kept = stored(log, 0, log.end_offset)
+            assert len(kept) == log.flushed_offset == log.end_offset
+            names = [path.rpartition("/")[2] for path in bench.disk.files() if path.endswith(".log")]
+            assert names == [f"{base:020d}.log" for base in log.segment_offsets]
+            if seed is not None:
+                bench.disk.power_loss()
+            again = await bench.open(segment_bytes=5 * ENTRY)
+            assert stored(again, 0, again.end_offset) == kept, f"failed at operation {instant}"
+            instant += 1
+        assert instant > 20
 
     run(scenario)
 

@@ -68,6 +68,23 @@ def test_missing_and_mangled_indexes_are_made_again(clean: bool) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("recovery_point", [0, 8, 12])
+def test_an_empty_segment_in_the_middle_of_another_is_what_a_failing_disk_left_of_a_roll(
+    clean: bool, recovery_point: int
+) -> None:
+    async def scenario() -> None:
+        disk = await twelve_messages()
+        disk.write(f"t-0/{7:020d}.log", b"")
+        log, recovery = await reopen(disk, clean=clean, recovery_point=recovery_point)
+        assert recovery == Recovery(12, 0, damaged=False, problem=None)
+        assert log.segment_offsets == (0, 5, 10)
+        assert [m.offset for m in stored(log, 0, 12)] == list(range(12))
+        assert f"t-0/{7:020d}.log" not in disk.files()
+
+    asyncio.run(scenario())
+
+
 def test_the_report_tells_what_was_cut() -> None:
     async def scenario() -> None:
         disk = await twelve_messages()
