@@ -92,7 +92,7 @@ class Log:
     @property
     def start_offset(self) -> int:
         """The first offset that can be read."""
-        return self.row.bases[0]
+        return self.row.start
 
     @property
     def end_offset(self) -> int:

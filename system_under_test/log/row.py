@@ -69,8 +69,8 @@ class SegmentRow:
 
     @property
     def start(self) -> int:
-        """The first offset that can be read."""
-        return self.bases[0]
+        """The first offset that can be read; the end, when a disk that failed has left the row without a segment."""
+        return self.bases[0] if self.bases else self.end
 
     @property
     def size(self) -> int:

@@ -262,6 +262,34 @@ def test_logs_are_closed_also_when_one_of_them_cannot_be_flushed(monkeypatch: py
     simulate(check)
 
 
+@pytest.mark.parametrize("how", ["truncate", "discard"])
+def test_what_a_failing_disk_leaves_of_a_cut_is_stopped_without_another_error(how: str) -> None:
+    """The broker ends of it, in one line; its terms are ended and reported first."""
+
+    async def check() -> None:
+        instant, ended = 0, False
+        while not ended:
+            bench = Bench(ends_with=OSError(errno.EIO, "the device fails"))
+            await bench.start()
+            partition = await bench.lead()
+            await fill(partition, 9)
+            partition.follow(update(1, epoch=1, leader=2))
+            term = partition.follower
+            assert term is not None
+            bench.lives_for = instant
+            with contextlib.suppress(OSError):
+                await (term.truncate(3, "") if how == "truncate" else term.discard(20, ""))
+            ended, bench.lives_for = bench.lives_for is not None, None
+            partition.end_term()
+            with contextlib.suppress(OSError):
+                await bench.replicas.close(flush=False)
+            await bench.start()
+            assert bench.partition.log.damage is None, f"failed at operation {instant}"
+            instant += 1
+
+    simulate(check)
+
+
 def test_settings_that_could_not_be_applied_are_taken_when_they_are_sent_again() -> None:
     """That a log may have gaps is noted before its topic is compacted, and a full disk takes no note."""
 
