@@ -6,8 +6,9 @@ for the device, goes to the running loop's default executor, so that the loop go
 Three properties that the log relies on:
 
 - An append happens wholly or not at all: a short write (disk full) is cut off again before the error is raised.
-- After a failed fsync every later one fails, too. Linux drops the dirty pages of a failed write-back and lets
-  the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018).
+- After a failed fsync of any file or folder every later one fails, too. Linux drops the dirty pages of a failed
+  write-back and lets the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018). So a
+  broker ends with its next checkpoint, whoever met the failure.
 - A slice that is being sent goes out as it was, even if the file is cut or closed before it is sent.
 """
 
@@ -24,6 +25,36 @@ from assay.system_under_test.storage.sendfile import send_range
 SENDFILE_FROM = 4 * 1024 * 1024
 """Bytes from which on sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+class Fsyncs:
+    """All those of one process."""
+
+    def __init__(self) -> None:
+        self.failed = False
+        """One of them, or what should have been as durable: what is on the disk is unknown."""
+
+    def check(self, path: str) -> None:
+        if self.failed:
+            raise OSError(errno.EIO, "an earlier fsync or cut failed: what is on the disk is unknown, restart", path)
+
+    async def run(self, descriptor: int) -> None:
+        """Closes it, too. One that has begun is waited for, also when its caller is cancelled: the kernel reports a
+        failure once, and the next fsync would then have succeeded.
+        """
+        flight = asyncio.get_running_loop().run_in_executor(None, self._run, descriptor)
+        try:
+            await asyncio.shield(flight)
+        except asyncio.CancelledError:
+            await asyncio.wait([flight])
+            raise
+
+    def _run(self, descriptor: int) -> None:
+        try:
+            _fsync_and_close(descriptor)
+        except OSError:
+            self.failed = True
+            raise
 
 
 class LocalSlice:
@@ -64,11 +95,11 @@ class LocalSlice:
 class LocalFile:
     """An open file; keeps its size itself, because no other process writes to a broker's files while it runs."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, fsyncs: Fsyncs) -> None:
         self.path = path
+        self._fsyncs = fsyncs
         self._descriptor = os.open(path, OPEN_FLAGS, 0o644)
         self.size = os.fstat(self._descriptor).st_size
-        self._failed = False
         self._reserved = False
         self._lent = 0
         """Up to where pages of the file may lie in sockets' queues."""
@@ -139,7 +170,7 @@ class LocalFile:
             _fsync_and_close(os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError:
             os.close(copy)
-            self._failed = True  # which of the two the path means after a power loss is unknown
+            self._fsyncs.failed = True  # which of the two the path means after a power loss is unknown
             raise
         os.close(self._descriptor)
         self._descriptor = copy
@@ -147,17 +178,9 @@ class LocalFile:
         self._lent = 0
 
     async def fsync(self) -> None:
-        if self._failed:
-            raise OSError(
-                errno.EIO, "an earlier fsync or cut failed: what is on the disk is unknown, restart", self.path
-            )
+        self._fsyncs.check(self.path)
         # A duplicate, because the file may be closed, and its number given to another, while the executor works.
-        descriptor = os.dup(self._descriptor)
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, _fsync_and_close, descriptor)
-        except OSError:
-            self._failed = True
-            raise
+        await self._fsyncs.run(os.dup(self._descriptor))
 
     def close(self) -> None:
         """Idempotent; every later use fails with EBADF."""
@@ -171,10 +194,11 @@ class LocalStorage:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
+        self._fsyncs = Fsyncs()
         os.makedirs(self._root, exist_ok=True)
 
     def open(self, path: str) -> LocalFile:
-        return LocalFile(self._absolute(path))
+        return LocalFile(self._absolute(path), self._fsyncs)
 
     def read_bytes(self, path: str) -> bytes:
         with open(self._absolute(path), "rb") as file:
@@ -218,8 +242,8 @@ class LocalStorage:
         return os.path.join(self._root, path)
 
     async def _fsync(self, absolute: str, flags: int) -> None:
-        descriptor = os.open(absolute, flags | os.O_CLOEXEC)
-        await asyncio.get_running_loop().run_in_executor(None, _fsync_and_close, descriptor)
+        self._fsyncs.check(absolute)
+        await self._fsyncs.run(os.open(absolute, flags | os.O_CLOEXEC))
 
 
 def _fsync_and_close(descriptor: int) -> None:

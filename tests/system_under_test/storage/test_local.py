@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,17 +67,52 @@ def test_an_append_that_fails_half_way_leaves_nothing(storage: Storage, monkeypa
     file.close()
 
 
-def test_after_a_failed_fsync_no_later_one_succeeds(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", ["file", "path", "folder"])
+@pytest.mark.parametrize("second", ["file", "path", "folder"])
+def test_after_a_failed_fsync_no_later_one_succeeds(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
     def broken(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
     async def scenario() -> None:
         file = storage.open("a")
-        await file.fsync()
+        fsyncs = {"file": file.fsync, "path": lambda: storage.fsync("a"), "folder": lambda: storage.fsync_directory("")}
+        with pytest.raises(FileNotFoundError):
+            await storage.fsync("not there")
+        await fsyncs[first]()
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", broken)
             with pytest.raises(OSError, match="Input/output"):
-                await file.fsync()
+                await fsyncs[first]()
+        with pytest.raises(OSError, match="earlier fsync or cut failed"):
+            await fsyncs[second]()
+        file.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_fsync_that_fails_when_its_caller_is_gone_has_failed(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is stopped cancels its flushes, and flushes once more. The kernel reports a failure once."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def broken(descriptor: int) -> None:
+        begun.set()
+        go_on.wait(10)
+        raise OSError(5, "Input/output error")
+
+    async def scenario() -> None:
+        file = storage.open("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", broken)
+            flushing = asyncio.ensure_future(file.fsync())
+            await asyncio.to_thread(begun.wait)
+            flushing.cancel()
+            asyncio.get_running_loop().call_later(0.05, go_on.set)
+            await asyncio.wait([flushing])
+            assert flushing.cancelled()
         with pytest.raises(OSError, match="earlier fsync or cut failed"):
             await file.fsync()
         file.close()
