@@ -327,6 +327,8 @@ class Replicas:
     async def checkpoint(self) -> None:
         """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
         here = list(self._partitions.values())
+        for partition in here:
+            await partition.log.note_damage()  # if it is not noted: the disk may have failed, or been full, at first
         async with self._cutting:
             await self._high_watermarks.write(
                 {(p.topic, p.index): p.checkpointed() for p in here if self._partitions.get((p.topic, p.index)) is p}

@@ -415,6 +415,25 @@ def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_o
     simulate(check)
 
 
+def test_damage_that_could_not_be_noted_is_noted_with_the_next_checkpoint() -> None:
+    """Where it is, the next start would not look."""
+
+    async def check() -> None:
+        bench = Bench(ends_with=OSError(errno.ENOSPC, "no room"))
+        await bench.start()
+        partition = await bench.lead()
+        await fill(partition, 9)
+        bench.lives_for = 0
+        partition.log.row.note(CorruptLog("data/t-0", 3, 3, "a flipped bit"))
+        await asyncio.sleep(1)
+        assert bench.lives_for is None
+        await bench.replicas.checkpoint()
+        await bench.start()
+        assert bench.partition.log.damage is not None
+
+    simulate(check)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_damage_that_is_noted_stays_known(seed: int) -> None:
     """The note is there when a process is killed in the middle of writing it, and the next relies on it."""
