@@ -155,8 +155,11 @@ class FollowerTerm:
         before = log.end_offset
         async with replica.cutting:
             if offset < before:
-                if not await self._may_cut(offset if offset >= log.start_offset else 0):
-                    return
+                noted = log.end_offset
+                while noted > (least := offset if offset >= log.start_offset else 0):  # retention may pass it meanwhile
+                    noted = least
+                    if not await self._may_cut(noted):
+                        return
                 log.truncate_to(offset)
                 replica.high_watermark = min(replica.high_watermark, log.end_offset)
                 await log.flush()

@@ -359,6 +359,36 @@ def test_a_high_watermark_beyond_a_cut_is_not_that_of_what_comes_next(checkpoint
     simulate(check)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_cut_that_retention_has_passed_meanwhile_notes_that_nothing_of_the_log_counts(seed: int) -> None:
+    """It becomes a new beginning, of which a power loss may leave any prefix of the old log."""
+
+    async def check() -> None:
+        bench = Bench(disk=SimDisk(Random(seed)))
+        await bench.start()
+        partition = await bench.lead(settings={"segment.bytes": "100", "retention.bytes": "100"})
+        await fill(partition, 9)
+        await bench.replicas.checkpoint()
+        partition.follow(update(1, epoch=1, leader=2))
+        term = partition.follower
+        assert term is not None
+        bench.delay = lambda: 1.0
+        cutting = asyncio.ensure_future(term.truncate(2, "an unclean election"))
+        await asyncio.sleep(0.1)
+        retaining = asyncio.ensure_future(partition.retain())
+        await until(lambda: partition.log.start_offset > 2, "retention passes it")
+        assert partition.log.end_offset == 9
+        await until(lambda: partition.log.end_offset < 9, "it is cut", 30)
+        assert bench.noted()[RECOVERY_POINTS] == 0
+        cutting.cancel()
+        retaining.cancel()
+        bench.disk.power_loss()
+        await bench.start()
+        assert bench.partition.log.damage is None
+
+    simulate(check)
+
+
 @pytest.mark.parametrize("how", ["truncate", "discard"])
 @pytest.mark.parametrize("end", ["another term", "a stop"])
 def test_a_compacted_log_that_was_to_be_cut_and_was_not_is_whole(how: str, end: str) -> None:
