@@ -8,7 +8,7 @@ Three properties that the log relies on:
 - An append happens wholly or not at all: a short write (disk full) is cut off again before the error is raised.
 - After a failed fsync of any file or folder every later one fails, too. Linux drops the dirty pages of a failed
   write-back and lets the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018). So a
-  broker ends with its next checkpoint, whoever met the failure.
+  broker ends with its next checkpoint, if what met the failure did not end it.
 - A slice that is being sent goes out as it was, even if the file is cut or closed before it is sent.
 """
 
