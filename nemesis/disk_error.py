@@ -4,7 +4,7 @@ Of the changes of one kind (``change``: a ``write``, an ``fsync``, a ``cut``, a 
 ``cluster/node.py``) that the server makes while the fault is in force the first ``after`` are as ever, and the next
 ``errors`` fail and change nothing. Where none of that kind comes for a while any other fails. A system may reject what
 it was to store, or end; what it has acknowledged must be there, also when half of a step is done. Where its process has
-ended it is started again at the heal.
+ended it is started again at the heal, which waits a moment for one that is about to.
 
 Proof: the node's count of changes that were rejected.
 """
@@ -14,7 +14,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, cast
 
-from assay.cluster.node import Breakable, Cluster, DiskChange, Node
+from assay.cluster.node import Breakable, Cluster, DiskChange, Node, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
 from assay.nemesis.impact import Impact
@@ -30,6 +30,8 @@ MOST: Final = 1_000_000
 CHOSEN_FOR: Final = 1.0
 """Seconds that a change of the chosen kind is waited for, before any is taken."""
 LOOK_EVERY: Final = 0.05
+ENDING: Final = 1.5
+"""Seconds for a process to end of what was rejected. A broker that answers for it with its next checkpoint takes one."""
 
 
 class DiskError(ServerFault):
@@ -70,6 +72,8 @@ class DiskError(ServerFault):
     async def heal(self, injection: Injection) -> None:
         async def whole(node: Node) -> None:
             await as_before(node)
+            if await _struck_at(injection, node):  # just before the heal, it may be, and the process is about to end
+                await within(ENDING, lambda: _is_dead(node))
             await started_if_dead(injection, node)
 
         await on_each(injection.targets, whole)
@@ -149,10 +153,17 @@ async def as_before(node: Node) -> None:
 
 
 async def _struck(injection: Injection) -> bool:
-    found = [
-        (await cast(Breakable, node).broken()).errors > seen_of(injection, node)["before"] for node in injection.targets
-    ]
-    return any(found)
+    return any([await _struck_at(injection, node) for node in injection.targets])
+
+
+async def _struck_at(injection: Injection, node: Node) -> bool:
+    """Was a change of the node's rejected?"""
+    before = seen_of(injection, node).get("before")
+    return before is not None and (await cast(Breakable, node).broken()).errors > before
+
+
+async def _is_dead(node: Node) -> bool:
+    return (await node.process()).state is ProcessState.DEAD
 
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:

@@ -475,6 +475,25 @@ def test_nor_is_one_that_another_fault_has_ended_before_that_is_healed() -> None
     assert play.at(1, FaultPhase.RECOVERED) > play.at(2, FaultPhase.HEALED) == 10.05
 
 
+def test_a_process_that_ends_of_an_error_of_its_disk_a_moment_after_the_heal_is_started_again() -> None:
+    play = one_step("disk-error")
+    node = play.cluster.node("n2")
+    break_disk = node.break_disk
+
+    async def ending(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
+        await break_disk(changes, after, errors)
+        if not changes:
+            loop = asyncio.get_running_loop()
+            loop.call_later(1.0, lambda: loop.create_task(node.kill()))
+
+    node.break_disk = ending  # type: ignore[method-assign]
+    row = healed(play)
+    assert row.took_effect
+    assert row.detail["evidence"]["n2"]["process"]["state"] == "running"
+    assert row.detail["evidence"]["n2"]["started"]
+    assert node.state is ProcessState.RUNNING
+
+
 def test_several_machines_lose_power_when_one_of_them_changes_something() -> None:
     play = one_step("power-loss-in-write", "n1+n2+n3")
     for name in ("n1", "n3"):
