@@ -31,7 +31,7 @@ CHOSEN_FOR: Final = 1.0
 """Seconds that a change of the chosen kind is waited for, before any is taken."""
 LOOK_EVERY: Final = 0.05
 ENDING: Final = 1.5
-"""Seconds for a process to end of what was rejected. A broker that answers for it with its next checkpoint takes one."""
+"""Seconds for a process to end of what was rejected. A broker that does so with its next checkpoint takes one."""
 
 
 class DiskError(ServerFault):

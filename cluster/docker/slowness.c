@@ -65,10 +65,13 @@ static int ours(int descriptor) {
 
 /* The same of a path, absolute or from an open folder on. */
 static int named_ours(int from, const char *path) {
-    char current[PATH_MAX];
+    char current[PATH_MAX], whole[2 * PATH_MAX];
     if (path[0] == '/') return within(path, strlen(path));
     if (from != AT_FDCWD) return ours(from);
-    return getcwd(current, sizeof current) && within(current, strlen(current));
+    if (!getcwd(current, sizeof current)) return 0;
+    if (within(current, strlen(current))) return 1;
+    snprintf(whole, sizeof whole, "%s/%s", current[1] ? current : "", path);
+    return within(whole, strlen(whole));
 }
 
 static void pass(int64_t microseconds) {
@@ -132,9 +135,9 @@ static int rejects(int kind, int descriptor) {
     return error;
 }
 
-static int rejects_name(int from, const char *path) {
+static int rejects_path(int kind, int from, const char *path) {
     int kept = errno;
-    int error = fails(NAME) && named_ours(from, path) ? trouble(NAME) : 0;
+    int error = fails(kind) && named_ours(from, path) ? trouble(kind) : 0;
     errno = error > 0 ? error : kept;
     return error;
 }
@@ -155,8 +158,10 @@ static int rejects_name(int from, const char *path) {
 #define READ(name, file, given, handed) CHANGED(ssize_t, name, before_call(file), 0, -1, given, handed)
 #define WRITTEN(name, given, handed) \
     CHANGED(ssize_t, name, before_call(file), rejects(WRITE, file), -1, given, handed)
+#define COPIED(name, given, handed) \
+    CHANGED(ssize_t, name, before_call(from), rejects(WRITE, file), -1, given, handed)
 #define SIZED(name, otherwise, given, handed) CHANGED(int, name, , rejects(CUT, file), otherwise, given, handed)
-#define NAMED(name, from, path, given, handed) CHANGED(int, name, , rejects_name(from, path), -1, given, handed)
+#define NAMED(name, from, path, given, handed) CHANGED(int, name, , rejects_path(NAME, from, path), -1, given, handed)
 
 SYNCED(fsync, (int file), (file))
 SYNCED(fdatasync, (int file), (file))
@@ -164,12 +169,23 @@ READ(read, file, (int file, void *to, size_t size), (file, to, size))
 READ(pread, file, (int file, void *to, size_t size, off_t at), (file, to, size, at))
 READ(pread64, file, (int file, void *to, size_t size, off64_t at), (file, to, size, at))
 READ(readv, file, (int file, const struct iovec *to, int count), (file, to, count))
-READ(sendfile, from, (int to, int from, off_t *at, size_t size), (to, from, at, size))
-READ(sendfile64, from, (int to, int from, off64_t *at, size_t size), (to, from, at, size))
+READ(preadv, file, (int file, const struct iovec *to, int count, off_t at), (file, to, count, at))
+READ(preadv64, file, (int file, const struct iovec *to, int count, off64_t at), (file, to, count, at))
+COPIED(sendfile, (int file, int from, off_t *at, size_t size), (file, from, at, size))
+COPIED(sendfile64, (int file, int from, off64_t *at, size_t size), (file, from, at, size))
+COPIED(copy_file_range, (int from, off64_t *at, int file, off64_t *into, size_t size, unsigned flags),
+       (from, at, file, into, size, flags))
 WRITTEN(write, (int file, const void *from, size_t size), (file, from, size))
 WRITTEN(pwrite, (int file, const void *from, size_t size, off_t at), (file, from, size, at))
 WRITTEN(pwrite64, (int file, const void *from, size_t size, off64_t at), (file, from, size, at))
 WRITTEN(writev, (int file, const struct iovec *from, int count), (file, from, count))
+WRITTEN(pwritev, (int file, const struct iovec *from, int count, off_t at), (file, from, count, at))
+WRITTEN(pwritev64, (int file, const struct iovec *from, int count, off64_t at), (file, from, count, at))
+WRITTEN(pwritev2, (int file, const struct iovec *from, int count, off_t at, int flags), (file, from, count, at, flags))
+WRITTEN(pwritev64v2, (int file, const struct iovec *from, int count, off64_t at, int flags),
+        (file, from, count, at, flags))
+CHANGED(int, truncate, , rejects_path(CUT, AT_FDCWD, path), -1, (const char *path, off_t size), (path, size))
+CHANGED(int, truncate64, , rejects_path(CUT, AT_FDCWD, path), -1, (const char *path, off64_t size), (path, size))
 SIZED(ftruncate, -1, (int file, off_t size), (file, size))
 SIZED(ftruncate64, -1, (int file, off64_t size), (file, size))
 SIZED(fallocate, -1, (int file, int mode, off_t at, off_t size), (file, mode, at, size))
@@ -178,8 +194,11 @@ SIZED(posix_fallocate, EIO, (int file, off_t at, off_t size), (file, at, size))
 SIZED(posix_fallocate64, EIO, (int file, off64_t at, off64_t size), (file, at, size))
 NAMED(rename, AT_FDCWD, path, (const char *path, const char *to), (path, to))
 NAMED(renameat, from, path, (int from, const char *path, int into, const char *to), (from, path, into, to))
+NAMED(renameat2, from, path, (int from, const char *path, int into, const char *to, unsigned flags),
+      (from, path, into, to, flags))
 NAMED(unlink, AT_FDCWD, path, (const char *path), (path))
 NAMED(unlinkat, from, path, (int from, const char *path, int flags), (from, path, flags))
 NAMED(remove, AT_FDCWD, path, (const char *path), (path))
 NAMED(rmdir, AT_FDCWD, path, (const char *path), (path))
 NAMED(mkdir, AT_FDCWD, path, (const char *path, mode_t mode), (path, mode))
+NAMED(mkdirat, from, path, (int from, const char *path, mode_t mode), (from, path, mode))

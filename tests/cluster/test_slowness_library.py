@@ -1,0 +1,97 @@
+"""The library that makes a process's disk fail, on this machine: it meets every call that changes what is on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.docker import preload
+from assay.cluster.node import Broken, DiskChange, Slowed
+from assay.cluster.ssh import slowness
+
+CALLS = {
+    DiskChange.WRITE: (
+        "os.write(file, b'x')",
+        "os.pwrite(file, b'x', 0)",
+        "os.writev(file, [b'x'])",
+        "os.pwritev(file, [b'x'], 0)",
+        "os.pwritev(file, [b'x'], 0, os.RWF_DSYNC)",
+        "os.sendfile(file, outside, 0, 7)",
+        "os.copy_file_range(outside, file, 7)",
+    ),
+    DiskChange.FSYNC: ("os.fsync(file)", "os.fdatasync(file)", "os.fsync(folder)"),
+    DiskChange.CUT: ("os.ftruncate(file, 1)", "os.truncate(path, 1)", "os.posix_fallocate(file, 0, 100)"),
+    DiskChange.NAME: (
+        "os.rename(path, path + '.new')",
+        "os.replace('file', 'new', src_dir_fd=folder, dst_dir_fd=folder)",
+        "os.unlink(path)",
+        "os.unlink('file', dir_fd=folder)",
+        "os.rmdir(root + '/sub')",
+        "shutil.rmtree(root + '/sub')",
+        "os.mkdir(root + '/new')",
+        "os.mkdir('new', dir_fd=folder)",
+        "os.chdir(root); os.unlink('file')",
+        "os.chdir('/'); os.unlink(path[1:])",
+        "os.chdir(root + '/sub'); os.unlink('../file')",
+    ),
+}
+PROGRAM = """
+import os, shutil
+root, path = {root!r}, {root!r} + "/file"
+file, folder = os.open(path, os.O_RDWR), os.open(root, os.O_RDONLY)
+outside = os.open({root!r} + "-outside", os.O_RDWR)
+os.write(outside, b"outside")
+try:
+    {call}
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def orders(tmp_path: Path, change: DiskChange, errors: int) -> Path:
+    """The file through which the library gets them."""
+    words = [0, 0, 0, 0, errors, slowness.BITS[change], 0, 0, 0, 0, 0]
+    path = tmp_path / "orders"
+    path.write_bytes(struct.pack(f"<{len(words)}q", *words))
+    return path
+
+
+def run(tmp_path: Path, file: Path, call: str) -> tuple[int, str]:
+    """Exit code, and what was printed, of a program that makes the call in a folder of which the disk fails."""
+    try:
+        made = preload.compiled(preload.Preload("slowness", "", "SLOWNESS_FILE", str(file), b""))
+    except preload.PreloadError as error:
+        pytest.skip(str(error))
+    library = tmp_path / "library.so"
+    library.write_bytes(made)
+    root = tmp_path / "data"
+    (root / "sub").mkdir(parents=True)
+    (root / "file").write_bytes(b"hello")
+    (tmp_path / "data-outside").touch()
+    environment = {**os.environ, "LD_PRELOAD": str(library), slowness.FOLDER: str(root)}
+    program = PROGRAM.format(root=str(root), call=call)
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout.strip()
+
+
+def counted(file: Path) -> tuple[Slowed, Broken]:
+    shown = " ".join(str(word) for (word,) in struct.iter_unpack("<q", file.read_bytes()))
+    return slowness.so_far(shown), slowness.failed(shown)
+
+
+@pytest.mark.parametrize(("change", "call"), [(change, call) for change, calls in CALLS.items() for call in calls])
+def test_each_call_that_changes_something_is_rejected_and_changes_nothing(
+    tmp_path: Path, change: DiskChange, call: str
+) -> None:
+    file = orders(tmp_path, change, 1)
+    assert run(tmp_path, file, call) == (0, str(errno.EIO))
+    assert counted(file) == (Slowed(), Broken(1, 0))
+    assert (tmp_path / "data" / "file").read_bytes() == b"hello"
+    assert sorted(os.listdir(tmp_path / "data")) == ["file", "sub"]
