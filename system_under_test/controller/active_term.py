@@ -25,7 +25,11 @@ class ActiveTerm:
     brokers: Broadcast
 
     def forget(self, topic: str, *, deleted: bool = False) -> None:
-        """It is gone from ZooKeeper. ``deleted``: by this term, after all replicas had deleted their files."""
+        """It is gone from ZooKeeper. ``deleted``: by this term, after all replicas had deleted their files. Else these
+        stay, but nothing is served from them any more.
+        """
+        if not deleted:
+            self.brokers.stop_topic(topic)
         self.machines.forget(topic, deleted=deleted)
         self.cluster.forget(topic)
         self.brokers.deleted(topic)

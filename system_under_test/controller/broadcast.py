@@ -196,6 +196,12 @@ class Broadcast:
         if stopped:
             self._send(broker_id, self._stopping(stopped, delete=False))
 
+    def stop_topic(self, topic: str) -> None:
+        """Has all brokers stop their replicas of it, which is about to be forgotten."""
+        known = [p for p in self._cluster.all_partitions() if p[0] == topic and p in self._cluster.states]
+        for broker_id in self._cluster.replicas_of(topic):
+            self.stop(broker_id, known)
+
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
         """Has these brokers delete their replicas of the topic. False when a line was closed before the answer."""
         partitions = [

@@ -18,8 +18,10 @@ from assay.system_under_test.controller.cluster_state import ClusterState, Topic
 from assay.system_under_test.controller.topic_settings import SettingsRead
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection
+from assay.system_under_test.protocol import produce
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.internal import LeaderAndIsrRequest, TopicSetting, TopicSettingsUpdate
+from assay.system_under_test.records import message_set
 from assay.system_under_test.runtime import ZooKeeper
 
 from helpers.lost_requests import Requests
@@ -629,6 +631,29 @@ def test_a_topic_deleted_and_made_again_behind_the_controllers_back_is_a_new_one
             await filled(cluster, "orders", 1)
 
     simulate(check, seed)
+
+
+def test_a_topic_deleted_behind_the_controllers_back_is_served_no_longer() -> None:
+    """What is acknowledged meanwhile would be set aside when one of that name is made. The logs stay."""
+
+    async def check() -> None:
+        async with tools() as (cluster, zookeeper, _):
+            await cluster.producer.send("orders", 0, [(None, b"of the old one")])
+            leader = await cluster.leader()
+            for path in ("partitions/0/state", "partitions/0", "partitions"):
+                await zookeeper.delete(f"/brokers/topics/orders/{path}")
+            await zookeeper.delete("/brokers/topics/orders")
+            await asyncio.sleep(1)
+            records = message_set.build([(None, b"too late", 5)])
+            wanted = produce.ProducePartition(partition=0, records=records)
+            topic = produce.ProduceTopic(topic="orders", partitions=[wanted])
+            connection = await Connection.open(leader.address, 9092, 5.0)
+            answer = await connection.call(produce.ProduceRequest(acks=-1, timeout_ms=1000, topics=[topic]), 2, 5.0)
+            await connection.close()
+            assert answer.topics[0].partitions[0].error_code == E.NOT_LEADER_FOR_PARTITION
+            assert all(len(cluster.stored(node, "orders-0")) == 1 for node in cluster.nodes)
+
+    simulate(check)
 
 
 def test_partitions_are_added_by_admin() -> None:
