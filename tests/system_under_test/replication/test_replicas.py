@@ -17,8 +17,9 @@ import pytest
 from assay.cluster.sim.disk import SimDisk, SimStorage
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from assay.system_under_test.log.cleaner import Interrupted
 from assay.system_under_test.log.directory import make_root
-from assay.system_under_test.log.errors import CorruptLog
+from assay.system_under_test.log.errors import CorruptLog, SwapUnfinished
 from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.records import message_set
@@ -29,6 +30,7 @@ from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.traits import CORRECT
 from assay.system_under_test.tasks import Background
 
+from helpers.logs import stored
 from helpers.sim_brokers import simulate, until
 
 CONFIG = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
@@ -489,3 +491,97 @@ def test_damage_that_is_noted_stays_known(seed: int) -> None:
             instant += 1
 
     simulate(check)
+
+
+LIVES = {
+    "deleted": {"segment.bytes": "100", "retention.bytes": "150"},
+    "preallocated": {"segment.bytes": "150", "preallocate": "true", "retention.bytes": "400"},
+    "compacted": COMPACTED,
+    "both": COMPACTED | {"cleanup.policy": "compact,delete", "retention.bytes": "300"},
+}
+MOST_OPERATIONS = 400
+"""Of the disk, in one life: of a compacted log there are more."""
+
+
+@dataclass
+class _Life:
+    """A log that is appended to, flushed, cleaned, shortened and noted, until its disk fails where nothing may."""
+
+    bench: Bench
+    partition: Partition
+    over: bool = False
+    flushed: int = 0
+    last: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    """Of each key the last record, with its offset."""
+
+    async def live(self) -> None:
+        for number in range(10):
+            await self._try(partial(self._append, b"%d" % (number % 4), number, 1 + number % 3), may_fail=True)
+            await self._try(partial(self._append, b"z", number, 1), may_fail=True)
+            await self._try(self._flush)
+            if number % 3 == 2:
+                await self._try(self._clean, may_fail=True)
+                await self._try(self.partition.retain)
+                await self._try(self.bench.replicas.checkpoint)
+
+    async def _try(self, step: Callable[[], Any], *, may_fail: bool = False) -> None:
+        """Of some errors a broker ends."""
+        if self.over:
+            return
+        try:
+            await step()
+        except OSError:
+            self.over = not may_fail
+        except SwapUnfinished:
+            self.over = True
+
+    async def _append(self, key: bytes, number: int, count: int) -> None:
+        values = [b"%d" % (number + more) for more in range(count)]
+        first, *_ = self.partition.log.append(message_set.build([(key, value, 5) for value in values]), count)
+        self.last[key] = first + count - 1, values[-1]
+
+    async def _flush(self) -> None:
+        await self.partition.log.flush()
+        self.flushed = self.partition.high_watermark = self.partition.log.flushed_offset
+
+    async def _clean(self) -> None:
+        with contextlib.suppress(Interrupted):
+            await self.bench.replicas.cleaner._clean(self.partition)
+
+
+@pytest.mark.parametrize("settings", LIVES.values(), ids=LIVES)
+@pytest.mark.parametrize("end", ["kill", "power loss", "clean"])
+@pytest.mark.parametrize("stride", [41, pytest.param(1, marks=pytest.mark.long)])
+def test_one_operation_of_the_disk_that_fails_costs_no_flushed_record(
+    settings: dict[str, str], end: str, stride: int
+) -> None:
+    """Whichever it is, and however the process ends then; and the log goes on."""
+
+    async def check(failing: int) -> None:
+        bench = Bench(disk=SimDisk(Random(failing)), ends_with=OSError(errno.EIO, "the device"))
+        await bench.start()
+        life = _Life(bench, await bench.lead(settings=settings))
+        bench.lives_for = failing
+        await life.live()
+        bench.lives_for = None
+        if end == "clean" and not life.over:
+            await bench.replicas.close(flush=True)
+        elif end == "power loss":
+            bench.disk.power_loss()
+        start = life.partition.log.start_offset
+        await bench.start()
+        log = bench.partition.log
+        assert log.damage is None, failing
+        assert log.start_offset <= start, failing
+        assert log.end_offset >= life.flushed, failing
+        found = {one.offset: (one.key, one.value) for one in stored(log, log.start_offset, log.end_offset)}
+        kept = {key: at for key, at in life.last.items() if log.start_offset <= at[0] < life.flushed}
+        assert {key: found.get(offset) for key, (offset, _) in kept.items()} == {
+            key: (key, value) for key, (_, value) in kept.items()
+        }, failing
+        if "cleanup.policy" not in settings:
+            assert list(found) == list(range(log.start_offset, log.end_offset)), failing
+        await fill(await bench.lead(epoch=1, settings=settings), 3)
+
+    for failing in range(0, MOST_OPERATIONS, stride):
+        simulate(partial(check, failing))
