@@ -136,6 +136,8 @@ async def replica(node: Any, key: str, partition: Led, noted: int) -> list[Store
     records: list[StoredRecord] = []
     for base, data in segments:
         following = records[-1].position + 1 if records else base
+        if base < following and not data:
+            continue  # left by a roll that failed, after which the segment before went on
         if base < following or (base > following and not compacted):
             break
         for position, value, crc in _records(data, base, compacted):

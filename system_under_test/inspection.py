@@ -112,7 +112,8 @@ class Inspection:
         """The log end offset of what is seen, or of what is durable; -1 where there is no log.
 
         Only the last file is walked, and of it what was added since: sealed ones do not change, and are durable
-        before the next one's name is. Below a file that is alone and has nothing durable yet, retention has taken all.
+        before the next one's name is. One that has nothing yet says nothing: a roll that failed may have left it, and the
+        file before it went on. Below one that is alone, retention has taken all.
         """
         end = -1
         folder = f"{self.data}/{partition}"
@@ -120,7 +121,7 @@ class Inspection:
             path, base = f"{folder}/{name}", int(name.removesuffix(LOG_SUFFIX))
             state = node.disk.state(path)
             limit = state.durable if durably else state.size
-            if durably and not limit:
+            if not limit:
                 end = base
                 continue
             known = self._seen.get((node.index, path, durably))

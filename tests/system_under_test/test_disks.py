@@ -12,7 +12,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP
 from assay.system_under_test.records.wrapper import wrap
 
-from helpers.sim_brokers import brokers, simulate, until
+from helpers.sim_brokers import DATA, brokers, simulate, until
 
 
 def produce(records: bytes) -> ProduceRequest:
@@ -70,6 +70,23 @@ def test_a_replica_that_is_out_counts_up_to_its_own_mark_and_a_damaged_one_up_to
             *own, last = await disks.replica(node, "orders-0", disks.Led([], [node.index], 10), 10)
             assert [one.position for one in own] == list(range(9))
             assert (last.position, last.log_start, last.high_watermark) == (9, 0, 10)
+
+    simulate(check)
+
+
+def test_an_empty_file_in_the_middle_of_another_is_no_end_of_the_log() -> None:
+    """A roll that failed may leave one, after which the segment before went on."""
+
+    async def check() -> None:
+        system = Broker(partitions=1).with_setting("segment.bytes", "100")
+        async with brokers(system) as cluster:
+            for value in range(10):
+                await cluster.producer.send("orders", 0, [(None, b"%d" % value)])
+            node = await cluster.leader()
+            node.disk.write(f"{DATA}/orders-0/{1:020d}.log", b"")
+            *own, last = await disks.replica(node, "orders-0", disks.Led([], [node.index], 10), 10)
+            assert [one.value for one in own] == list(range(10))
+            assert last.position == 10
 
     simulate(check)
 

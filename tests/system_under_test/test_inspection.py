@@ -17,6 +17,7 @@ from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.zookeeper import paths
 
+from helpers import replica_disks
 from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until, zookeeper_of
 
 FLUSHED = Broker(partitions=1).with_setting("flush.messages", "1")
@@ -150,6 +151,17 @@ def test_a_member_that_was_started_again_counts_when_it_is_back() -> None:
             await until(lambda: "lacking" not in whats(look.acknowledged("orders-0", last)), "it has caught up")
 
     simulate(check)
+
+
+@pytest.mark.parametrize("durably", [False, True])
+def test_an_empty_file_that_a_failed_roll_has_left_is_no_end_of_the_log(durably: bool) -> None:
+    look = replica_disks.cluster("orders", 7)
+    node = look.brokers[1]
+    replica_disks.log(node, "orders-0", replica_disks.entries({0: "a", 1: "b", 2: "c"}))
+    node.disk.write(f"{replica_disks.DATA}/orders-0/{2:020}.log", b"")
+    assert look.end(node, "orders-0", durably=durably) == 3
+    node.disk.write(f"{replica_disks.DATA}/brief-0/{7:020}.log", b"")
+    assert look.end(node, "brief-0", durably=durably) == 7
 
 
 def test_topics_that_are_not_there_or_are_to_go_are_left_alone() -> None:
