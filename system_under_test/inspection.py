@@ -112,8 +112,8 @@ class Inspection:
         """The log end offset of what is seen, or of what is durable; -1 where there is no log.
 
         Only the last file is walked, and of it what was added since: sealed ones do not change, and are durable
-        before the next one's name is. One that has nothing yet says nothing: a roll that failed may have left it, and the
-        file before it went on. Below one that is alone, retention has taken all.
+        before the next one's name is. One that has nothing yet says nothing: a roll that failed may have left it, and
+        the file before it went on. Below one that is alone, retention has taken all.
         """
         end = -1
         folder = f"{self.data}/{partition}"
