@@ -407,17 +407,23 @@ def test_a_side_of_a_change_that_there_is_not_is_an_error() -> None:
     assert "needs the parameter side, before or after, not 'within'" in reason
 
 
-def test_a_process_that_ends_of_an_error_of_its_disk_is_started_again() -> None:
-    play = one_step("disk-error")
+def dying(play: Play, *, failing: bool, delay: float) -> FakeNode:
+    """The process of n2 ends so many seconds after its disk began to fail, or after it has ended to."""
     node = play.cluster.node("n2")
     break_disk = node.break_disk
 
     async def ending(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
         await break_disk(changes, after, errors)
-        if changes:
-            await node.kill()
+        if bool(changes) == failing:
+            asyncio.get_running_loop().call_later(delay, node.kill_by_itself)
 
     node.break_disk = ending  # type: ignore[method-assign]
+    return node
+
+
+def test_a_process_that_ends_of_an_error_of_its_disk_is_started_again() -> None:
+    play = one_step("disk-error")
+    node = dying(play, failing=True, delay=0.0)
     row = healed(play)
     assert row.took_effect
     assert row.detail["evidence"]["n2"]["process"]["state"] == "dead"
@@ -477,16 +483,7 @@ def test_nor_is_one_that_another_fault_has_ended_before_that_is_healed() -> None
 
 def test_a_process_that_ends_of_an_error_of_its_disk_a_moment_after_the_heal_is_started_again() -> None:
     play = one_step("disk-error")
-    node = play.cluster.node("n2")
-    break_disk = node.break_disk
-
-    async def ending(changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False) -> None:
-        await break_disk(changes, after, errors)
-        if not changes:
-            loop = asyncio.get_running_loop()
-            loop.call_later(1.0, lambda: loop.create_task(node.kill()))
-
-    node.break_disk = ending  # type: ignore[method-assign]
+    node = dying(play, failing=False, delay=1.0)
     row = healed(play)
     assert row.took_effect
     assert row.detail["evidence"]["n2"]["process"]["state"] == "running"
