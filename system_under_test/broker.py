@@ -199,6 +199,8 @@ class BrokerProcess:
                     await self._departure.hand_over()
                     await self._manager.replicas.flush()
                     flushed = True
+                elif not self._failed.done():
+                    self._departure.leave_early()
             finally:
                 # what could not be flushed once may be lost, although the next fsync succeeds
                 await self._close(clean=flushed and not self._failed.done())

@@ -53,6 +53,10 @@ class Departure:
         kept = self._led()
         self.events.emit("shutdown-handed-over", value=len(kept), detail={"led": led, "kept": kept})
 
+    def leave_early(self) -> None:
+        """Of a broker that is asked to end while it starts: it leads nothing yet, and says so."""
+        self.events.emit("shutdown-handed-over", value=0, detail={"led": 0, "kept": {}})
+
     def _led(self) -> dict[str, str]:
         """What this broker leads and others might, and why they do not."""
         found = self.manager.replicas.all()

@@ -183,6 +183,21 @@ def test_a_lead_that_no_other_can_take_is_kept_and_named_with_the_reason() -> No
     simulate(check)
 
 
+@pytest.mark.parametrize("milliseconds", [0, 1, 3, 10, 30, 100])
+def test_one_that_is_asked_while_it_starts_says_that_it_led_nothing(milliseconds: int) -> None:
+    async def check() -> None:
+        async with brokers(system()) as cluster:
+            leaving = cluster.nodes[0]
+            await leaving.kill()
+            await leaving.start()
+            await asyncio.sleep(milliseconds / 1000)
+            await leaving.terminate()
+            (ended,) = cluster.events(leaving, "shutdown-handed-over")
+            assert ended["detail"] == {"led": 0, "kept": {}}
+
+    simulate(check)
+
+
 async def all_led_by(cluster: Brokers, node: SimNode) -> bool:
     return all(state["leader"] == node.index for state in await states(cluster))
 
