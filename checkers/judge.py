@@ -40,6 +40,9 @@ Watch = Callable[[str, int, int], None]
 
 VALIDATING: Final = "validating"
 
+LONG: Final = 3.0
+"""Seconds in all for which a tester stood still, from which what missed a deadline proves nothing."""
+
 
 def judge(
     history: HistoryReader,
@@ -51,20 +54,23 @@ def judge(
     complete: bool = True,
     going_on: bool = False,
     notes: Sequence[str] = (),
+    stood_still: float = 0.0,
     watch: Watch | None = None,
 ) -> Judgement:
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
 
     ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed, or holds what is
     under way. ``going_on``: the run is not over (``early`` says what of it is judged). ``notes``: reasons
-    not to pass that only the caller knows, such as unexpected client exceptions. ``families``: at least those of the
+    not to pass that only the caller knows, such as unexpected client exceptions. ``stood_still``: seconds for which the
+    tester's machine did not let it go on; from ``LONG`` on no missed deadline fails the run. ``families``: at least those of the
     log and of registers, on which coverage rests. With a ``watch``, ``KeyboardInterrupt`` ends the checks, and the
     judgement is of what was found until then. Raises ``HistoryError`` when the history cannot be read or contradicts
     itself, naming file, row and reason.
     """
     judging = _Judging(
-        history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes), watch
-    )
+        history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
+        stood_still, watch,
+    )  # fmt: skip
     try:
         return judging.judgement()
     except EngineError:
@@ -104,6 +110,7 @@ class _Judging:
     complete: bool
     going_on: bool
     notes: tuple[str, ...]
+    stood_still: float
     watch: Watch | None
 
     late: frozenset[str] = COME_LATE
@@ -294,6 +301,14 @@ class _Judging:
         if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
 
+    def _overdue(self) -> set[str]:
+        """What was found that is forbidden and about a deadline, if the tester stood still for too long to say so."""
+        if self.stood_still < LONG:
+            return set()
+        deadlines = {check.anomaly for family in self.families for check in family.checks if check.needs_end}
+        late = {NO_RECOVERY, *deadlines} & self.anomalies.keys()
+        return {anomaly for anomaly in late if self.contract.forbids(anomaly)}
+
     def _unheard_of(self) -> list[str]:
         """Kinds of effects that are not of the format, such as a slip of the pen in a client's ``effects``."""
         checks = [check for family in self.families for check in family.checks]
@@ -306,7 +321,10 @@ class _Judging:
 
     def _summary(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
         now, contract = time.perf_counter(), self.contract
-        failed = any(contract.forbids(anomaly) for anomaly in self.anomalies)
+        overdue = self._overdue()
+        failed = any(contract.forbids(anomaly) for anomaly in self.anomalies.keys() - overdue)
+        if overdue:
+            self.unknown.insert(0, _too_busy(sorted(overdue), self.stood_still))
         unknown = tuple(dict.fromkeys(self.unknown))
         if contract.forbidden is None:
             forbidden = tuple(name for name in self.applied if contract.forbids(name))
@@ -339,3 +357,10 @@ class _Judging:
         known = meanings(self.families)
         named = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *self.contract.tolerated))
         return {name: known[name] for name in named if name in known}
+
+
+def _too_busy(overdue: Sequence[str], stood_still: float) -> str:
+    return (
+        f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "
+        "tester itself go on (it was too busy, or paused), so it proves nothing; do it again when there is less to do"
+    )

@@ -191,6 +191,7 @@ class Attempt:
             digest=ended.digest,
             notes=ended.notes,
             remarks=ended.remarks,
+            stood_still=ended.stood_still,
             problem="; ".join(ended.problems) or None,
         )
         self.progress.note("checking the history")
@@ -242,6 +243,7 @@ class Attempt:
             self.registry,
             interrupted=ended.interrupted,
             notes=ended.notes,
+            stood_still=ended.stood_still,
         )
         watched = self._trial.watched if self._trial is not None else None
         if watched is None or not watched.found or judgement.verdict is Verdict.FAIL:

@@ -49,6 +49,7 @@ def judge_run(
     complete: bool = True,
     going_on: bool = False,
     notes: Sequence[str] = (),
+    stood_still: float = 0.0,
     watch: Watch | None = None,
 ) -> Judgement:
     """As :func:`assay.checkers.judge.judge`, by the families of the registry; and by the contract's model.
@@ -76,6 +77,7 @@ def judge_run(
             complete=complete,
             going_on=going_on,
             notes=notes,
+            stood_still=stood_still,
             watch=watch,
         )
         judgement = with_stage(judgement, "starting the engine", opened, first=True)

@@ -66,6 +66,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What spoke against a pass in addition to the history: unexpected exceptions in clients, an interrupt."""
     remarks: tuple[str, ...] = ()
     """What is wrong with a client without speaking against the history: one that does not let itself be cancelled."""
+    stood_still: float = 0.0
+    """Seconds for which its machine did not let the tester go on: see ``harness.run.standstill``."""
     problem: str | None = None
     """Why the run did not come to its end, when it did not."""
 

@@ -44,6 +44,7 @@ from assay.harness.run.progress import Progress, Tally
 from assay.harness.run.rest import Watch
 from assay.harness.run.settings import Settings, derive
 from assay.harness.run.sightings import Sightings, failed_finds
+from assay.harness.run.standstill import Standstill
 from assay.harness.run.watched import Watched
 from assay.harness.run.worlds import World
 from assay.nemesis.catalogue import MIX, Catalogue
@@ -76,6 +77,7 @@ class TrialEnd:
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    stood_still: float = 0.0
 
 
 @dataclass
@@ -102,6 +104,7 @@ class Trial:
     _conductor: Conductor | None = None
     _assertions: Assertions = field(default_factory=Assertions)
     _logs_kept: bool = False
+    _standstill: Standstill = field(default_factory=Standstill)
     _unready: Exception | None = None
     """What a node's ``ready`` raised last."""
     _problems: list[str] = field(default_factory=list)
@@ -164,7 +167,8 @@ class Trial:
             raise
         ends = () if self.interrupt.reason is None else (self.interrupt.reason,)
         unknown, remarks = (*ends, *report.unknown), (*report.remarks, *failed_finds(self.conductor.finds))
-        return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks)
+        stood_still = self._standstill.total
+        return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
 
     async def keep_logs(self) -> None:
         """Takes the nodes' logs into the run's folder, once."""
@@ -374,7 +378,9 @@ class Trial:
                 stop.set()
             self.tally.elapsed = loop.time() - origin
             self.progress.update(self.tally)
+            begun, computed = loop.time(), time.process_time()
             await asyncio.sleep(TICK)
+            self._standstill.slept(TICK, loop.time() - begun, time.process_time() - computed)
 
     def _servers(self) -> list[Node]:
         return servers(self.cluster, self.system)

@@ -105,7 +105,7 @@ def judge_again(
     Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
     themselves, and ``EngineUnavailable``.
     """
-    notes = () if stored.info is None else stored.info.notes
+    notes, stood_still = ((), 0.0) if stored.info is None else (stored.info.notes, stored.info.stood_still)
     judgement = judge_run(
         history,
         stored.contract,
@@ -115,6 +115,7 @@ def judge_again(
         complete=stored.closed or stored.seal is not None,
         going_on=stored.seal is not None,
         notes=(*notes, *registry.lacks(stored.extensions)),
+        stood_still=stood_still,
         watch=watch,
     )
     if judgement.interrupted:

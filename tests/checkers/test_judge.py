@@ -15,6 +15,7 @@ from assay.checkers.check import Check, Explanation, Family, View
 from assay.checkers.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
+from assay.checkers.judge import LONG
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
 from assay.checkers.verdict import Judgement, Verdict
@@ -173,6 +174,22 @@ def test_an_interrupted_drain_is_not_a_missed_deadline(tmp_path: Path) -> None:
     book = run(drained=False)
     assert verdict(tmp_path / "a", book, interrupted=True).anomalies == {}
     assert verdict(tmp_path / "b", book).anomalies["unseen"] > 0
+
+
+def test_a_tester_that_stood_still_holds_no_missed_deadline_against_anyone(tmp_path: Path) -> None:
+    """Nor does it let the run pass. What contradicts itself at any time fails all the same."""
+    late, stalled = run(drained=False), {"stood_still": LONG}
+    judged = verdict(tmp_path / "late", late, faults=partition(), **stalled)
+    assert judged.verdict is Verdict.UNKNOWN
+    assert judged.anomalies["unseen"] > 0
+    assert judged.unknown[0].startswith("unseen: deadlines were missed, but for 3.0 s in all")
+    stuck = verdict(tmp_path / "stuck", run(stuck=True), COVERAGE, partition(), families=TABLES, **stalled)
+    assert (stuck.verdict, stuck.anomalies) == (Verdict.UNKNOWN, {NO_RECOVERY: 1})
+    assert verdict(tmp_path / "busy", late, faults=partition(), stood_still=LONG - 0.1).verdict is Verdict.FAIL
+    both = verdict(tmp_path / "both", run(stuck=True, without=40), faults=partition(), **stalled)
+    assert both.verdict is Verdict.FAIL
+    assert {NO_RECOVERY, "lost-write"} <= both.anomalies.keys()
+    assert verdict(tmp_path / "good", run(), faults=partition(), **stalled).verdict is Verdict.PASS
 
 
 def test_phantom_is_unknown_when_the_history_was_not_closed(tmp_path: Path) -> None:
