@@ -62,10 +62,10 @@ def judge(
     ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed, or holds what is
     under way. ``going_on``: the run is not over (``early`` says what of it is judged). ``notes``: reasons
     not to pass that only the caller knows, such as unexpected client exceptions. ``stood_still``: seconds for which the
-    tester's machine did not let it go on; from ``LONG`` on no missed deadline fails the run. ``families``: at least those of the
-    log and of registers, on which coverage rests. With a ``watch``, ``KeyboardInterrupt`` ends the checks, and the
-    judgement is of what was found until then. Raises ``HistoryError`` when the history cannot be read or contradicts
-    itself, naming file, row and reason.
+    tester's machine did not let it go on; from ``LONG`` on no missed deadline fails the run. ``families``: at least
+    those of the log and of registers, on which coverage rests. With a ``watch``, ``KeyboardInterrupt`` ends the checks,
+    and the judgement is of what was found until then. Raises ``HistoryError`` when the history cannot be read or
+    contradicts itself, naming file, row and reason.
     """
     judging = _Judging(
         history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
