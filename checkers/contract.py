@@ -14,6 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from assay.checkers.times import NANOSECONDS
+
 NO_RECOVERY: Final = "no-recovery"
 """The liveness anomaly behind ``recovery_deadline``; :func:`forbid` always includes it."""
 
@@ -23,8 +25,6 @@ BROKEN_INVARIANT: Final = "broken-invariant"
 
 OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
 """What ``family`` may say."""
-
-NANOSECONDS: Final = 1_000_000_000
 
 AT_REST: Final = (
     "move_deadline",
