@@ -46,10 +46,7 @@ def applies(family: str) -> str:
 
 
 def family(
-    name: str,
-    checks: tuple[Check, ...],
-    views: tuple[View, ...],
-    doubts: Callable[[Engine], list[str]] | None = None,
+    name: str, checks: tuple[Check, ...], views: tuple[View, ...], doubts: Callable[[Engine], list[str]] | None = None
 ) -> Family:
     """A family of objects; its views are made when a history is known to have some. ``doubts``: once they are there."""
 

@@ -46,11 +46,7 @@ class HistoryReader:
     """
 
     def __init__(
-        self,
-        folder: Path | str,
-        *,
-        optional: Collection[str] = (),
-        paths: Mapping[str, Sequence[Path]] | None = None,
+        self, folder: Path | str, *, optional: Collection[str] = (), paths: Mapping[str, Sequence[Path]] | None = None
     ) -> None:
         self._folder = Path(folder)
         if not self._folder.is_dir():
