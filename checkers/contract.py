@@ -14,6 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from assay.checkers.times import NANOSECONDS
+
 NO_RECOVERY: Final = "no-recovery"
 """The liveness anomaly behind ``recovery_deadline``; :func:`forbid` always includes it."""
 
@@ -24,15 +26,7 @@ BROKEN_INVARIANT: Final = "broken-invariant"
 OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
 """What ``family`` may say."""
 
-NANOSECONDS: Final = 1_000_000_000
-
-AT_REST: Final = (
-    "move_deadline",
-    "rejoin_deadline",
-    "obedience_deadline",
-    "deletion_deadline",
-    "retention_deadline",
-)
+AT_REST: Final = ("move_deadline", "rejoin_deadline", "obedience_deadline", "deletion_deadline", "retention_deadline")
 """The deadlines of what is looked at when a run is over."""
 DEADLINES: Final = ("rebalance_deadline", *AT_REST, "group_deadline")
 """Those that may be left out."""
@@ -290,11 +284,7 @@ def forbid(
 
 
 def linearizable(
-    model: str | type,
-    *,
-    recovery_deadline: float = 30.0,
-    may_stall: Sequence[str] = (),
-    patience: float = 0.0,
+    model: str | type, *, recovery_deadline: float = 30.0, may_stall: Sequence[str] = (), patience: float = 0.0
 ) -> Contract:
     """A contract by which the operations of each key are linearizable by a model, and no server ends by itself.
 

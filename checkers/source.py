@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import View, build
-from assay.checkers.contract import DEADLINES, NANOSECONDS, Contract
+from assay.checkers.contract import DEADLINES, Contract
 from assay.checkers.damage import readable
 from assay.checkers.engine import Engine, EngineError, EngineExhausted
 from assay.checkers.objects.kinds import KINDS, log_effects
+from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.printable import plainly

@@ -67,7 +67,6 @@ def previous(value: str, *, by: str, order: str) -> str:
 
 
 def row_number(*, by: str, order: str) -> str:
-    """The number of this row, from 1."""
     return f"row_number() over (partition by {by} {order_by(order)})"
 
 

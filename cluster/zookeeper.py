@@ -68,10 +68,7 @@ def files(node: Node, cluster: Cluster) -> dict[str, bytes]:
     Its ensemble is all nodes of its role, whatever its name in a system.
     """
     servers = {peer.index: peer.address for peer in by_role(cluster, node.role)}
-    return {
-        CONFIG: configuration(servers).encode(),
-        f"{DATA}/myid": f"{node.index}\n".encode(),
-    }
+    return {CONFIG: configuration(servers).encode(), f"{DATA}/myid": f"{node.index}\n".encode()}
 
 
 async def ready(node: Node) -> bool:

@@ -12,8 +12,7 @@ machines (``freeze``, ``power_loss``, ``clock``, ``memory``), replicas (``move``
 
 How a run has them: ``draw`` (a random schedule), ``mix`` (one of many kinds), ``conductor`` (plays it) with
 ``score`` (the steps that are known so far), ``waiting`` (triggers), ``ambush``, ``in_force``, ``recovery``,
-``attempt`` and ``reporter``; ``row`` is what it
-reports, ``plan`` a schedule for displays.
+``attempt`` and ``reporter``; ``row`` is what it reports.
 
 Imports ``cluster.node`` and the protocols of ``cluster.system`` alone, and knows no time but the running loop's: the
 same code runs on containers and in the simulation. ``harness.run``, ``stored``, ``search``,

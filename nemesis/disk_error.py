@@ -20,7 +20,8 @@ from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope,
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault, proved, seen_of, started_if_dead, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, TargetError, servers
+from assay.nemesis.slow_disk import not_here
+from assay.nemesis.target import Target, TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
 """A broker makes most changes one after the other, by the hundred; what is done in several steps is done rarely."""
@@ -89,12 +90,7 @@ def drawn(rng: random.Random) -> dict[str, Parameter]:
 
 def unbreakable(cluster: Cluster, system: System) -> str | None:
     """Why the disks of this cluster's servers cannot fail, or None."""
-    for node in servers(cluster, system):
-        if not isinstance(node, Breakable):
-            return f"a {cluster.kind} node's disk cannot be made to fail; the simulation's can (--cluster=sim)"
-        if (reason := node.slowness_unavailable()) is not None:
-            return f"the disk of {node.name} cannot be made to fail: {reason}"
-    return None
+    return not_here(cluster, system, Breakable, "be made to fail")
 
 
 async def broken_at_chosen(

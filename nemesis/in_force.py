@@ -10,18 +10,7 @@ from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.nemesis.fault import Fault, FaultContext, Injection
 from assay.nemesis.schedule import Step
-from assay.nemesis.target import (
-    KEYED,
-    SIZES,
-    Chosen,
-    Kind,
-    Scene,
-    clients,
-    groups,
-    resolve,
-    servers,
-    zookeepers,
-)
+from assay.nemesis.target import KEYED, SIZES, Chosen, Kind, Scene, clients, groups, resolve, servers, zookeepers
 from assay.nemesis.trigger import Fired
 
 

@@ -4,17 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from assay.cluster.node import (
-    Cluster,
-    Fillable,
-    Node,
-    NodeError,
-    Part,
-    Powered,
-    ProcessState,
-    ProcessStatus,
-    Several,
-)
+from assay.cluster.node import Cluster, Fillable, Node, NodeError, Part, Powered, ProcessState, ProcessStatus, Several
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each, with_key
 from assay.nemesis.impact import Impact

@@ -14,7 +14,7 @@ Proof: the node's counts of calls that were slow.
 import random
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, Slowable, Slowed
+from assay.cluster.node import Breakable, Cluster, Node, Slowable, Slowed
 from assay.cluster.system import System
 from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
 from assay.nemesis.process import ServerFault, seen_of
@@ -96,13 +96,15 @@ class SlowDisk(SlowFsync):
         return slowed.calls
 
 
-def not_here(cluster: Cluster, system: System) -> str | None:
-    """Why the disks of this cluster's servers cannot be made slow, or None."""
+def not_here(
+    cluster: Cluster, system: System, kind: type[Slowable] | type[Breakable] = Slowable, made: str = "be made slow"
+) -> str | None:
+    """Why the disks of this cluster's servers cannot be ``made`` so, or None."""
     for node in servers(cluster, system):
-        if not isinstance(node, Slowable):
-            return f"a {cluster.kind} node's disk cannot be made slow; the simulation's can (--cluster=sim)"
+        if not isinstance(node, kind):
+            return f"a {cluster.kind} node's disk cannot {made}; the simulation's can (--cluster=sim)"
         if (reason := node.slowness_unavailable()) is not None:
-            return f"the disk of {node.name} cannot be made slow: {reason}"
+            return f"the disk of {node.name} cannot {made}: {reason}"
     return None
 
 

@@ -12,12 +12,13 @@ from typing import Final
 import pyarrow as pa
 
 from assay.checkers.engine import EngineError
+from assay.checkers.times import NANOSECONDS
 from assay.checkers.verdict import Verdict
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.reports.faults import FaultBand, fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.recording import Recording
-from assay.reports.series import NANOSECONDS, Verb, verbs
+from assay.reports.series import Verb, verbs
 
 MOST_BEFORE: Final = 200
 """Runs that are looked at."""

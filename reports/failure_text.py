@@ -71,7 +71,7 @@ def forbidden_findings(judgement: Judgement) -> list[Finding]:
 
 def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iterator[str]:
     if judgement.verdict is Verdict.UNKNOWN:
-        yield from _unknown(judgement, ending)
+        yield from _unknown(judgement)
         yield from _tolerated(judgement)
         return
     if judgement.verdict is Verdict.PASS:
@@ -121,7 +121,7 @@ def _beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
         yield f"  and as {more} more finding{'s' * (more > 1)} (verdict.json)"
 
 
-def _unknown(judgement: Judgement, ending: Ending) -> Iterator[str]:
+def _unknown(judgement: Judgement) -> Iterator[str]:
     reasons, more = _first_lines(judgement)
     yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
     yield from (f"  {reason}" for reason in reasons[1:])

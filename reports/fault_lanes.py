@@ -8,8 +8,9 @@ from typing import Any, Final
 from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem
 
+from assay.checkers.times import NANOSECONDS
 from assay.reports.model import FindingView, Recorded
-from assay.reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, short, to_seconds
+from assay.reports.panel import FONT, Desk, add_legend, add_panel, label_lanes, plain, short, to_seconds
 from assay.reports.roles import Roles
 
 _PROVED: Final = {True: "yes", False: "no", None: "unknown"}

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 import pyarrow.compute as pc
 
+from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import HistoryReader
 
 FIGURES: Final = "figures.json"
 MILLISECOND: Final = 1_000_000
-NANOSECONDS: Final = 1_000_000_000
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):

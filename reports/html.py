@@ -28,7 +28,6 @@ TURNING: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2
 
 
 def environment(folder: Path = FOLDER) -> Environment:
-    """Of the templates of a folder."""
     return Environment(
         loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=harmless,

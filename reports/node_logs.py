@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import msgspec
 
+from assay.checkers.times import NANOSECONDS
 from assay.harness.core.stamps import Origin
 from assay.reports.log_times import written
 from assay.reports.recording import Recording
@@ -24,7 +25,6 @@ LONGEST: Final = 240
 """Characters of a line that are kept."""
 TAIL: Final = 4 << 20
 """Bytes of one log file that are read, its last."""
-NANOSECONDS: Final = 1_000_000_000
 VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 

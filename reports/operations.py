@@ -22,8 +22,6 @@ TEXT: Final = 600
 """Characters of an argument or a result in a table; in a bar's label fewer."""
 LABEL: Final = 72
 
-NANOSECONDS: Final = 1_000_000_000
-
 
 @dataclass(frozen=True)
 class OperationRow:
@@ -43,7 +41,6 @@ class OperationRow:
     ret: int | None
     outcome: str
     error: str | None
-    phase: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def merged(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
 def operation(row: Row) -> OperationRow:
     return OperationRow(
         row["index"], row["process"], row["worker"], row["f"], row["key"], row["argument"], row["result"],
-        row["call"], row["ret"], row["outcome"], row["error"], row["phase"],
+        row["call"], row["ret"], row["outcome"], row["error"],
     )  # fmt: skip
 
 
@@ -158,5 +155,5 @@ def _columns(limit: int) -> str:
 
     return (
         f"index, process, worker, f, {cut('key')}, {cut('argument')}, {cut('result')}, call, ret, outcome, "
-        f"{cut('error')}, phase"
+        f"{cut('error')}"
     )

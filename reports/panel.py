@@ -18,10 +18,10 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from assay.checkers.times import NANOSECONDS
 from assay.reports.html import middle
 from assay.reports.palette import Painter
 
-NANOSECONDS: Final = 1_000_000_000
 LEFT: Final = 92
 """Pixels left of every frame, so that all frames are aligned."""
 RIGHT: Final = 14

@@ -7,10 +7,7 @@ from typing import Final
 
 FORBIDDEN: Final = " is forbidden, but "
 """What stands between the name of an anomaly and the reason why it could not be judged."""
-OF_SEVERAL: Final = (
-    ("its check had", "their checks had"),
-    ("to which it applies", "to which they apply"),
-)
+OF_SEVERAL: Final = (("its check had", "their checks had"), ("to which it applies", "to which they apply"))
 """How the words after it read of one anomaly, and of several."""
 
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from assay.checkers.times import NANOSECONDS
 from assay.reports.recording import Recording, Row
 
 MOST_POINTS: Final = 240
 LEAST_WIDTH: Final = 1_000_000
 """Nanoseconds; narrower intervals would show the clock, not the system."""
 
-NANOSECONDS: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

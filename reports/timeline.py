@@ -15,6 +15,7 @@ from bokeh.core.properties import value
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem, Model, PrintfTickFormatter, Range1d, Span
 
+from assay.checkers.times import NANOSECONDS
 from assay.reports.fault_lanes import fault_lanes
 from assay.reports.faults import FaultBand
 from assay.reports.html import middle
@@ -22,7 +23,7 @@ from assay.reports.leadership import Reign
 from assay.reports.model import Recorded, Report
 from assay.reports.operations import Bar
 from assay.reports.palette import node_role
-from assay.reports.panel import FONT, NANOSECONDS, Desk, add_legend, add_panel, label_lanes, plain, short, to_seconds
+from assay.reports.panel import FONT, Desk, add_legend, add_panel, label_lanes, plain, short, to_seconds
 from assay.reports.zookeeper import InSync
 
 

@@ -103,12 +103,7 @@ class BrokerProcess:
         self._departure = Departure(config, cache, manager, events)
         self._config_changes = ConfigChanges(zookeeper, self._configure, config.broker_id, manager.throttles.configure)
         answers = handlers(
-            zookeeper,
-            manager,
-            self._controller,
-            self._coordinator,
-            metadata,
-            PublicControl(manager, zookeeper, cache),
+            zookeeper, manager, self._controller, self._coordinator, metadata, PublicControl(manager, zookeeper, cache)
         )
         self._server = Server(answers, {**APIS, **INTERNAL_APIS}, Limits.configured(config))
 

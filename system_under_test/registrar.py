@@ -128,11 +128,7 @@ class Registrar:
             self._clean_lives = ()
         before = self._clean_lives
         self.manager.broker_epoch = await register(
-            self.zookeeper,
-            self.config,
-            clean_lives=before,
-            timestamp=timestamp,
-            recognises=self.recognises,
+            self.zookeeper, self.config, clean_lives=before, timestamp=timestamp, recognises=self.recognises
         )
         self._registered_in = self.zookeeper.session_id
         self._clean_lives = (*before, self.manager.broker_epoch)[-MOST_LIVES:]

@@ -22,10 +22,8 @@ from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
 from assay.workloads.log_client import LogClient
 from assay.workloads.log_names import described, node_name
-from assay.workloads.topic_admin import CREATE, DELETE, DESCRIBE
 
 TOUCH: Final = "touch"
-CHURN: Final = (CREATE, DELETE, DESCRIBE, TOUCH)
 TOUCH_SECONDS: Final = 2.0
 """Short: most topics that cannot be written to are gone, and the library would ask again for ever."""
 

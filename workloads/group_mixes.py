@@ -149,9 +149,7 @@ def _coordinators(system: System, settings: Settings) -> Shares:
 
 
 COORDINATORS: Final = WorkloadMix(
-    "coordinators",
-    "the groups' coordinators change from broker to broker, and back within seconds",
-    adds=_coordinators,
+    "coordinators", "the groups' coordinators change from broker to broker, and back within seconds", adds=_coordinators
 )
 
 
@@ -235,9 +233,7 @@ EXPIRY: Final = WorkloadMix(
 
 
 SHARES: Final = WorkloadMix(
-    "shares",
-    "partitions that are shared out in turn, not in ranges",
-    client={ASSIGNOR: ("roundrobin",)},
+    "shares", "partitions that are shared out in turn, not in ranges", client={ASSIGNOR: ("roundrobin",)}
 )
 
 
@@ -247,9 +243,7 @@ def _pauses(system: System, settings: Settings) -> Shares:
 
 
 PAUSES: Final = WorkloadMix(
-    "pauses",
-    "members that do nothing for a while, and hold on to partitions that others claim",
-    adds=_pauses,
+    "pauses", "members that do nothing for a while, and hold on to partitions that others claim", adds=_pauses
 )
 
 

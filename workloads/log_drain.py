@@ -116,12 +116,7 @@ def _after(partition: Partition, event: OperationEvent) -> Partition:
     end = completion.result["end"]
     assert partition.sentinel is not None
     stuck = end == completion.result["begin"]
-    return change(
-        partition,
-        open=False,
-        done=end > partition.sentinel,
-        not_before=event.time + PAUSE if stuck else 0,
-    )
+    return change(partition, open=False, done=end > partition.sentinel, not_before=event.time + PAUSE if stuck else 0)
 
 
 def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False, silent: bool = False) -> Generator:

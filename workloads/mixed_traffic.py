@@ -179,11 +179,7 @@ def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """
 
     def shape(context: Context) -> dict[str, Any]:
-        return {
-            "acks": 1,
-            "codec": context.choose(HASTY_CODECS, salt=17),
-            "padding": context.choose(paddings, salt=18),
-        }
+        return {"acks": 1, "codec": context.choose(HASTY_CODECS, salt=17), "padding": context.choose(paddings, salt=18)}
 
     return mix(sends(keys, HASTY, shape, longest=1), sends(keys, HASTY + RANGE // 2, shape), weights=(3, 1))
 

@@ -15,16 +15,7 @@ from assay.workloads.log_client import FETCH_BYTES, KEEPS
 from assay.workloads.log_operations import end, glance, walk
 from assay.workloads.mixed_traffic import BROKEN, RANGE
 from assay.workloads.send_habits import HABITS
-from assay.workloads.topic_mixes import (
-    COMPACTION,
-    CROWDED,
-    EAGER,
-    GROWTH,
-    LIVES,
-    STRICTNESS,
-    WRITTEN_SELDOM,
-    broker_of,
-)
+from assay.workloads.topic_mixes import COMPACTION, CROWDED, EAGER, GROWTH, LIVES, STRICTNESS, WRITTEN_SELDOM, broker_of
 
 MOST_BYTES: Final = 1500
 """Of a message, on the disk."""

@@ -248,12 +248,7 @@ class OffsetsClient:
 def _acquired(entered: dict[str, Any]) -> list[Effect]:
     return [
         Effect(
-            "acquire",
-            key,
-            generation=entered["generation"],
-            owner=entered["owner"],
-            group=MEMBERS,
-            outcome=Outcome.OK,
+            "acquire", key, generation=entered["generation"], owner=entered["owner"], group=MEMBERS, outcome=Outcome.OK
         )
         for key in entered["partitions"] or [MEMBERS]
     ]

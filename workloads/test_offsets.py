@@ -22,9 +22,8 @@ from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS,
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())
 KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
-IDLE = KEYS[0]
-"""Its offset is as old as that of a group whose members have nothing to read."""
 BUSY = KEYS[1:]
+"""The offset of the first is as old as that of a group whose members have nothing to read."""
 CONTRACT = promised(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 

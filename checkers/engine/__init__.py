@@ -13,13 +13,5 @@ from assay.checkers.engine.choice import ENGINES, Engines
 from assay.checkers.engine.duck import DuckDB
 
 __all__ = [
-    "ENGINES",
-    "INFINITY",
-    "DuckDB",
-    "Engine",
-    "EngineError",
-    "EngineExhausted",
-    "EngineUnavailable",
-    "Engines",
-    "Row",
-]
+    "ENGINES", "INFINITY", "DuckDB", "Engine", "EngineError", "EngineExhausted", "EngineUnavailable", "Engines", "Row",
+]  # fmt: skip

@@ -88,7 +88,6 @@ class Together:
         return node
 
     def load_alone(self, run: int, rows: pa.Table) -> Node:
-        """Rows that one run has."""
         return self._loaded(rows.add_column(0, "run", pa.array([run] * rows.num_rows, pa.int64())), run)
 
     def node(self, sql: str, reads: Mapping[str, Node], *, kept: bool) -> Node:

@@ -63,10 +63,5 @@ GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SPL
 GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
 """What can go wrong with a group that has generations."""
 
-CONSUMER_ANOMALIES: Final = (
-    DOUBLE_OWNERSHIP.anomaly,
-    ORPHANED_PARTITION.anomaly,
-    *BEYOND.anomalies,
-    *STARTS.anomalies,
-)
+CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly, *BEYOND.anomalies, *STARTS.anomalies)
 """What can go wrong with a group whose members' holds are recorded, generations or not."""

@@ -69,11 +69,7 @@ class Keys:
 
 
 def search_on_spark(
-    spark: Spark,
-    model: Model,
-    *,
-    limits: Limits = DEFAULT,
-    progress: Progress = lambda what, done, total: None,
+    spark: Spark, model: Model, *, limits: Limits = DEFAULT, progress: Progress = lambda what, done, total: None
 ) -> Judgement:
     """``search`` of the session's view ``ops``: the same verdict in the same words.
 

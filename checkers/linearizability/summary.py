@@ -24,13 +24,7 @@ class Found:
 
 
 def summary(
-    found: Mapping[int, Found],
-    *,
-    keys: int,
-    operations: int,
-    seconds: float,
-    zone_seconds: float,
-    interrupted: bool,
+    found: Mapping[int, Found], *, keys: int, operations: int, seconds: float, zone_seconds: float, interrupted: bool
 ) -> Judgement:
     """``found``: by the number of the key, of ``keys`` that have operations that count.
 

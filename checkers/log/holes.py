@@ -37,10 +37,7 @@ REPLICA_HOLE: Final = Check(
             where r.in_isr and r.log_start is not null and r.high_watermark is not null and c.key is null
             """,
         ),
-        View(
-            "hole_records",
-            "select key, node, position from replicas where high_watermark is null",
-        ),
+        View("hole_records", "select key, node, position from replicas where high_watermark is null"),
         Table(
             "hole_offsets",
             """

@@ -69,9 +69,5 @@ REPLICA_DIVERGENCE: Final = Check(
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
 )
 
-REPLICAS: Final = Family(
-    "replicas",
-    checks=(REPLICA_DIVERGENCE,),
-    applies="select count(*) as examined from replicas",
-)
+REPLICAS: Final = Family("replicas", checks=(REPLICA_DIVERGENCE,), applies="select count(*) as examined from replicas")
 REPLICA_ANOMALIES: Final = REPLICAS.anomalies

@@ -301,9 +301,6 @@ _CHECK: Final = Check(
 )
 
 UNFLUSHED: Final = Family(
-    name="unflushed",
-    checks=(_CHECK,),
-    applies="select unflushed as examined from log_declared",
-    prepare=prepare,
+    name="unflushed", checks=(_CHECK,), applies="select unflushed as examined from log_declared", prepare=prepare
 )
 """Only for contracts that allow it. It stands before the log's family, which reads what this one leaves."""

@@ -102,8 +102,7 @@ POLLS: Final = View(
 none was shown twice."""
 
 PASSES: Final = View(
-    "log_passes",
-    "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1",
+    "log_passes", "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1"
 )
 
 ODD: Final = Table(

@@ -23,9 +23,6 @@ MOST_NAMED: Final = 5
 KINDS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
 """One scan, so that families that do not apply cost none."""
 
-OF_FAMILY: Final = {name: OF_FORMAT[name] for name in ("counter", "max-register", "queue", "register", "set")}
-"""The kinds of effects of each family of objects."""
-
 _NAMELESS: Final = ("add", "remove", "read", "write", "cas")
 """Kinds of format 1 that do not name their object."""
 
@@ -49,10 +46,7 @@ def applies(family: str) -> str:
 
 
 def family(
-    name: str,
-    checks: tuple[Check, ...],
-    views: tuple[View, ...],
-    doubts: Callable[[Engine], list[str]] | None = None,
+    name: str, checks: tuple[Check, ...], views: tuple[View, ...], doubts: Callable[[Engine], list[str]] | None = None
 ) -> Family:
     """A family of objects; its views are made when a history is known to have some. ``doubts``: once they are there."""
 

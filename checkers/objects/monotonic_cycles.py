@@ -16,7 +16,7 @@ from assay.checkers.engine import INFINITY, Engine
 from assay.checkers.sql import previous
 from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import WW
-from assay.checkers.transactions.graph import ORDER, Classified, Cycles, Graph, classify
+from assay.checkers.transactions.graph import ORDER, Classified, Cycles, Graph, classify, ints
 from assay.checkers.transactions.real_time import in_real_time
 from assay.checkers.transactions.words import links
 from assay.checkers.verdict import LONGEST_LIST, MOST_OPERATIONS
@@ -72,7 +72,7 @@ def search(engine: Engine) -> list[str]:
     rows = engine.arrow("select op, key, process, value, call, ret from monotonic_seen")
     rows = rows.sort_by([("op", "ascending"), ("key", "ascending")])  # of equally short circles the same one, always
     falls = engine.arrow("select op from monotonic_falls group by op")
-    graph = _Growth(rows, _ints(falls, "op"))
+    graph = _Growth(rows, ints(falls, "op"))
     found = _components(graph.classified(), _NAME, graph)
     if engine.rows("select transaction_order from txn_declared")[0]["transaction_order"] == "real-time":
         known = {op for row in found for op in row["members"]}
@@ -91,11 +91,11 @@ class _Growth:
     """The graph. ``falls``: operations before which their process begins again."""
 
     def __init__(self, rows: pa.Table, falls: Ints) -> None:
-        op, value = _ints(rows, "op"), _ints(rows, "value")
-        key = _ints(pa.table({"key": rows["key"].combine_chunks().dictionary_encode().indices}), "key")
+        op, value = ints(rows, "op"), ints(rows, "value")
+        key = ints(pa.table({"key": rows["key"].combine_chunks().dictionary_encode().indices}), "key")
         self._rows = rows
         self.ops, first = np.unique(op, return_index=True)
-        self.process, self.call, self.ret = (_ints(rows, name)[first] for name in ("process", "call", "ret"))
+        self.process, self.call, self.ret = (ints(rows, name)[first] for name in ("process", "call", "ret"))
         order = np.lexsort((value, key))
         op, key, value = op[order], key[order], value[order]
         new_key = np.diff(key, prepend=-1) != 0
@@ -133,7 +133,7 @@ class _Growth:
         """What is known of some operations."""
         at = np.searchsorted(self.ops, ops)
         seen: dict[int, dict[str, int]] = {op: {} for op in ops}
-        rows = np.flatnonzero(np.isin(_ints(self._rows, "op"), np.array(ops, np.int64)))
+        rows = np.flatnonzero(np.isin(ints(self._rows, "op"), np.array(ops, np.int64)))
         for row in self._rows.take(pa.array(rows)).to_pylist():
             seen[row["op"]][row["key"]] = row["value"]
         return {
@@ -195,8 +195,3 @@ def _in_words(circle: Sequence[int], size: int, known: Mapping[int, _Operation])
     said = "; ".join(sentences[:LONGEST_LIST])
     claim = f"{len(circle)} operations come before each other in a circle: {said}{more}{others}."
     return keys[0] if keys else None, claim
-
-
-def _ints(table: pa.Table, name: str) -> Ints:
-    found: Ints = table.column(name).to_numpy().astype(np.int64)
-    return found

@@ -25,10 +25,7 @@ def prepare(engine: Engine) -> list[str]:
     climb(engine)
     build(engine, PLACE_VIEWS)
     return doubts(
-        engine,
-        "register_unclear",
-        _unclear,
-        lambda more: f"nor can {more} other registers, for the same reason",
+        engine, "register_unclear", _unclear, lambda more: f"nor can {more} other registers, for the same reason"
     )
 
 

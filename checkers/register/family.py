@@ -28,11 +28,7 @@ REGISTER: Final = Family(
     prepares_early=True,
 )
 
-REGISTER_CAS: Final = Family(
-    name="register-cas",
-    checks=(LOST_UPDATE,),
-    applies=f"{_APPLIES} ('register-cas')",
-)
+REGISTER_CAS: Final = Family(name="register-cas", checks=(LOST_UPDATE,), applies=f"{_APPLIES} ('register-cas')")
 """After ``REGISTER``, whose tables it reads."""
 
 REGISTER_ANOMALIES: Final = (*REGISTER.anomalies, *REGISTER_CAS.anomalies)

@@ -86,10 +86,7 @@ LOOKS: Final = Table(
 )
 """Of the last stretch. Complete looks are numbered without a gap."""
 
-BROKERS: Final = View(
-    "rest_brokers",
-    "select look, node, broker from looks where what = 'broker'",
-)
+BROKERS: Final = View("rest_brokers", "select look, node, broker from looks where what = 'broker'")
 
 BUSY: Final = View(
     "rest_busy",

@@ -25,6 +25,7 @@ from assay.checkers.transactions.graph import (
     Cycles,
     Graph,
     classify,
+    ints,
 )
 from assay.checkers.transactions.real_time import InTime, in_real_time
 from assay.checkers.transactions.views import SOURCE_VIEWS
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from assay.checkers.transactions.graph import Ints
 else:
     np, pa = Late("numpy"), Late("pyarrow")
 
@@ -81,9 +81,9 @@ class _Search:
         self._engine = engine
         nodes, edges = engine.arrow(CANDIDATE_NODES), engine.arrow(CANDIDATE_EDGES)
         self._node, self._process, self._call, self._ret, self._place = (
-            _ints(nodes, name) for name in ("node", "process", "call", "ret", "place")
+            ints(nodes, name) for name in ("node", "process", "call", "ret", "place")
         )
-        self._source, self._target, self._kind = (_ints(edges, name) for name in ("source", "target", "kind"))
+        self._source, self._target, self._kind = (ints(edges, name) for name in ("source", "target", "kind"))
         self._instances: list[_Instance] = []
         self._counts: dict[str, int] = {}
         self._rank: dict[int, int] = {}
@@ -212,11 +212,6 @@ class _Search:
             int(self._node[row]): Moments(int(self._process[row]), int(self._call[row]), int(self._ret[row]))
             for row in rows
         }
-
-
-def _ints(table: pa.Table, name: str) -> Ints:
-    found: Ints = table.column(name).to_numpy().astype(np.int64)
-    return found
 
 
 def _ops(classified: Classified, component: Component) -> list[int]:

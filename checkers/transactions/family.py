@@ -34,9 +34,7 @@ TRANSACTIONS: Final = Family(
 )
 
 TRANSACTION_LISTS: Final = Family(
-    name="transaction-lists",
-    checks=_LISTS,
-    applies=f"{_APPLIES} where e.kind = 'txn-append'",
+    name="transaction-lists", checks=_LISTS, applies=f"{_APPLIES} where e.kind = 'txn-append'"
 )
 
 TRANSACTION_ORDERS: Final = tuple(

@@ -29,6 +29,7 @@ from assay.harness.core.late import Late
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -49,6 +50,12 @@ LIMIT: Final = 20_000_000
 STARTS: Final = 50
 ENOUGH: Final = 200_000
 """The cycle described is the shortest from so many starts, or from those that this many nodes allow."""
+
+
+def ints(table: pa.Table, name: str) -> Ints:
+    """A column of whole numbers."""
+    found: Ints = table.column(name).to_numpy().astype(np.int64)
+    return found
 
 
 @dataclass(frozen=True)

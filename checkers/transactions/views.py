@@ -204,8 +204,7 @@ LIST_SEEN: Final = Table(
 """Each read of an ordered list: how far it saw, and who wrote the last that it saw."""
 
 OWN_WRITES: Final = View(
-    "txn_first_writes",
-    "select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key",
+    "txn_first_writes", "select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key"
 )
 
 REGISTER_SEEN: Final = Table(

@@ -158,10 +158,7 @@ def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: I
             what = f"wheels of {', '.join(software.python)} for Python {interpreter.version}"
             step(what, lambda: _download(software, interpreter, context / "wheels"))
         named = ", ".join((*software.packages, *software.python))
-        step(
-            f"image with {named}",
-            lambda: layer.build(recipe, tag, {"NODE": lower}, network="host", context=context),
-        )
+        step(f"image with {named}", lambda: layer.build(recipe, tag, {"NODE": lower}, network="host", context=context))
 
 
 def _download(software: Software, interpreter: Interpreter, folder: Path) -> str:

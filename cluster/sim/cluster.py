@@ -27,7 +27,7 @@ class SimCluster:
     """Satisfies ``assay.cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is made or started.
 
     ``counts`` says how many nodes each role has, ``spares`` how many more of the main role wait to join. ``crashes``
-    are the processes that ended by an exception; ``zookeeper.writes`` is the log of what was written to ZooKeeper.
+    are the processes that ended by an exception.
     """
 
     def __init__(self, system: System, counts: Mapping[str, int], seed: int, spares: int = 0) -> None:

@@ -342,4 +342,4 @@ class _Attempt:
 
 
 def _names(own: tuple[str, int], peer: tuple[str, int]) -> dict[str, Any]:
-    return {"sockname": own, "peername": peer, "socket": SimSocket(own, peer)}
+    return {"sockname": own, "peername": peer, "socket": SimSocket(own)}

@@ -123,9 +123,7 @@ class Sender(asyncio.Transport):
         if self.host.shaping is not None:
             size = 0 if isinstance(item, Mark) else sum(map(len, item))
             due += self.host.shaping.hold(self.peer.host, size, now)
-        if due < self._last_due:
-            due = self._last_due
-        self._last_due = due
+        self._last_due = due = max(due, self._last_due)
         self._loop.schedule(due, self)
 
     def _pause_if_full(self) -> None:

@@ -29,22 +29,16 @@ if TYPE_CHECKING:
 
 
 class SimSocket:
-    """What ``get_extra_info("socket")`` and ``server.sockets`` give: names, and options that do nothing but one:
+    """What ``get_extra_info("socket")`` and ``server.sockets`` give: its name, and options that do nothing but one:
     ``SO_LINGER`` of 0 seconds, after which closing drops what the kernel has not sent.
     """
 
-    def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
+    def __init__(self, name: tuple[str, int]) -> None:
         self._name = name
-        self._peer = peer
         self.drops = False
 
     def getsockname(self) -> tuple[str, int]:
         return self._name
-
-    def getpeername(self) -> tuple[str, int]:
-        if self._peer is None:
-            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
-        return self._peer
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
         """Others are accepted and ignored."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from assay.harness.foreign.malformed import MalformedError, Place, shown
 from assay.harness.foreign.source import moved
@@ -246,7 +246,6 @@ class Reader:
         match = _TOKEN.match(text, at)
         if match is None:
             self._no_token(at)
-            raise AssertionError("unreachable")
         end = match.end()
         kind = match.lastgroup
         if kind == "open":
@@ -274,7 +273,7 @@ class Reader:
             return Character(code), end
         raise _Bad(at, f"{shown(match.group())} closes nothing")
 
-    def _no_token(self, at: int) -> None:
+    def _no_token(self, at: int) -> NoReturn:
         text = self._text
         if not self._ended:
             raise _More

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from assay.checkers.times import NANOSECONDS
 from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
@@ -35,7 +36,6 @@ from assay.reports.index.entry import (
 
 FOUND: Final = "found"
 """The folder of a store that has schedules that were made small."""
-NANOSECONDS: Final = 1_000_000_000
 STANDINGS: Final = {
     AttemptOutcome.PASS: Standing.PASS, AttemptOutcome.FAIL: Standing.FAIL, AttemptOutcome.UNKNOWN: Standing.UNKNOWN,
     AttemptOutcome.DETECTED: Standing.FAIL, AttemptOutcome.MISSED: Standing.PASS,

@@ -97,10 +97,7 @@ class Shrinker:
         schedule = self.store / FOUND / made.name
         schedule.parent.mkdir(exist_ok=True)
         shutil.copyfile(made, schedule)
-        kept = {
-            "schedule": f"{FOUND}/{made.name}",
-            "command": replay[1].replace(str(made), str(schedule)),
-        }
+        kept = {"schedule": f"{FOUND}/{made.name}", "command": replay[1].replace(str(made), str(schedule))}
         if page is not None and Path(page[1]).is_file():
             target = self.path.path / PAGES / f"{runs_of.safe_name(entry.name)}.html"
             target.parent.mkdir(exist_ok=True)

@@ -42,12 +42,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
              "'none' (default), 'all', 'mix' (of every kind by weight, overlapping; docs/mixes.md)")  # fmt: skip
-    add(
-        "--nemesis-interval",
-        default=None,
-        metavar="S",
-        help="seconds from injection to injection (10; of the mix 5)",
-    )
+    add("--nemesis-interval", default=None, metavar="S", help="seconds from injection to injection (10; of the mix 5)")
     add("--nemesis-target", default=None, metavar="WHO",
         help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
         "consumer, consumers, zookeeper, zookeepers, origin, or nodes by name: n2, n1+n3 (docs/faults.md)")  # fmt: skip
@@ -71,12 +66,7 @@ def add_options(parser: pytest.Parser) -> None:
         help="operations per second, open loop (default: none, closed loop; with the mix 80)")  # fmt: skip
     add("--operation-timeout", default=None, metavar="S",
         help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
-    add(
-        "--concurrency",
-        default=None,
-        metavar="N",
-        help="workers: 6, or 2n for two per node (2n; with the mix 6n)",
-    )
+    add("--concurrency", default=None, metavar="N", help="workers: 6, or 2n for two per node (2n; with the mix 6n)")
     add("--nodes", default=command_line.DEFAULT_NODES, metavar="N",
         help="nodes of each role of the system (3), or by role: server=3,sentinel=5")  # fmt: skip
     add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")

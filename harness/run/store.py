@@ -148,8 +148,7 @@ def safe_name(test_id: str) -> str:
 
     Whenever something beyond the usual separators had to be replaced or cut, eight digits of a hash keep two ids apart.
     """
-    name = test_id.replace(".py::", "::").replace("::", "-").replace("/", "-").replace("[", "-")
-    name = name[:-1] if name.endswith("]") else name
+    name = test_id.replace(".py::", "::").replace("::", "-").replace("/", "-").replace("[", "-").removesuffix("]")
     safe = re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".-")
     if safe != name or len(safe) > NAME_LIMIT or safe in (LATEST, NIGHTS) or not safe:
         safe = f"{safe[: NAME_LIMIT - 9] or 'run'}-{hashlib.sha256(test_id.encode()).hexdigest()[:8]}"

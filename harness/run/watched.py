@@ -84,10 +84,6 @@ class Watched:
     _following: asyncio.Task[None] | None = None
     _stopping: bool = False
 
-    @property
-    def pid(self) -> int | None:
-        return None if self.process is None else self.process.pid
-
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
             *command(self.run),

@@ -87,7 +87,6 @@ class Needs:
 
     @classmethod
     def of(cls, faults: Collection[Fault]) -> "Needs":
-        """Of these faults."""
         return cls(
             own_disks=any(map(needs_disks, faults)),
             own_clocks=any(fault.impact.wrong_clock for fault in faults),

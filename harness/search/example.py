@@ -36,12 +36,7 @@ class Example(msgspec.Struct, frozen=True):
         varied = msgspec.structs.asdict(self)
         del varied["schedule"]
         return replace(
-            base,
-            **varied,
-            nemesis=fault_names(self.schedule),
-            nemesis_target=None,
-            nemesis_trigger=EVERY,
-            replay=None,
+            base, **varied, nemesis=fault_names(self.schedule), nemesis_target=None, nemesis_trigger=EVERY, replay=None
         )
 
     def only(self, numbers: Collection[int]) -> Example:

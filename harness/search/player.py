@@ -88,7 +88,7 @@ class Player:
             attempt.set_up()
             text = attempt.run()
         except InfrastructureError as error:
-            return self._broken(attempt, schedule, str(error))
+            return self._broken(attempt, str(error))
         finally:
             attempt.tear_down()
         outcome = self._outcome(attempt, text)
@@ -117,7 +117,7 @@ class Player:
             text=text if judgement.verdict is Verdict.FAIL else None,
         )
 
-    def _broken(self, attempt: Attempt, schedule: Path, error: str) -> PlayOutcome:
+    def _broken(self, attempt: Attempt, error: str) -> PlayOutcome:
         nothing: frozenset[str] = frozenset()
         return PlayOutcome(
             "error", frozenset({CRASH}), None, nothing, nothing, frozenset(), attempt.folder.path, error, error

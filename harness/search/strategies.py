@@ -201,10 +201,7 @@ def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) 
 @st.composite
 def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
     trigger = OnEvent(
-        draw(_event(terrain)),
-        nth=draw(st.sampled_from(NTH)),
-        delay=draw(st.sampled_from(DELAYS)),
-        within=5.0,
+        draw(_event(terrain)), nth=draw(st.sampled_from(NTH)), delay=draw(st.sampled_from(DELAYS)), within=5.0
     )
     target = step.target
     if target.kind in ONE_SERVER and draw(st.integers(0, 2)):

@@ -94,8 +94,7 @@ def bank(done: Sequence[Completed], total: int | None) -> Recorded:
         ret=1,
     )
     return Recorded(
-        [(first, opened), *((_later(completed), _of_bank(completed, accounts)) for completed in done)],
-        "; ".join(notes),
+        [(first, opened), *((_later(completed), _of_bank(completed, accounts)) for completed in done)], "; ".join(notes)
     )
 
 

@@ -79,8 +79,6 @@ class RegisterTraffic(Traffic):
             failures=rows.Failures(np.where(rejected, 0, -1), ("mismatch",)),
             argument=pc.choose(verb[keep], "null", new, swap),
             result=pc.if_else(
-                looked[keep] | (rejected & shows)[keep],
-                rows.numbers(current[keep], current[keep] != EMPTY),
-                rows.NONE,
+                looked[keep] | (rejected & shows)[keep], rows.numbers(current[keep], current[keep] != EMPTY), rows.NONE
             ),
         )

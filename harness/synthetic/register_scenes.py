@@ -20,8 +20,6 @@ LAST: Final = D
 
 @dataclass(frozen=True)
 class Register:
-    """The register of a scene."""
-
     key: str
 
     def write(self, value: int, begin: int) -> SceneStep:

@@ -103,11 +103,7 @@ class SimpleConsumer:
             size = min(2 * size, self._max_fetch_bytes)
 
     async def multi_fetch(
-        self,
-        offsets: Mapping[Partition, int],
-        max_bytes: int = 1024 * 1024,
-        max_wait: float = 0.5,
-        min_bytes: int = 1,
+        self, offsets: Mapping[Partition, int], max_bytes: int = 1024 * 1024, max_wait: float = 0.5, min_bytes: int = 1
     ) -> dict[Partition, Fetched]:
         """As :meth:`fetch`, of several partitions, each from its offset on, in one request to each of their leaders.
 

@@ -23,12 +23,7 @@ _log = logging.getLogger("assay.controller")
 
 class Changes:
     def __init__(
-        self,
-        config: BrokerConfig,
-        zookeeper: ZooKeeper,
-        events: EventLog,
-        background: Background,
-        queue: WorkQueue,
+        self, config: BrokerConfig, zookeeper: ZooKeeper, events: EventLog, background: Background, queue: WorkQueue
     ) -> None:
         self._config = config
         self._zookeeper = zookeeper
@@ -39,11 +34,7 @@ class Changes:
             zookeeper, background, events, queue.perform, lambda: queue.notify(Trigger.MOVES), self.assignments
         )
         self.deletions = Deletions(
-            zookeeper,
-            background,
-            queue.perform,
-            lambda: queue.notify(Trigger.DELETIONS),
-            self.reassignments.endings,
+            zookeeper, background, queue.perform, lambda: queue.notify(Trigger.DELETIONS), self.reassignments.endings
         )
         self._handlers: Mapping[Trigger, Callable[[ActiveTerm], Awaitable[None]]] = {
             Trigger.BROKERS: self._brokers,

@@ -199,10 +199,7 @@ class PublicControl:
 def _confirms(cluster: ClusterState, state: control.AnnouncedState) -> bool:
     """Is that the leader, and its epoch, that ZooKeeper has?"""
     known = cluster.states.get((state.topic, state.partition))
-    return known is not None and (known.value.leader, known.value.leader_epoch) == (
-        state.leader,
-        state.leader_epoch,
-    )
+    return known is not None and (known.value.leader, known.value.leader_epoch) == (state.leader, state.leader_epoch)
 
 
 def _results(results: dict[PartitionId, ErrorCode]) -> list[control.PartitionResult]:

@@ -99,10 +99,8 @@ def spread(
     for partition in partitions:
         first = start + partition
         step = shift + partition // count
-        replicas = [brokers[first % count]]
-        for extra in range(replication - 1):
-            replicas.append(brokers[(first + 1 + (step + extra) % (count - 1)) % count])
-        assignment[partition] = replicas
+        followers = [brokers[(first + 1 + (step + extra) % (count - 1)) % count] for extra in range(replication - 1)]
+        assignment[partition] = [brokers[first % count], *followers]
     return assignment
 
 

@@ -189,9 +189,7 @@ class StoredGroups:
     # -- the log -----------------------------------------------------------------------------------------------------
 
     async def _append(
-        self,
-        records: Sequence[tuple[bytes, bytes | None]],
-        on_outcome: Callable[[ErrorCode], None] = lambda code: None,
+        self, records: Sequence[tuple[bytes, bytes | None]], on_outcome: Callable[[ErrorCode], None] = lambda code: None
     ) -> ErrorCode:
         """The answer for the client: NONE once all in-sync replicas have the records.
 

@@ -23,11 +23,7 @@ class LogCleaner:
     """See the module. ``cutting`` is held while something is noted that a cut would make untrue."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        storage: Storage,
-        replicas: Callable[[], Iterable[Replica]],
-        cutting: asyncio.Lock,
+        self, config: BrokerConfig, storage: Storage, replicas: Callable[[], Iterable[Replica]], cutting: asyncio.Lock
     ) -> None:
         self._config = config
         self._replicas = replicas

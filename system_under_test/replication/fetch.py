@@ -163,21 +163,14 @@ def _read(
 
 
 def _read_partition(
-    partition: Partition,
-    wanted: messages.FetchPartition,
-    replica_id: int,
-    version: int,
-    left: int,
-    first: bool,
+    partition: Partition, wanted: messages.FetchPartition, replica_id: int, version: int, left: int, first: bool
 ) -> messages.FetchPartitionResponse:
     log = partition.log
     if not log.start_offset <= wanted.offset <= log.end_offset:
         raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
     limit = partition.readable() if replica_id == messages.CONSUMER_REPLICA_ID else log.end_offset
     answer = messages.FetchPartitionResponse(
-        partition=wanted.partition,
-        error_code=ErrorCode.NONE,
-        high_watermark=partition.high_watermark,
+        partition=wanted.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark
     )
     if wanted.offset >= limit:
         return answer  # between the high watermark and the log end: nothing yet, and no error
@@ -256,10 +249,7 @@ def _read_for_follower(
                 error = rejected[wanted.topic, wanted.partition] = failure.code
         parts.append(
             internal.ReplicaFetchedPartition(
-                topic=wanted.topic,
-                partition=wanted.partition,
-                error_code=error,
-                log_start=_log_start(manager, wanted),
+                topic=wanted.topic, partition=wanted.partition, error_code=error, log_start=_log_start(manager, wanted)
             )
         )
     return internal.ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers

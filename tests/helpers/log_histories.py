@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, format_1, translation
-from assay.harness.core.history.schema import FORMAT_KEY
+from assay.harness.core.history.data_sets import FORMAT_KEY
 
 Row = dict[str, Any]
 

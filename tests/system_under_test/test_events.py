@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.core.history.schema import EVENTS
+from assay.harness.core.history.schema import SCHEMAS
 from assay.system_under_test.events import Columns, EventLog
 
 OUR_OWN = {"broker", "incarnation", "seq", "event", "time"}
@@ -13,7 +13,7 @@ OUR_OWN = {"broker", "incarnation", "seq", "event", "time"}
 
 
 def test_a_line_may_say_what_the_history_has_columns_for_and_nothing_else() -> None:
-    columns = {*EVENTS.names} - {"node"} | {"broker", "topic_zxid"}
+    columns = {*SCHEMAS["events"].names} - {"node"} | {"broker", "topic_zxid"}
     assert {*Columns.__annotations__} | OUR_OWN == columns
 
 

@@ -241,7 +241,7 @@ class SimZooKeeper:
             try:
                 await self._read_all(reader, writer)
             except (OSError, asyncio.IncompleteReadError):
-                self._suspended(writer)
+                self._suspended()
             finally:
                 self._writer = None
                 writer.transport.abort()
@@ -284,7 +284,7 @@ class SimZooKeeper:
             if not request.future.done():
                 self._send(writer, request)
 
-    def _suspended(self, writer: asyncio.StreamWriter) -> None:
+    def _suspended(self) -> None:
         self._writer = None
         self._fail(self._flight, exceptions.ConnectionLoss(f"connection of session {self._session:#x} lost"))
         self._tell(KazooState.SUSPENDED, self._session)

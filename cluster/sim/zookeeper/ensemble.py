@@ -20,7 +20,7 @@ from kazoo.protocol.states import EventType
 
 from assay.cluster.sim.network import Host, Network
 from assay.cluster.sim.process import Process
-from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, SetData, Tree
+from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, Tree
 
 TICK = 0.5
 """Seconds; ``tickTime`` of test clusters. Sessions last between 2 and 20 ticks."""
@@ -46,23 +46,11 @@ class ZooKeeperSession:
     ephemerals: dict[str, None]
 
 
-@dataclass(frozen=True)
-class Write:
-    """One transaction of the log: ``operation`` is its verb, ``path`` what it came to (for a sequence node)."""
-
-    time: float
-    zxid: int
-    session: int
-    operation: str
-    path: str
-
-
 class Ensemble:
-    """Shared by all servers; survives them, as their disks would. ``writes`` is the transaction log."""
+    """Shared by all servers; survives them, as their disks would."""
 
     def __init__(self, network: Network, hosts: Sequence[Host], wall_clock: Callable[[], float]) -> None:
         self.tree = Tree()
-        self.writes: list[Write] = []
         self._network = network
         self._hosts = tuple(hosts)
         self._wall_clock = wall_clock
@@ -150,22 +138,17 @@ class Ensemble:
         if session is None:
             return
         deletions = [Delete(path) for path in sorted(session.ephemerals)]
-        self.write(identifier, deletions, verb="close-session")
+        self.write(deletions)
         if session.connection is not None:
             session.connection.drop()
 
     # Data
 
-    def write(self, session: int, changes: Sequence[Change], verb: str | None = None) -> list[Any]:
-        """Commits, logs, and fires the watches, in this order. Raises ``TransactionError``."""
+    def write(self, changes: Sequence[Change]) -> list[Any]:
+        """Commits and fires the watches, in this order. Raises ``TransactionError``."""
         results, events = self.tree.transact(changes, int(self._wall_clock() * 1000))
-        now = self._network.loop.time()
         for change, result in zip(changes, results, strict=True):
             self._keep_ephemerals(change, result)
-            if isinstance(change, Create | Delete | SetData):
-                path = result if isinstance(change, Create) else change.path
-                operation = verb or type(change).__name__.lower()
-                self.writes.append(Write(now, self.tree.zxid, session, operation, path))
         for event in events:
             self._fire(event)
         return results

@@ -179,7 +179,7 @@ class _Connection:
         """Also every single write: a transaction of one."""
         changes = [_change(session, *operation) for operation in operations]
         try:
-            results = self._ensemble.write(session.identifier, changes)
+            results = self._ensemble.write(changes)
         except TransactionError as failure:
             raise failure.error from failure
         return [tuple(result) if isinstance(result, tuple) else result for result in results]

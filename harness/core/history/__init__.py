@@ -26,21 +26,10 @@ from assay.harness.core.history.rows import History
 
 if TYPE_CHECKING:
     from assay.harness.core.history.reader import HistoryReader
-    from assay.harness.core.history.schema import EFFECTS, EVENTS, FAULTS, LOOKS, OPS, SCHEMAS
+    from assay.harness.core.history.schema import EFFECTS, OPS, SCHEMAS
     from assay.harness.core.history.writer import HistoryWriter
 
 __all__ = [
-    "CLOSED",
-    "DIGESTED",
-    "EFFECTS",
-    "EVENTS",
-    "FAULTS",
-    "FORMAT",
-    "LOOKS",
-    "OPS",
-    "SCHEMAS",
-    "History",
-    "HistoryError",
-    "HistoryReader",
+    "CLOSED", "DIGESTED", "EFFECTS", "FORMAT", "OPS", "SCHEMAS", "History", "HistoryError", "HistoryReader",
     "HistoryWriter",
-]
+]  # fmt: skip

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay.harness.core.history.schema import DIGESTED, SCHEMAS
+from assay.harness.core.history.data_sets import DIGESTED
+from assay.harness.core.history.schema import SCHEMAS
 
 
 class DataSetDigest:
     """The running hash of one data set; give it the rows in order, in batches of any size."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
         self._columns = [ColumnDigest(field) for field in schema]
 
     def update(self, rows: pa.Table | pa.RecordBatch) -> None:

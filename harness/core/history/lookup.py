@@ -7,7 +7,7 @@ PACKAGE: Final = "assay.harness.core.history"
 HOMES: Final = {
     "HistoryReader": "reader",
     "HistoryWriter": "writer",
-    **dict.fromkeys(("EFFECTS", "EVENTS", "FAULTS", "LOOKS", "OPS", "SCHEMAS"), "schema"),
+    **dict.fromkeys(("EFFECTS", "OPS", "SCHEMAS"), "schema"),
 }
 """Name to the module that has it."""
 

@@ -17,16 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.history import format_1, through, translation
+from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, LATER, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.schema import (
-    CLOSED,
-    DIGESTED,
-    FORMAT,
-    FORMAT_KEY,
-    LATER,
-    SCHEMAS,
-    HistoryError,
-)
+from assay.harness.core.history.schema import SCHEMAS
 from assay.harness.core.history.sql import Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.core.printable import plainly
@@ -53,11 +46,7 @@ class HistoryReader:
     """
 
     def __init__(
-        self,
-        folder: Path | str,
-        *,
-        optional: Collection[str] = (),
-        paths: Mapping[str, Sequence[Path]] | None = None,
+        self, folder: Path | str, *, optional: Collection[str] = (), paths: Mapping[str, Sequence[Path]] | None = None
     ) -> None:
         self._folder = Path(folder)
         if not self._folder.is_dir():

@@ -45,7 +45,6 @@ def op_row(completed: Completed) -> OpRow:
 
 
 def ops_columns(rows: Sequence[OpRow]) -> list[list[Any]]:
-    """The columns of ``ops``."""
     all_completed = [row[0] for row in rows]
     operations = [completed.operation for completed in all_completed]
     completions = [completed.completion for completed in all_completed]
@@ -67,7 +66,6 @@ def ops_columns(rows: Sequence[OpRow]) -> list[list[Any]]:
 
 
 def effects_columns(rows: Sequence[EffectRow]) -> list[list[Any]]:
-    """The columns of ``effects``."""
     all_completed = [row[0] for row in rows]
     effects = [row[2] for row in rows]
     return [

@@ -2,31 +2,7 @@
 
 import pyarrow as pa
 
-from assay.harness.core.history.data_sets import (
-    CLOSED,
-    DATA_SETS,
-    DIGESTED,
-    FORMAT,
-    FORMAT_KEY,
-    LATER,
-    HistoryError,
-)
-
-__all__ = [
-    "CLOSED",
-    "DIGESTED",
-    "EFFECTS",
-    "EVENTS",
-    "FAULTS",
-    "FORMAT",
-    "FORMAT_KEY",
-    "LATER",
-    "LOOKS",
-    "OPS",
-    "REPLICAS",
-    "SCHEMAS",
-    "HistoryError",
-]
+from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, FORMAT_KEY
 
 _TYPES = {"int64": pa.int64(), "int32": pa.int32(), "string": pa.string(), "bool": pa.bool_()}
 
@@ -38,5 +14,4 @@ SCHEMAS: dict[str, pa.Schema] = {
     for name, columns in DATA_SETS.items()
 }
 
-OPS, EFFECTS, FAULTS = SCHEMAS["ops"], SCHEMAS["effects"], SCHEMAS["faults"]
-EVENTS, REPLICAS, LOOKS = SCHEMAS["events"], SCHEMAS["replicas"], SCHEMAS["looks"]
+OPS, EFFECTS = SCHEMAS["ops"], SCHEMAS["effects"]

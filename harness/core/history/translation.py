@@ -8,7 +8,8 @@ of any size is translated as it is scanned.
 import pyarrow as pa
 
 from assay.harness.core.history import format_1, format_3, format_4
-from assay.harness.core.history.schema import FORMAT, SCHEMAS
+from assay.harness.core.history.data_sets import FORMAT
+from assay.harness.core.history.schema import SCHEMAS
 from assay.harness.core.history.sql import Text, select
 
 

@@ -25,10 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.history.columns import to_batch
+from assay.harness.core.history.data_sets import CLOSED, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.growing import UNFINISHED, Growing, UnderWay, part_of
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, op_row
-from assay.harness.core.history.schema import CLOSED, SCHEMAS, HistoryError
+from assay.harness.core.history.schema import SCHEMAS
 from assay.harness.core.operation import Completed, Effect
 
 TEXT_COLUMNS = {
@@ -133,10 +134,6 @@ class HistoryWriter(History):
         self._under_way: UnderWay | None = None
         self._parts = {name: PartWriter(self._folder, name) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
         """One operation that has ended, with its effects in their order inside it."""

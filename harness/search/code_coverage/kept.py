@@ -69,10 +69,6 @@ class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
         """Branches that no example took, of functions that some did call, in the order of their lines."""
         return tuple(sorted(b for function in self.functions if not function.never for b in function.missed_branches))
 
-    @property
-    def missed_lines(self) -> tuple[int, ...]:
-        return tuple(sorted(n for function in self.functions if not function.never for n in function.missed_lines))
-
 
 def reached(modules: Iterable[Module], places: Iterable[Place]) -> tuple[ModuleReached, ...]:
     """Of each module what a search came to."""

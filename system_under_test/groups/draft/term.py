@@ -61,7 +61,6 @@ class DraftTerm:
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
 
     def end(self) -> None:
-        """The term is over."""
         self._over = True
         self._stop()
 

@@ -14,13 +14,14 @@ from assay.checkers.check import Family, build, findings
 from assay.checkers.contract import OBJECTS, Contract
 from assay.checkers.engine import DuckDB
 from assay.checkers.objects.counters import COUNTER_ANOMALIES, COUNTERS
-from assay.checkers.objects.kinds import OF_FAMILY, doubts
+from assay.checkers.objects.kinds import doubts
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_ANOMALIES, QUEUES
 from assay.checkers.objects.sets import SET_ANOMALIES, SETS
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Verdict
 from assay.harness.core.history import format_1
+from assay.harness.core.history.kinds import KINDS
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
@@ -281,8 +282,9 @@ def test_a_key_is_what_it_is_said_or_proved_to_be(
 
 
 def test_what_a_family_is_called_and_records_is_the_same_everywhere() -> None:
-    assert tuple(OF_FAMILY) == OBJECTS
-    assert {family: tuple(format_1.KINDS[family].values()) for family in OF_FAMILY} == OF_FAMILY
+    assert {family: tuple(format_1.KINDS[family].values()) for family in OBJECTS} == {
+        family: KINDS[family] for family in OBJECTS
+    }
 
 
 def test_an_unknown_family_is_an_error() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from assay.checkers.engine import DuckDB
 from assay.checkers.source import register_history
-from assay.harness.core.history import EFFECTS, FORMAT, LOOKS, SCHEMAS, HistoryReader, format_3, format_4, translation
+from assay.harness.core.history import FORMAT, SCHEMAS, HistoryReader, format_3, format_4, translation
 
 from helpers.log_histories import write
 
@@ -102,10 +102,10 @@ def test_what_was_seen_at_rest_has_each_meaning_in_a_column_of_its_own(tmp_path:
 
 
 def test_every_column_that_came_or_changed_is_translated() -> None:
-    for name, schema in (("effects", EFFECTS), ("looks", LOOKS)):
+    for name in ("effects", "looks"):
         later = {column for columns in format_4.CAME.values() for column in columns.get(name, ())}
-        came = set(schema.names) - set(format_3.COLUMNS[name].split()) - later
-        assert came <= set(format_3.MEANINGS[name]) <= set(schema.names)
+        came = set(SCHEMAS[name].names) - set(format_3.COLUMNS[name].split()) - later
+        assert came <= set(format_3.MEANINGS[name]) <= set(SCHEMAS[name].names)
 
 
 def test_rows_of_format_1_go_through_both_steps(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.core.history import FAULTS, HistoryReader, format_1, format_4
+from assay.harness.core.history import SCHEMAS, HistoryReader, format_1, format_4
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.impact import Impact
 
@@ -26,7 +26,7 @@ def read(folder: Path, *rows: dict[str, object]) -> list[dict[str, object]]:
 
 def test_what_a_fault_declares_are_columns() -> None:
     declared = {field.name for field in fields(Impact)}
-    assert declared <= set(FAULTS.names)
+    assert declared <= set(SCHEMAS["faults"].names)
     assert declared == {*format_1.IMPACTS, *format_4.CAME[6]["faults"]}
 
 

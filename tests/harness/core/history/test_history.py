@@ -22,8 +22,6 @@ from hypothesis import strategies as st
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history import (
     EFFECTS,
-    EVENTS,
-    FAULTS,
     FORMAT,
     OPS,
     SCHEMAS,
@@ -32,8 +30,8 @@ from assay.harness.core.history import (
     HistoryWriter,
     translation,
 )
+from assay.harness.core.history.data_sets import FORMAT_KEY
 from assay.harness.core.history.format_3 import ADDED
-from assay.harness.core.history.schema import FORMAT_KEY
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 from helpers.examples import some_of
@@ -209,14 +207,14 @@ def test_the_schemas_are_those_of_the_format() -> None:
         "max_wait_ms int64?", "waited_ms int64?", "empty bool?", "call int64", "ret int64?", "outcome string",
         "error string?", "phase string",
     ]  # fmt: skip
-    assert described(EVENTS) == [
+    assert described(SCHEMAS["events"]) == [
         "time int64", "node string", "incarnation int64", "seq int64", "event string", "key string?", "epoch int64?",
         "controller_epoch int64?", "zxid int64?", "position int64?", "value int64?", "owner string?", "detail string",
         "high_watermark int64?", "log_start int64?", "log_end int64?",
             "version int64?", "isr string?", "elr string?", "replicas string?", "gone string?", "min_insync int64?",
             "unclean bool?", "replica int64?", "from_state string?", "to_state string?", "osr string?",
     ]  # fmt: skip
-    assert described(FAULTS) == [
+    assert described(SCHEMAS["faults"]) == [
         "id int64", "fault string", "targets string", "phase string", "time int64", "detail string",
         "took_effect bool?", "stage string?", "not_before int64?", "on_clients bool?", "ends_process bool?",
         "pauses_process bool?", "gradual bool?", "cuts_links bool?", "loses_unsynced bool?", "damages_files bool?",
