@@ -80,8 +80,10 @@ class Exploration:
         self.interrupted = result.interrupted
         self.progress.note(f"explored {result.tally}")
         self._keep(result, started)
+        if result.found is not None and (self.interrupted or result.broken):
+            return self._cut_short(result.found, result.broken)
         if result.found is not None:
-            return self._cut_short(result.found) if self.interrupted else self._described(result.found)
+            return self._described(result.found)
         if self.interrupted:
             return f"UNKNOWN: the search was interrupted: {result.tally}"
         if not result.tally.verdicts.get(str(Verdict.PASS)):
@@ -135,17 +137,19 @@ class Exploration:
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, found.example.settings(self.settings, schedule)
 
-    def _cut_short(self, found: Found) -> str:
-        """What a search had found when it was interrupted; nothing is played any more."""
+    def _cut_short(self, found: Found, broken: str = "") -> str:
+        """What a search had found when it was interrupted, or broke; nothing is played any more."""
         schedule, settings = self._kept(found)
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [
                 _headline(found),
-                f"interrupted while it was made small: {steps} of {before} steps are left; it was not played again",
+                f"{'the search broke' if broken else 'interrupted'} while it was made small: "
+                f"{steps} of {before} steps are left; it was not played again",
                 *(f"  {line}" for line in found.example.lines()),
                 f"schedule: {schedule}",
                 f"replay: {self.command(settings)}",
+                *broken.splitlines(),
             ]
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -185,6 +186,46 @@ def test_a_worker_that_breaks_is_reported_and_ends_the_search() -> None:
 
     with pytest.raises(WorkerError, match="the harness broke"):
         search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)
+
+
+@dataclass
+class BreakingPlayer(PretendPlayer):
+    """Finds what fails, and then does what it must not."""
+
+    ends: Callable[[], object] = lambda: None
+
+    def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
+        played = super().play_all(examples, enough)
+        self.fails = lambda example: bool(self.ends())
+        return played
+
+
+def breaks() -> None:
+    raise RuntimeError("the harness broke")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [(breaks, "RuntimeError: the harness broke"), (lambda: os._exit(3), "explorer 0 died with exit code 3")],
+    ids=["raises", "dies"],
+)
+def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_small(
+    ends: Callable[[], object], said: str, tmp_path: Path
+) -> None:
+    def make(number: int, note: Callable[[str], None]) -> Explorer:
+        return explorer(BreakingPlayer(lambda example: True, ends=ends), Budget(seconds=60.0))
+
+    result = search(make, 1, lambda line: None)
+    assert not result.interrupted
+    assert said in result.broken
+    assert result.found is not None
+    assert result.found.outcome.failures == {"lost-write"}
+    nowhere: Any = None
+    asked = Exploration(nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", Silent(), nowhere)
+    lines = asked._cut_short(result.found, result.broken).splitlines()
+    assert lines[0].startswith("FOUND lost-write after ")
+    assert lines[1].startswith("the search broke while it was made small: ")
+    assert said in lines[-1]
 
 
 def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet() -> None:
