@@ -13,7 +13,7 @@ from typing import Final
 from assay.checkers.engine import Engines
 from assay.checkers.verdict import Verdict
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Configurable, Eventful, System
-from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
@@ -172,6 +172,8 @@ class Exploration:
                 last=str(found.rate), minimal=found.finished,
             )  # fmt: skip
             text = attempt.run() or attempt.problem or "it did not fail again"
+        except InfrastructureError as error:  # what was found is that it does not start
+            text = str(error)
         finally:
             attempt.tear_down()
         same = found.identical and attempt.digest == found.outcome.digest
@@ -182,7 +184,7 @@ class Exploration:
             + ("" if found.finished else " (not minimal: the time for shrinking was over)")
             + f"; with other seeds it fails {found.rate}",
             *(f"  {line}" for line in found.example.lines()),
-            f"history {found.outcome.digest}: "
+            ("no history: " if found.outcome.digest is None else f"history {found.outcome.digest}: ")
             + ("the same again in other plays and another process" if same else "NOT the same in every play"),
             *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:EVIDENCE],
             f"schedule: {schedule}",

@@ -10,13 +10,19 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engines
+from assay.harness.core.generator import Generator
+from assay.harness.core.rate import Rate
 from assay.harness.run.attempt import Reports
 from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import Silent
 from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.code_coverage.counter import Place
@@ -30,6 +36,7 @@ from assay.nemesis.schedule import Schedule, Step, decode
 from assay.nemesis.target import Kind, Target
 from assay.system_under_test.deployment import Broker
 from assay.workloads.group_client import GroupClient
+from assay.workloads.log_operations import traffic
 
 from helpers import process_tree
 
@@ -269,6 +276,29 @@ def test_its_processes_end_with_the_one_that_started_them_however_that_ends() ->
     parent.kill()
     parent.wait()
     assert process_tree.left(workers) == []
+
+
+def found_in(example: Example, *failures: str, digest: str | None = None) -> Found:
+    nothing: frozenset[Any] = frozenset()
+    outcome = PlayOutcome("error", frozenset(failures), digest, nothing, nothing, nothing, None, None)
+    return Found(example, outcome, Rate(2, 2), True, True, example, 2.4, 7)
+
+
+def test_a_system_that_does_not_start_is_found_like_any_crash(toy: ModuleType, tmp_path: Path) -> None:
+    def body(settings: Settings) -> Generator:
+        return traffic(toy.ToySystem().keys())
+
+    made = Experiment("test_toy", toy.ToySystem(broken=True), toy.ToyClient, Contract(), body)
+    settings = Settings(1, cluster="sim", nodes=1, store=tmp_path, time_limit=2.0)
+    asked = Exploration(
+        made, settings, Budget(), "t", lambda again: f"pytest --replay={again.replay}", Silent(), Engines()
+    )
+    said = asked._described(found_in(Example.of(settings, Schedule(0)), "crash")).splitlines()
+    assert said[0] == "FOUND crash after 7 examples, 2 s"
+    assert "no history: the same again in other plays and another process" in said
+    assert any(line.startswith("the cluster did not start: ") for line in said)
+    (kept,) = (tmp_path / "found").glob("*.json")
+    assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
 
 
 def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(tmp_path: Path) -> None:
