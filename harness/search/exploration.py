@@ -1,5 +1,6 @@
 """``--explore`` as a test: a search on all cores, and what it found as a run, a schedule file and a failure text."""
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -33,7 +34,7 @@ from assay.harness.search.workers import Result, search
 from assay.nemesis.catalogue import MIX, Catalogue, unsuited
 from assay.nemesis.fault import Census, Fault
 from assay.nemesis.mix import mixable
-from assay.nemesis.schedule import Schedule, ScheduleError
+from assay.nemesis.schedule import Schedule, ScheduleError, encode
 from assay.nemesis.target import groups
 
 FOUND: Final = "found"
@@ -132,8 +133,12 @@ class Exploration:
         )
 
     def _kept(self, found: Found) -> tuple[Path, Settings]:
-        """The schedule's file, and the settings that play it."""
-        schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
+        """The schedule's file, and the settings that play it.
+
+        No two schedules have one name: what is made small has seed 0 more often than not, in each test and each store.
+        """
+        what, digest = "+".join(sorted(found.outcome.failures)), hashlib.sha256(encode(found.example.schedule))
+        schedule = self.settings.store / FOUND / f"{found.example.seed}-{what}-{digest.hexdigest()[:8]}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, found.example.settings(self.settings, schedule)
 

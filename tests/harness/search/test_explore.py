@@ -301,6 +301,20 @@ def test_a_system_that_does_not_start_is_found_like_any_crash(toy: ModuleType, t
     assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
 
 
+def test_no_search_takes_the_schedule_of_another(tmp_path: Path) -> None:
+    """With the same seed and the same anomaly, as two tests of one session can have."""
+    nowhere: Any = None
+    asked = Exploration(
+        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: str(made.replay), Silent(), nowhere
+    )
+    steps = [Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2)]
+    found = [Example.of(replace(BASE, seed=0), Schedule(0, (step,))) for step in steps]
+    played = [Path(asked._cut_short(found_in(one, "crash")).splitlines()[-1].removeprefix("replay: ")) for one in found]
+    assert [decode(one.read_bytes()) for one in played] == [one.schedule for one in found]
+    asked._cut_short(found_in(found[1], "crash"))
+    assert len(list((tmp_path / "found").iterdir())) == 2, "the same schedule is there once"
+
+
 def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(tmp_path: Path) -> None:
     first = Example.of(BASE, Schedule(0, tuple(Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2, 3))))
     nothing: frozenset[Any] = frozenset()
@@ -311,8 +325,8 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
     asked = Exploration(
         nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", Silent(), nowhere
     )
-    kept = tmp_path / "found" / f"{first.seed}-lost-write.json"
     said = asked._cut_short(found).splitlines()
+    (kept,) = (tmp_path / "found").glob(f"{first.seed}-lost-write-*.json")
     assert said[:2] == [
         "FOUND lost-write after 7 examples, 2 s",
         "interrupted while it was made small: 1 of 3 steps are left; it was not played again",
