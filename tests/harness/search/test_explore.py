@@ -301,6 +301,20 @@ def test_a_system_that_does_not_start_is_found_like_any_crash(toy: ModuleType, t
     assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
 
 
+class FickleWhenShown(PretendPlayer):
+    """A run that is played to be shown is another one."""
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+        outcome = super().play(example, reports=reports)
+        return outcome if reports is Reports.NEVER else replace(outcome, failures=frozenset(), digest="another")
+
+
+def test_what_was_found_keeps_its_name_though_the_last_play_does_not_fail() -> None:
+    found = explorer(FickleWhenShown(lambda example: True), Budget(examples=10)).run()
+    assert found is not None
+    assert (found.outcome.failures, found.identical) == ({"lost-write"}, False)
+
+
 def test_no_search_takes_the_schedule_of_another(tmp_path: Path) -> None:
     """With the same seed and the same anomaly, as two tests of one session can have."""
     nowhere: Any = None
