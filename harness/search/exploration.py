@@ -16,6 +16,7 @@ from assay.checkers.verdict import Verdict
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Configurable, Eventful, System
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.full_disk import is_full
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive
@@ -81,10 +82,8 @@ class Exploration:
         self.interrupted = result.interrupted
         self.progress.note(f"explored {result.tally}")
         self._keep(result, started)
-        if result.found is not None and (self.interrupted or result.broken):
-            return self._cut_short(result.found, result.broken)
         if result.found is not None:
-            return self._described(result.found)
+            return self._text(result.found, result.broken)
         if self.interrupted:
             return f"UNKNOWN: the search was interrupted: {result.tally}"
         if not result.tally.verdicts.get(str(Verdict.PASS)):
@@ -141,6 +140,16 @@ class Exploration:
         schedule = self.settings.store / FOUND / f"{found.example.seed}-{what}-{digest.hexdigest()[:8]}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, found.example.settings(self.settings, schedule)
+
+    def _text(self, found: Found, broken: str = "") -> str:
+        """What was found, also where a full disk has no room for it."""
+        try:
+            return self._cut_short(found, broken) if self.interrupted or broken else self._described(found)
+        except Exception as error:
+            if not is_full(error):
+                raise
+            lines = [_headline(found), f"nothing of it could be kept: {error}"]
+            return "\n".join([*lines, *(f"  {line}" for line in found.example.lines()), *broken.splitlines()])
 
     def _cut_short(self, found: Found, broken: str = "") -> str:
         """What a search had found when it was interrupted, or broke; nothing is played any more."""

@@ -39,6 +39,7 @@ from assay.workloads.group_client import GroupClient
 from assay.workloads.log_operations import traffic
 
 from helpers import process_tree
+from helpers.small_disk import small_disk
 
 BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
 
@@ -299,6 +300,20 @@ def test_a_system_that_does_not_start_is_found_like_any_crash(toy: ModuleType, t
     assert any(line.startswith("the cluster did not start: ") for line in said)
     (kept,) = (tmp_path / "found").glob("*.json")
     assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
+
+
+def test_what_was_found_is_said_on_a_full_disk(tmp_path: Path) -> None:
+    nowhere: Any = None
+    example = Example.of(BASE, Schedule(0, (Step(1.0, "kill", Target(Kind.ONE), 1.0),)))
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        with pytest.raises(OSError, match="No space left"):
+            (disk / "large").write_bytes(bytes(1 << 20))
+        asked = Exploration(nowhere, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", Silent(), nowhere)
+        said = asked._text(found_in(example, "crash")).splitlines()
+        assert said[0] == "FOUND crash after 7 examples, 2 s"
+        assert "No space left" in said[1]
+        assert said[2:] == [f"  {line}" for line in example.lines()]
+        assert list((disk / "found").iterdir()) == [], "nor is half of it left"
 
 
 class FickleWhenShown(PretendPlayer):
