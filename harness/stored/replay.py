@@ -5,10 +5,10 @@ real nodes nothing is exact: there the faults are played as they came out, on th
 can be compared is which anomalies are found.
 """
 
-import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,15 @@ class Comparison:
     summary: str
 
 
+@dataclass(frozen=True)
+class Session:
+    """A pytest that has ended: its exit code, the run that it made, and what it printed, if that was not shown."""
+
+    status: int
+    run: Path | None
+    printed: str
+
+
 def replay(path: Path, root: Path | None = None) -> Comparison:
     """Runs pytest in another process, its output this one's, and keeps the new run in ``root`` or next to the first.
 
@@ -52,13 +61,33 @@ def replay(path: Path, root: Path | None = None) -> Comparison:
     argv = shlex.split(info.command)[1:]
     if info.cluster != SIMULATED:
         argv = _as_resolved(argv, first)
-    before = latest(root)
-    done = subprocess.run([sys.executable, "-m", "pytest", *argv, f"--store={root}"], check=False)
-    again = latest(root)
-    found = None if again is None or again == before else store.read_run(again)
-    if again is None or found is None or found.digest is None:
-        raise HistoryError(f"pytest ended with {done.returncode} and left no complete run in {root}; see its output")
-    return _compared(first, info, again, found)
+    done = play(argv, root)
+    found = None if done.run is None else store.read_run(done.run)
+    if done.run is None or found is None or found.digest is None:
+        raise HistoryError(f"pytest ended with {done.status} and left no complete run in {root}; see its output")
+    return _compared(first, info, done.run, found)
+
+
+def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Session:
+    """Runs pytest in another process. Ctrl-C reaches that, too: it is given the time to heal, check and report.
+
+    Other sessions may use the store meanwhile, so the run is known by its command.
+    """
+    before = set(store.runs(root))
+    pipe = subprocess.PIPE if quietly else None
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", *arguments, f"--store={root}"], stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            printed, errors = process.communicate()
+        except KeyboardInterrupt:
+            process.communicate()
+            raise
+        finally:
+            process.kill()  # after a second Ctrl-C
+    asked = {word for word in arguments if "::" in word or word.startswith(("--seed=", "--replay="))}
+    made = [run for run in store.runs(root) if run not in before and asked <= _command(run)]
+    return Session(process.returncode, max(made, key=lambda run: run.name, default=None), errors or printed or "")
 
 
 def _as_resolved(argv: list[str], first: Path) -> list[str]:
@@ -71,10 +100,9 @@ def _as_resolved(argv: list[str], first: Path) -> list[str]:
     return argv
 
 
-def latest(root: Path) -> Path | None:
-    """The newest run of a store."""
-    link = root / store.LATEST
-    return Path(os.path.realpath(link)) if link.exists() else None
+def _command(run: Path) -> set[str]:
+    info = store.read_run(run)
+    return set() if info is None else set(shlex.split(info.command))
 
 
 def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Comparison:
