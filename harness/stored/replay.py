@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from assay.checkers.verdict import Judgement
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
+from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
 from assay.harness.run.store import RunInfo
 from assay.nemesis.schedule import Record, decode, encode
 
@@ -96,8 +97,16 @@ def _as_resolved(argv: list[str], first: Path) -> list[str]:
     if isinstance(record, Record) and record.as_resolved().steps:
         write_atomically(first / AS_RESOLVED, encode(record.as_resolved()))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
-        return [word for word in argv if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
+        usual = _left_out(argv) if f"--nemesis={MIX}" in argv else []
+        return [word for word in (*argv, *usual) if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
     return argv
+
+
+def _left_out(argv: Sequence[str]) -> list[str]:
+    """The options at the mix's own defaults, which are no one else's."""
+    usual = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
+    given = {word.partition("=")[0] for word in argv}
+    return [f"{option}={value}" for option, value in usual.items() if option not in given]
 
 
 def _command(run: Path) -> set[str]:

@@ -151,3 +151,8 @@ def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> Non
     played = decode((tmp_path / AS_RESOLVED).read_bytes())
     assert isinstance(played, Schedule)
     assert [(one.at, str(one.target), one.duration) for one in played.steps] == [(2.25, "n2", 5.25)]
+    mixed = ["t.py::t", "--cluster=docker", "--nemesis=mix", "--time-limit=60", "--seed=1"]
+    assert _as_resolved(mixed, tmp_path) == [
+        "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", "--operation-timeout=2", "--concurrency=6n",
+        "--rate=80", f"--replay={tmp_path / AS_RESOLVED}",
+    ], "the defaults of the mix, whose word is left out"  # fmt: skip
