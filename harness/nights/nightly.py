@@ -6,7 +6,8 @@ because of how it ended. A cell that took longer than what is left of the budget
 failures are made small, if the night is to.
 
 What dies here is found by the next process: ``running.json`` names the attempt and its process, which is killed and
-recorded as interrupted. Some bytes are kept in reserve, so that a full disk still has room for the record.
+recorded as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so that a full disk
+still has room for the record.
 """
 
 import fcntl
@@ -213,8 +214,10 @@ class Nightly:
         running = self.path.running()
         if running is None:
             return
+        pids = []
         with suppress(ValueError):
             orphan = owner.parse(running.owner)
+            pids.append(orphan.pid)
             if owner.of(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
         begun = running.result.started
@@ -222,7 +225,18 @@ class Nightly:
         if running.shrinks or any(one.started == begun for one in self.path.results()):
             self.path.now_running(None)
         else:
-            self._record(running.result)
+            self._record(self._killed(running.result, pids))
+
+    def _killed(self, result: Result, pids: Sequence[int]) -> Result:
+        """An attempt whose night was killed: what its runs have found by then was found, and need not come again."""
+        cell = next((one for one in self.night.cells if one.name == result.cell), None)
+        runs = [run for run in runs_of.runs(self.store) if _made_by(run, pids, since=result.started)]
+        if cell is None or not runs:
+            return result
+        ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
+        named, detail = self._named(cell, ended, self.path.path / result.log, runs)
+        names = tuple(str(run.relative_to(self.store)) for run in runs)
+        return msgspec.structs.replace(result, outcome=named, detail=detail, runs=names)
 
     def _end(self) -> None:
         self._reserve.give_up()
@@ -297,10 +311,12 @@ def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> N
     return known[-1]
 
 
-def _made_by(run: Path, pids: Sequence[int]) -> bool:
-    """Another session may use the same store."""
+def _made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
+    """Another session may use the same store. ``since``: an earlier process may have had the same id."""
     info = runs_of.read_run(run)
-    return info is not None and owner.parse(info.owner).pid in pids
+    with suppress(ValueError):
+        return info is not None and info.started >= since and owner.parse(info.owner).pid in pids
+    return False
 
 
 def _full(place: Path) -> bool:

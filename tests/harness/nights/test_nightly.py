@@ -13,6 +13,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -170,6 +171,29 @@ def test_a_night_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert results[1].seed == results[2].seed
     assert night.folder(store, "n").results() == results
     assert gone_on_with(store, one) == results
+
+
+@pytest.mark.parametrize(
+    ("acts", "outcomes_then"),
+    [(("fail", "wait"), ["fail"]), (("pass", "wait"), ["interrupted", "pass"])],
+    ids=["a-run-had-failed", "none-had"],
+)
+def test_what_a_run_had_found_when_its_night_was_killed_is_recorded(
+    tmp_path: Path, acts: tuple[str, ...], outcomes_then: list[str]
+) -> None:
+    """It may not come again."""
+    store = tmp_path / "store"
+    begun(store, [cell(*acts, name="a")], "n")
+    process = driver(store)
+    until(lambda: (store / "waits").exists() and (store / "waits").read_text() != "")
+    process.kill()
+    process.wait()
+    again = msgspec.structs.replace(nightly.resumed(store, None), cells=(cell("pass", name="a"),))
+    results = gone_on_with(store, again)  # now it would pass
+    assert outcomes(results) == outcomes_then
+    assert len(results[0].runs) == 1
+    found = "lost-write in 1 of 1 runs; then interrupted: " if acts[0] == "fail" else ""
+    assert results[0].detail == f"{found}the night itself was killed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
