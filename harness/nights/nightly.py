@@ -93,7 +93,7 @@ class Nightly:
     def run(self) -> list[Result]:
         """All results of the night, in the order of their ends; those of earlier processes come first.
 
-        Raises :class:`NightError` when another process is at it.
+        Raises :class:`NightError` when another process is at it, and at the end for results that found no room.
         """
         with self._alone(), self.interrupt.listening():
             self._recover()
@@ -195,8 +195,11 @@ class Nightly:
         return outcome(cell, ended, printed, [seen(run) for run in new], machine)
 
     def _record(self, result: Result) -> None:
-        """What a full disk rejects even with the reserve given up is tried again with the next."""
+        """What a full disk rejects even with the reserve given up is tried again with the next, and at the end."""
         self._unwritten.append(result)
+        self._write_down()
+
+    def _write_down(self) -> None:
         while self._unwritten:
             try:
                 self.path.append(self._unwritten[0])
@@ -239,6 +242,10 @@ class Nightly:
         return msgspec.structs.replace(result, outcome=named, detail=detail, runs=names)
 
     def _end(self) -> None:
+        self._write_down()
+        if self._unwritten:
+            ends = ", ".join(f"{one.cell} {one.outcome}" for one in self._unwritten)
+            raise NightError(f"the disk of {self.path.path} is full, not recorded are: {ends}; make room and --resume")
         self._reserve.give_up()
         with suppress(OSError):  # without it the night counts as one that did not end; its results are there
             self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 import signal
@@ -104,6 +105,18 @@ def test_a_full_disk_is_recorded_on_the_full_disk(tmp_path: Path) -> None:
         folder = night.folder(disk, "n")
         assert folder.results() == results
         assert folder.read().ended
+
+
+def test_a_night_whose_results_found_no_room_does_not_end_as_if_they_were_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, path = begun(tmp_path / "store", [cell("fail", "exit=1")], "n"), night.folder(tmp_path / "store", "n")
+    with monkeypatch.context() as full:
+        full.setattr(night.NightFolder, "append", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(NightError, match="is full, not recorded are: fail-exit=1 fail; make room"):
+            gone_on_with(tmp_path / "store", one)
+    assert path.read().ended is msgspec.UNSET
+    assert outcomes(gone_on_with(tmp_path / "store", one)) == ["fail"]
 
 
 def test_what_cannot_be_started_is_broken(tmp_path: Path) -> None:
