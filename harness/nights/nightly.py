@@ -293,8 +293,9 @@ def begin(
     if not NAME.fullmatch(name):
         raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
     place_of = part_name(name, part, parts)
+    refused = NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
     if place_of in taken:
-        raise NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
+        raise refused
     earlier = [one.version for _, one in nights(store) if one.version and one.name != name]
     after = earlier[-1] if version and earlier else ""
     night = Night(
@@ -303,7 +304,13 @@ def begin(
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
         whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
     )  # fmt: skip
-    folder(store, place_of).write(night)
+    path = folder(store, place_of)
+    path.path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.path.mkdir()
+    except FileExistsError:  # by another process since, whose record must stay
+        raise refused from None
+    path.write(night)
     return night
 
 

@@ -265,6 +265,20 @@ def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:
         nightly.resumed(tmp_path / "empty", None)
 
 
+def test_a_night_that_another_process_begins_meanwhile_keeps_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(*_: object) -> tuple[str, ...]:
+        monkeypatch.undo()
+        begun(tmp_path, [cell("pass", name="theirs")], "n")
+        return ()
+
+    monkeypatch.setattr(nightly, "commits", meanwhile)
+    with pytest.raises(NightError, match="there is a night n in"):
+        begun(tmp_path, [cell("pass", name="ours")], "n")
+    assert [one.name for one in night.folder(tmp_path, "n").read().cells] == ["theirs"]
+
+
 @given(st.integers(0, 2**32), st.text(max_size=9), st.integers(1, 9))
 def test_a_seed_is_one_that_pytest_takes(of_night: int, name: str, attempt: int) -> None:
     assert 0 <= derive(of_night, name, attempt) % 2**32 < 2**32
