@@ -190,7 +190,10 @@ class Exploration:
             text = str(error)
         finally:
             attempt.tear_down()
+            self.interrupted = attempt.interrupted
         same = found.identical and attempt.digest == found.outcome.digest
+        again = "the same again in other plays and another process" if same else "NOT the same in every play"
+        again = "interrupted while it was played again" if self.interrupted else again
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         lines = [
             _headline(found),
@@ -198,8 +201,7 @@ class Exploration:
             + ("" if found.finished else " (not minimal: the time for shrinking was over)")
             + f"; with other seeds it fails {found.rate}",
             *(f"  {line}" for line in found.example.lines()),
-            ("no history: " if found.outcome.digest is None else f"history {found.outcome.digest}: ")
-            + ("the same again in other plays and another process" if same else "NOT the same in every play"),
+            ("no history: " if found.outcome.digest is None else f"history {found.outcome.digest}: ") + again,
             *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:EVIDENCE],
             f"schedule: {schedule}",
             f"replay: {self.command(settings)}",

@@ -285,16 +285,34 @@ def found_in(example: Example, *failures: str, digest: str | None = None) -> Fou
     return Found(example, outcome, Rate(2, 2), True, True, example, 2.4, 7)
 
 
-def test_a_system_that_does_not_start_is_found_like_any_crash(toy: ModuleType, tmp_path: Path) -> None:
+def exploration_of(system: Any, client: Any, store: Path) -> Exploration:
     def body(settings: Settings) -> Generator:
-        return traffic(toy.ToySystem().keys())
+        return traffic(system.keys())
 
-    made = Experiment("test_toy", toy.ToySystem(broken=True), toy.ToyClient, Contract(), body)
-    settings = Settings(1, cluster="sim", nodes=1, store=tmp_path, time_limit=2.0)
-    asked = Exploration(
+    made = Experiment("test_toy", system, client, Contract(), body)
+    settings = Settings(1, cluster="sim", nodes=1, store=store, time_limit=2.0, rate=20.0)
+    return Exploration(
         made, settings, Budget(), "t", lambda again: f"pytest --replay={again.replay}", Silent(), Engines()
     )
-    said = asked._described(found_in(Example.of(settings, Schedule(0)), "crash")).splitlines()
+
+
+def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: ModuleType, tmp_path: Path) -> None:
+    class Interrupting(toy.ToyClient):  # type: ignore[misc, name-defined]
+        async def open(self, *arguments: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            await super().open(*arguments)
+
+    asked = exploration_of(toy.ToySystem(), Interrupting, tmp_path)
+    asked.settings = replace(asked.settings, concurrency=1)
+    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), "lost-write", digest="1")).splitlines()
+    assert said[0] == "FOUND lost-write after 7 examples, 2 s"
+    assert "history 1: interrupted while it was played again" in said
+    assert asked.interrupted
+
+
+def test_a_system_that_does_not_start_is_found_like_any_crash(toy: ModuleType, tmp_path: Path) -> None:
+    asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path)
+    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), "crash")).splitlines()
     assert said[0] == "FOUND crash after 7 examples, 2 s"
     assert "no history: the same again in other plays and another process" in said
     assert any(line.startswith("the cluster did not start: ") for line in said)
