@@ -30,7 +30,7 @@ from assay.harness.search.player import Player
 from assay.harness.search.quick import QuickPlayer
 from assay.harness.search.reached import Reached, keep
 from assay.harness.search.story import write_story
-from assay.harness.search.strategies import TIME_LIMITS, Terrain
+from assay.harness.search.strategies import LEAST, TIME_LIMITS, Terrain
 from assay.harness.search.workers import Result, search
 from assay.nemesis.catalogue import MIX, Catalogue, unsuited
 from assay.nemesis.fault import Census, Fault
@@ -68,6 +68,9 @@ class Exploration:
 
     def run(self) -> str | None:
         """None when nothing was found and something was looked at, else the failure text."""
+        limit = self.settings.time_limit
+        if limit < LEAST:
+            return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {LEAST:g} or more"
         try:
             self._modules = countable(self.experiment.deployed(), self.code_coverage, self.progress.note)
         except ValueError as error:

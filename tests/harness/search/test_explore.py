@@ -296,6 +296,16 @@ def exploration_of(system: Any, client: Any, store: Path) -> Exploration:
     )
 
 
+def test_a_run_that_is_too_short_for_a_fault_is_not_searched_with(toy: ModuleType, tmp_path: Path) -> None:
+    asked = exploration_of(toy.ToySystem(), toy.ToyClient, tmp_path)
+    asked.settings = replace(asked.settings, time_limit=1.4)
+    assert asked.run() == "UNKNOWN: --time-limit=1.4 leaves no time for a fault: take 1.5 or more"
+    shortest = terrain(Broker(), replace(BASE, time_limit=1.5), Catalogue.standard())
+    done = Explorer(PretendPlayer(lambda example: False), shortest, Budget(examples=5))  # type: ignore[arg-type]
+    assert done.run() is None
+    assert done.tally.examples == 5
+
+
 def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: ModuleType, tmp_path: Path) -> None:
     class Interrupting(toy.ToyClient):  # type: ignore[misc, name-defined]
         async def open(self, *arguments: Any) -> None:
