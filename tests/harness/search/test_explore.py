@@ -29,7 +29,7 @@ from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.player import PlayOutcome
+from assay.harness.search.player import NOT_STARTED, Player, PlayOutcome
 from assay.harness.search.workers import WorkerError, search
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.schedule import Schedule, Step, decode
@@ -306,6 +306,14 @@ def test_a_run_that_is_too_short_for_a_fault_is_not_searched_with(toy: ModuleTyp
     assert done.tally.examples == 5
 
 
+def test_what_does_not_start_is_no_crash_of_a_process(toy: ModuleType, tmp_path: Path) -> None:
+    """Else a crash of five servers would be made small to three, on which the system does not start."""
+    asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path / "store")
+    player = Player(asked.experiment, asked.settings, tmp_path / "scratch", Engines())
+    outcome = player.play(Example.of(asked.settings, Schedule(0)))
+    assert (outcome.verdict, outcome.failures) == ("error", {NOT_STARTED})
+
+
 def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: ModuleType, tmp_path: Path) -> None:
     class Interrupting(toy.ToyClient):  # type: ignore[misc, name-defined]
         async def open(self, *arguments: Any) -> None:
@@ -320,10 +328,10 @@ def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: Modul
     assert asked.interrupted
 
 
-def test_a_system_that_does_not_start_is_found_like_any_crash(toy: ModuleType, tmp_path: Path) -> None:
+def test_a_system_that_does_not_start_is_found_like_any_failure(toy: ModuleType, tmp_path: Path) -> None:
     asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path)
-    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), "crash")).splitlines()
-    assert said[0] == "FOUND crash after 7 examples, 2 s"
+    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), NOT_STARTED)).splitlines()
+    assert said[0] == "FOUND not-started after 7 examples, 2 s"
     assert "no history: the same again in other plays and another process" in said
     assert any(line.startswith("the cluster did not start: ") for line in said)
     (kept,) = (tmp_path / "found").glob("*.json")
