@@ -25,19 +25,18 @@ def carry(source: Path, target: Path) -> tuple[int, int]:
     What ``target`` knows more of stays: a run with its history, a longer night.
     """
     runs = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
-    nights = [
-        night
-        for night in sorted((source / store.NIGHTS).glob("*/"))
-        if _size(target / store.NIGHTS / night.name / CELLS) < _size(night / CELLS)
-        or not (target / store.NIGHTS / night.name / OF_NIGHT[0]).exists()
-    ]
-    for folders, names in ((runs, OF_RUN), (nights, OF_NIGHT)):
-        for folder in folders:
-            _copy((folder / name for name in names), target / folder.relative_to(source))
     for run in runs:
+        _copy((run / name for name in OF_RUN), target / run.relative_to(source))
         _mark(target / run.relative_to(source))
+    nights = 0
+    for night in sorted((source / store.NIGHTS).glob("*/")):
+        place = target / night.relative_to(source)
+        # What is appended to, and gets an end, is longer the more it knows.
+        longer = [night / name for name in OF_NIGHT if _size(place / name) < _size(night / name)]
+        _copy(longer, place)
+        nights += bool(longer)
     _copy((source / FOUND).glob("*.json"), target / FOUND)
-    return len(runs), len(nights)
+    return len(runs), nights
 
 
 def _copy(files: Iterable[Path], into: Path) -> None:

@@ -6,7 +6,8 @@ because of how it ended. A cell that took longer than what is left of the budget
 failures are made small, if the night is to.
 
 What dies here is found by the next process: ``running.json`` names the attempt and its process, which is killed and
-recorded as interrupted. Some bytes are kept in reserve, so that a full disk still has room for the record.
+recorded as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so that a full disk
+still has room for the record.
 """
 
 import fcntl
@@ -92,7 +93,7 @@ class Nightly:
     def run(self) -> list[Result]:
         """All results of the night, in the order of their ends; those of earlier processes come first.
 
-        Raises :class:`NightError` when another process is at it.
+        Raises :class:`NightError` when another process is at it, and at the end for results that found no room.
         """
         with self._alone(), self.interrupt.listening():
             self._recover()
@@ -194,8 +195,11 @@ class Nightly:
         return outcome(cell, ended, printed, [seen(run) for run in new], machine)
 
     def _record(self, result: Result) -> None:
-        """What a full disk rejects even with the reserve given up is tried again with the next."""
+        """What a full disk rejects even with the reserve given up is tried again with the next, and at the end."""
         self._unwritten.append(result)
+        self._write_down()
+
+    def _write_down(self) -> None:
         while self._unwritten:
             try:
                 self.path.append(self._unwritten[0])
@@ -213,8 +217,10 @@ class Nightly:
         running = self.path.running()
         if running is None:
             return
+        pids = []
         with suppress(ValueError):
             orphan = owner.parse(running.owner)
+            pids.append(orphan.pid)
             if owner.of(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
         begun = running.result.started
@@ -222,9 +228,24 @@ class Nightly:
         if running.shrinks or any(one.started == begun for one in self.path.results()):
             self.path.now_running(None)
         else:
-            self._record(running.result)
+            self._record(self._killed(running.result, pids))
+
+    def _killed(self, result: Result, pids: Sequence[int]) -> Result:
+        """An attempt whose night was killed: what its runs have found by then was found, and need not come again."""
+        cell = next((one for one in self.night.cells if one.name == result.cell), None)
+        runs = [run for run in runs_of.runs(self.store) if _made_by(run, pids, since=result.started)]
+        if cell is None or not runs:
+            return result
+        ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
+        named, detail = self._named(cell, ended, self.path.path / result.log, runs)
+        names = tuple(str(run.relative_to(self.store)) for run in runs)
+        return msgspec.structs.replace(result, outcome=named, detail=detail, runs=names)
 
     def _end(self) -> None:
+        self._write_down()
+        if self._unwritten:
+            ends = ", ".join(f"{one.cell} {one.outcome}" for one in self._unwritten)
+            raise NightError(f"the disk of {self.path.path} is full, not recorded are: {ends}; make room and --resume")
         self._reserve.give_up()
         with suppress(OSError):  # without it the night counts as one that did not end; its results are there
             self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat()))
@@ -272,8 +293,9 @@ def begin(
     if not NAME.fullmatch(name):
         raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
     place_of = part_name(name, part, parts)
+    refused = NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
     if place_of in taken:
-        raise NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
+        raise refused
     earlier = [one.version for _, one in nights(store) if one.version and one.name != name]
     after = earlier[-1] if version and earlier else ""
     night = Night(
@@ -282,7 +304,13 @@ def begin(
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
         whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
     )  # fmt: skip
-    folder(store, place_of).write(night)
+    path = folder(store, place_of)
+    path.path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.path.mkdir()
+    except FileExistsError:  # by another process since, whose record must stay
+        raise refused from None
+    path.write(night)
     return night
 
 
@@ -297,10 +325,12 @@ def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> N
     return known[-1]
 
 
-def _made_by(run: Path, pids: Sequence[int]) -> bool:
-    """Another session may use the same store."""
+def _made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
+    """Another session may use the same store. ``since``: an earlier process may have had the same id."""
     info = runs_of.read_run(run)
-    return info is not None and owner.parse(info.owner).pid in pids
+    with suppress(ValueError):
+        return info is not None and info.started >= since and owner.parse(info.owner).pid in pids
+    return False
 
 
 def _full(place: Path) -> bool:

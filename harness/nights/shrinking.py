@@ -19,6 +19,7 @@ from assay.harness.nights.child import AttemptEnd, Limits, perform
 from assay.harness.nights.morning import FOUND, read
 from assay.harness.nights.night import AttemptOutcome, Cell, Kind, Night, NightFolder, Result, Running, Small, nights
 from assay.harness.run import store as runs_of
+from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.settings import SIM
 from assay.reports.index.entry import Entry, plain
@@ -61,7 +62,7 @@ class Shrinker:
         return due(found, plain(self.night.name), {plain(name): cell for name, cell in cells.items()}, tried)
 
     def shrink(self, failure: Failure, entry: Entry, left: float) -> Small:
-        """``left``: seconds of the night. Raises ``OSError``."""
+        """``left``: seconds of the night. Raises ``OSError`` for a disk that is full."""
         began, clock = datetime.now(UTC).isoformat(), time.monotonic()
         own = self.path.path / PLACE / entry.name.rpartition("/")[2]
         log = f"logs/shrinking-{runs_of.safe_name(entry.name)}.log"
@@ -72,6 +73,7 @@ class Shrinker:
         command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
                    f"--replays={REPLAYS}"]  # fmt: skip
         limits = Limits(2 * budget + self.grace, left, self.grace)
+        ended, printed, kept, wrong = AttemptEnd(0), "", dict[str, str](), ""
         try:
             ended = perform(
                 command, Path(self.night.folder), self.path.path / log, limits, self.interrupt,
@@ -80,13 +82,17 @@ class Shrinker:
             )  # fmt: skip
             printed = (self.path.path / log).read_text(errors="replace")
             kept = self._kept(own, printed, entry)
+        except OSError as error:
+            if is_full(error):
+                raise
+            wrong = f"it could not be done: {error}"  # no reason to end the night
         finally:
             tidy(self.path)
         return Small(
             system=failure.system, workload=failure.workload, anomalies=failure.anomalies, run=entry.name,
             started=began, seconds=round(time.monotonic() - clock, 3),
             interrupted=ended.stopped is AttemptOutcome.INTERRUPTED and not kept, log=log,
-            detail="" if kept else _why(ended, printed), **kept,
+            detail="" if kept else wrong or _why(ended, printed), **kept,
         )  # fmt: skip
 
     def _kept(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:

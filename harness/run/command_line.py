@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.harness.run.settings import AUTO, Settings, parse_concurrency
+from assay.harness.run.settings import AUTO, NONE, Settings, parse_concurrency
 
 DEFAULT_TRIGGER: Final = "every"
 DEFAULT_NODES: Final = "3"
@@ -49,7 +49,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
         ("--workload-mix", ",".join(settings.workload_mix) or None, None),
         ("--time-limit", f"{settings.time_limit:g}", usual.time_limit),
-        ("--rate", None if settings.rate is None else f"{settings.rate:g}", usual.rate),
+        ("--rate", NONE if settings.rate is None else f"{settings.rate:g}", usual.rate or NONE),
         ("--operation-timeout", f"{settings.operation_timeout:g}", usual.operation_timeout),
         ("--nodes", ",".join([str(settings.nodes), *settings.role_nodes]), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from assay.harness.core.files import write_atomically
 from assay.harness.run.faults import fault_names
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule import Branch, Schedule, Step, encode
@@ -28,7 +29,7 @@ class Example(msgspec.Struct, frozen=True):
 
     def settings(self, base: Settings, file: Path) -> Settings:
         """The settings of its run; the schedule is written to ``file`` and played from there."""
-        file.write_bytes(encode(self.schedule))
+        write_atomically(file, encode(self.schedule))
         return replace(self.varied(base), replay=file)
 
     def varied(self, base: Settings) -> Settings:

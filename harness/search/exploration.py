@@ -1,5 +1,6 @@
 """``--explore`` as a test: a search on all cores, and what it found as a run, a schedule file and a failure text."""
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -13,8 +14,9 @@ from typing import Final
 from assay.checkers.engine import Engines
 from assay.checkers.verdict import Verdict
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Configurable, Eventful, System
-from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.full_disk import is_full
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive
@@ -28,12 +30,12 @@ from assay.harness.search.player import Player
 from assay.harness.search.quick import QuickPlayer
 from assay.harness.search.reached import Reached, keep
 from assay.harness.search.story import write_story
-from assay.harness.search.strategies import TIME_LIMITS, Terrain
+from assay.harness.search.strategies import LEAST, TIME_LIMITS, Terrain
 from assay.harness.search.workers import Result, search
 from assay.nemesis.catalogue import MIX, Catalogue, unsuited
 from assay.nemesis.fault import Census, Fault
 from assay.nemesis.mix import mixable
-from assay.nemesis.schedule import Schedule, ScheduleError
+from assay.nemesis.schedule import Schedule, ScheduleError, encode
 from assay.nemesis.target import groups
 
 FOUND: Final = "found"
@@ -66,6 +68,9 @@ class Exploration:
 
     def run(self) -> str | None:
         """None when nothing was found and something was looked at, else the failure text."""
+        limit = self.settings.time_limit
+        if limit < LEAST:
+            return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {LEAST:g} or more"
         try:
             self._modules = countable(self.experiment.deployed(), self.code_coverage, self.progress.note)
         except ValueError as error:
@@ -81,7 +86,7 @@ class Exploration:
         self.progress.note(f"explored {result.tally}")
         self._keep(result, started)
         if result.found is not None:
-            return self._cut_short(result.found) if self.interrupted else self._described(result.found)
+            return self._text(result.found, result.broken)
         if self.interrupted:
             return f"UNKNOWN: the search was interrupted: {result.tally}"
         if not result.tally.verdicts.get(str(Verdict.PASS)):
@@ -130,22 +135,38 @@ class Exploration:
         )
 
     def _kept(self, found: Found) -> tuple[Path, Settings]:
-        """The schedule's file, and the settings that play it."""
-        schedule = self.settings.store / FOUND / f"{found.example.seed}-{'+'.join(sorted(found.outcome.failures))}.json"
+        """The schedule's file, and the settings that play it.
+
+        No two schedules have one name: what is made small has seed 0 more often than not, in each test and each store.
+        """
+        what, digest = "+".join(sorted(found.outcome.failures)), hashlib.sha256(encode(found.example.schedule))
+        schedule = self.settings.store / FOUND / f"{found.example.seed}-{what}-{digest.hexdigest()[:8]}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, found.example.settings(self.settings, schedule)
 
-    def _cut_short(self, found: Found) -> str:
-        """What a search had found when it was interrupted; nothing is played any more."""
+    def _text(self, found: Found, broken: str = "") -> str:
+        """What was found, also where a full disk has no room for it."""
+        try:
+            return self._cut_short(found, broken) if self.interrupted or broken else self._described(found)
+        except Exception as error:
+            if not is_full(error):
+                raise
+            lines = [_headline(found), f"nothing of it could be kept: {error}"]
+            return "\n".join([*lines, *(f"  {line}" for line in found.example.lines()), *broken.splitlines()])
+
+    def _cut_short(self, found: Found, broken: str = "") -> str:
+        """What a search had found when it was interrupted, or broke; nothing is played any more."""
         schedule, settings = self._kept(found)
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [
                 _headline(found),
-                f"interrupted while it was made small: {steps} of {before} steps are left; it was not played again",
+                f"{'the search broke' if broken else 'interrupted'} while it was made small: "
+                f"{steps} of {before} steps are left; it was not played again",
                 *(f"  {line}" for line in found.example.lines()),
                 f"schedule: {schedule}",
                 f"replay: {self.command(settings)}",
+                *broken.splitlines(),
             ]
         )
 
@@ -168,9 +189,14 @@ class Exploration:
                 last=str(found.rate), minimal=found.finished,
             )  # fmt: skip
             text = attempt.run() or attempt.problem or "it did not fail again"
+        except InfrastructureError as error:  # what was found is that it does not start
+            text = str(error)
         finally:
             attempt.tear_down()
+            self.interrupted = attempt.interrupted
         same = found.identical and attempt.digest == found.outcome.digest
+        again = "the same again in other plays and another process" if same else "NOT the same in every play"
+        again = "interrupted while it was played again" if self.interrupted else again
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         lines = [
             _headline(found),
@@ -178,8 +204,7 @@ class Exploration:
             + ("" if found.finished else " (not minimal: the time for shrinking was over)")
             + f"; with other seeds it fails {found.rate}",
             *(f"  {line}" for line in found.example.lines()),
-            f"history {found.outcome.digest}: "
-            + ("the same again in other plays and another process" if same else "NOT the same in every play"),
+            ("no history: " if found.outcome.digest is None else f"history {found.outcome.digest}: ") + again,
             *[line for line in text.splitlines() if not line.startswith(("seed:", "repeat:"))][:EVIDENCE],
             f"schedule: {schedule}",
             f"replay: {self.command(settings)}",

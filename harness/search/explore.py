@@ -305,6 +305,8 @@ class Explorer:
         digests = [self._player.play(small).digest for _ in range(2)]
         outcome = self._player.play(small, reports=Reports.FAILED)
         identical, plays = digests == [outcome.digest] * 2, len(self._seen) - self._searched
+        if not outcome.failures:  # not the same in every play; what was found is what failed before
+            outcome = replace(outcome, failures=self._seen[_key(small)].failures)
         return Found(small, outcome, rate, identical, finished, first, after, number, plays)
 
     def _failures(self, example: Example) -> frozenset[str]:

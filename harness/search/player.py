@@ -19,13 +19,15 @@ from assay.harness.search.states import Steering
 
 CRASH = "crash"
 """A process of the system that ended by an exception: what no contract needs to forbid."""
+NOT_STARTED = "not-started"
+"""The system could not be started. That is another failure: no crash is made small to a cluster that is too small."""
 
 
 @dataclass(frozen=True)
 class PlayOutcome:
-    """``failures``: the forbidden anomalies found, and ``crash``; ``injected``: the numbers, from 1, of the steps that
-    acted; ``folder``: the run's, kept only when there are failures; ``code``: what it was the first of its search to
-    reach of the system's lines and branches, as far as they are counted.
+    """``failures``: the forbidden anomalies found, ``crash``, ``not-started``; ``injected``: the numbers, from 1, of
+    the steps that acted; ``folder``: the run's, kept only when there are failures; ``code``: what it was the first of
+    its search to reach of the system's lines and branches, as far as they are counted.
     """
 
     verdict: str
@@ -120,5 +122,5 @@ class Player:
     def _broken(self, attempt: Attempt, error: str) -> PlayOutcome:
         nothing: frozenset[str] = frozenset()
         return PlayOutcome(
-            "error", frozenset({CRASH}), None, nothing, nothing, frozenset(), attempt.folder.path, error, error
+            "error", frozenset({NOT_STARTED}), None, nothing, nothing, frozenset(), attempt.folder.path, error, error
         )

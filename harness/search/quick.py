@@ -147,8 +147,9 @@ class QuickPlayer:
                 standing = Standing(answer, Connection(recv_handle(connection)), len(self._code))
                 for gone in self._archive.add(standing, answer.words):
                     gone.connection.close()
-        except EOFError:
-            raise StageError(f"the process that played an example died: {example.lines()[0]}") from None
+        except (EOFError, OSError):  # the latter in the middle of a message
+            played = "\n  ".join((f"seed {example.seed}", *example.lines()))
+            raise StageError(f"the process that played an example died:\n  {played}") from None
         self._code |= dict.fromkeys(sorted(answer.code, key=str))
         if isinstance(answer, Broken):
             # What was raised is raised here, or kept in the run's folder.

@@ -4,15 +4,15 @@ In the simulation a run is repeated with other seeds, on real nodes as it is: th
 runs that fail are kept, those that pass are not. The last that failed gets a page: it is what the result is like.
 """
 
+import os
 import shlex
 import shutil
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,9 +25,12 @@ from assay.harness.search.example import Example
 from assay.harness.search.explore import seeded
 from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.story import write_story
-from assay.harness.stored.replay import SCHEDULE, forbidden_found, latest
+from assay.harness.stored.replay import SCHEDULE, forbidden_found, play
 from assay.nemesis.schedule import Record, ScheduleError, decode
 from assay.reports.page import render
+
+PLACE: Final = "shrinking"
+"""The folder of the store that has the schedules of the runs that failed."""
 
 
 @dataclass(frozen=True)
@@ -157,22 +160,24 @@ class _Runner:
         if not unlimited and self.budget is not None and time.monotonic() - self._began > self.budget:
             raise OutOfTime
         self.runs += 1
-        self.root.mkdir(parents=True, exist_ok=True)
-        schedule = self.root / "shrinking.json"
+        schedule = self._file()
         argv = shlex.split(repeat_command(self.test, example.settings(self.base, schedule)))[1:]
-        before = latest(self.root)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *argv, f"--store={self.root}", "--reports=never"],
-            check=False, capture_output=True, text=True,
-        )  # fmt: skip
-        run = latest(self.root)
-        if run is None or run == before:
-            raise HistoryError(
-                f"pytest ended with {done.returncode} and left no run: {(done.stderr or done.stdout)[-2000:].strip()}"
-            )
-        failed = bool(forbidden_found(run) & self.wanted)
+        done = play(["-q", *argv, "--reports=never"], self.root, quietly=True)
+        if done.run is None:
+            schedule.unlink()
+            raise HistoryError(f"pytest ended with {done.status} and left no run: {done.printed[-2000:].strip()}")
+        failed = bool(forbidden_found(done.run) & self.wanted)
         if failed:
-            self.failing = run
+            self.failing = done.run
         else:
-            shutil.rmtree(run)
+            shutil.rmtree(done.run)
+            schedule.unlink()
         return failed
+
+    def _file(self) -> Path:
+        """For the schedule of one run, which the command of a run that is kept names; and no other shrinking's."""
+        place = self.root / PLACE
+        place.mkdir(parents=True, exist_ok=True)
+        handle, path = tempfile.mkstemp(".json", "run-", place)
+        os.close(handle)
+        return Path(path)

@@ -34,6 +34,8 @@ GRID: Final = 20
 EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
+LEAST: Final = EARLIEST + 1
+"""Seconds of the shortest run in which a step can be drawn."""
 MOST_STEPS: Final = 6
 MOST_FURTHER: Final = 2
 """Steps besides the first and its aftershock, in a new example: changes add more."""

@@ -1,8 +1,8 @@
 """One search on every core: independent explorers in processes of their own, each with a seed of its own.
 
 The first that fails makes its example small while the others end; what it has reached by then is kept when the search
-is interrupted. The processes end with the one that started them, no matter how that ends. They share no corpus, so that
-what each of them does is a function of its seed; which one comes first is not.
+is interrupted, or when that one breaks. The processes end with the one that started them, no matter how that ends. They
+share no corpus, so that what each of them does is a function of its seed; which one comes first is not.
 """
 
 import multiprocessing
@@ -40,6 +40,8 @@ class Result:
     """Every state that an example came to, with how many did; of an interrupted search as it was some seconds ago."""
     code: frozenset[Place] = frozenset()
     """Every line and branch of the system that an example came to."""
+    broken: str = ""
+    """How the explorer that had found it broke while it made it small."""
 
 
 class WorkerError(Exception):
@@ -49,7 +51,8 @@ class WorkerError(Exception):
 def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
     """``make(number, note)`` gives each worker its explorer, from 0, in the worker's own process.
 
-    Raises :class:`WorkerError`. ``KeyboardInterrupt`` ends all of them; the result is what is known by then.
+    Raises :class:`WorkerError` for one that breaks before anything was found. ``KeyboardInterrupt`` ends all of them;
+    the result is what is known by then.
     """
     context = multiprocessing.get_context("fork")
     everyone: dict[Connection, _Worker] = {}
@@ -118,7 +121,7 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
     tallies: dict[int, Tally] = {}
     reached: dict[int, tuple[Counter[str], set[Place]]] = {}
     found: Found | None = None
-    interrupted = False
+    interrupted, broken = False, ""
     try:
         while running:
             for ready in wait(list(running), NOTE_EVERY):
@@ -139,8 +142,11 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                 elif kind == "done":
                     del running[ready]
                     found = content or found
-                else:
+                elif found is None:
                     raise WorkerError(content)
+                else:  # what was found was not found any less
+                    del running[ready]
+                    broken = content
             if time.monotonic() - noted >= NOTE_EVERY:
                 noted = time.monotonic()
                 note(f"explored {_together(tallies, noted - began)}")
@@ -148,15 +154,15 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
         interrupted = True
     states = sum((counts for counts, _ in reached.values()), Counter())
     code = frozenset(place for _, places in reached.values() for place in places)
-    return Result(found, _together(tallies, time.monotonic() - began), interrupted, states, code)
+    return Result(found, _together(tallies, time.monotonic() - began), interrupted, states, code, broken)
 
 
 def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:
     try:
         kind, content = connection.recv()
-    except EOFError:
+    except (EOFError, OSError):  # the latter in the middle of a message
         worker.process.join(GRACE)
-        raise WorkerError(f"explorer {worker.number} died with exit code {worker.process.exitcode}") from None
+        return "broken", f"explorer {worker.number} died with exit code {worker.process.exitcode}"
     return kind, content
 
 

@@ -136,6 +136,9 @@ def _balances(read: Completed) -> Mapping[str, int | None]:
     held = read.completion.result
     balances: Mapping[str, int | None]
     balances = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
+    for account, value in balances.items():
+        if not isinstance(value, int | None):
+            raise HistoryError(f"operation {read.index}: account {account} holds {_name(value)}: no number of 64 bits")
     return balances
 
 

@@ -5,11 +5,11 @@ real nodes nothing is exact: there the faults are played as they came out, on th
 can be compared is which anomalies are found.
 """
 
-import os
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from assay.checkers.verdict import Judgement
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
+from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
 from assay.harness.run.store import RunInfo
 from assay.nemesis.schedule import Record, decode, encode
 
@@ -37,6 +38,15 @@ class Comparison:
     summary: str
 
 
+@dataclass(frozen=True)
+class Session:
+    """A pytest that has ended: its exit code, the run that it made, and what it printed, if that was not shown."""
+
+    status: int
+    run: Path | None
+    printed: str
+
+
 def replay(path: Path, root: Path | None = None) -> Comparison:
     """Runs pytest in another process, its output this one's, and keeps the new run in ``root`` or next to the first.
 
@@ -52,13 +62,33 @@ def replay(path: Path, root: Path | None = None) -> Comparison:
     argv = shlex.split(info.command)[1:]
     if info.cluster != SIMULATED:
         argv = _as_resolved(argv, first)
-    before = latest(root)
-    done = subprocess.run([sys.executable, "-m", "pytest", *argv, f"--store={root}"], check=False)
-    again = latest(root)
-    found = None if again is None or again == before else store.read_run(again)
-    if again is None or found is None or found.digest is None:
-        raise HistoryError(f"pytest ended with {done.returncode} and left no complete run in {root}; see its output")
-    return _compared(first, info, again, found)
+    done = play(argv, root)
+    found = None if done.run is None else store.read_run(done.run)
+    if done.run is None or found is None or found.digest is None:
+        raise HistoryError(f"pytest ended with {done.status} and left no complete run in {root}; see its output")
+    return _compared(first, info, done.run, found)
+
+
+def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Session:
+    """Runs pytest in another process. Ctrl-C reaches that, too: it is given the time to heal, check and report.
+
+    Other sessions may use the store meanwhile, so the run is known by its command.
+    """
+    before = set(store.runs(root))
+    pipe = subprocess.PIPE if quietly else None
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", *arguments, f"--store={root}"], stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            printed, errors = process.communicate()
+        except KeyboardInterrupt:
+            process.communicate()
+            raise
+        finally:
+            process.kill()  # after a second Ctrl-C
+    asked = {word for word in arguments if "::" in word or word.startswith(("--seed=", "--replay="))}
+    made = [run for run in store.runs(root) if run not in before and asked <= _command(run)]
+    return Session(process.returncode, max(made, key=lambda run: run.name, default=None), errors or printed or "")
 
 
 def _as_resolved(argv: list[str], first: Path) -> list[str]:
@@ -67,14 +97,21 @@ def _as_resolved(argv: list[str], first: Path) -> list[str]:
     if isinstance(record, Record) and record.as_resolved().steps:
         write_atomically(first / AS_RESOLVED, encode(record.as_resolved()))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
-        return [word for word in argv if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
+        usual = _left_out(argv) if f"--nemesis={MIX}" in argv else []
+        return [word for word in (*argv, *usual) if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
     return argv
 
 
-def latest(root: Path) -> Path | None:
-    """The newest run of a store."""
-    link = root / store.LATEST
-    return Path(os.path.realpath(link)) if link.exists() else None
+def _left_out(argv: Sequence[str]) -> list[str]:
+    """The options at the mix's own defaults, which are no one else's."""
+    usual = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
+    given = {word.partition("=")[0] for word in argv}
+    return [f"{option}={value}" for option, value in usual.items() if option not in given]
+
+
+def _command(run: Path) -> set[str]:
+    info = store.read_run(run)
+    return set() if info is None else set(shlex.split(info.command))
 
 
 def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Comparison:

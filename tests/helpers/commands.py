@@ -12,20 +12,36 @@ from typing import Any
 import pytest
 
 
+class Ended:
+    """As a process that has ended."""
+
+    def __init__(self, status: int, *printed: str) -> None:
+        self.returncode, self._printed = status, printed
+
+    def __enter__(self) -> Ended:
+        return self
+
+    def __exit__(self, *raised: object) -> None: ...
+
+    def communicate(self) -> tuple[str, ...]:
+        return self._printed
+
+    def kill(self) -> None: ...
+
+
 def in_this_process(
     project: pytest.Pytester, patch: pytest.MonkeyPatch, module: ModuleType, *options: str
 ) -> list[list[str]]:
-    """What ``module`` starts by ``subprocess.run`` from now on, which is listed; ``options``: of the rest."""
+    """What ``module`` starts by ``subprocess.Popen`` from now on, which is listed; ``options``: of the rest."""
     commands: list[list[str]] = []
-    start = subprocess.run
 
-    def run(command: list[str], **given: Any) -> subprocess.CompletedProcess[str]:
+    def start(command: list[str], **given: Any) -> Any:
         commands.append(command)
         if len(commands) == 1:
-            return start(command, **given)
+            return subprocess.Popen(command, **given)
         assert command[:3] == commands[0][:3]
         result = project.runpytest_inprocess(*options, *command[3:])
-        return subprocess.CompletedProcess(command, int(result.ret), result.stdout.str(), result.stderr.str())
+        return Ended(int(result.ret), result.stdout.str(), result.stderr.str())
 
-    patch.setattr(module, "subprocess", SimpleNamespace(run=run))
+    patch.setattr(module, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
     return commands

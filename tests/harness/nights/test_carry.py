@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.harness.cli.command import Exit
@@ -13,7 +14,7 @@ from assay.harness.nights.carry import carry
 from assay.harness.nights.dataset import add
 from assay.harness.nights.morning import read
 from assay.harness.nights.night import AttemptOutcome as Outcome
-from assay.harness.nights.night import NightFolder
+from assay.harness.nights.night import NightFolder, Small
 from assay.harness.nights.rows import Run
 from assay.reports.index.failures import Failure, failures
 from assay.reports.index.known import Known
@@ -82,6 +83,22 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
     assert carry(store, past) == (1, 1), "a night that was gone on with, and its runs, take the place of what was known"
     assert only(past).anomalies == ("lost-write",)
     assert [one.cell for one in NightFolder(past / "nights" / made.path.name).results()] == [OF.name, CRASH.name]
+
+
+def test_what_a_night_learnt_after_its_last_cell_is_carried_as_well(tmp_path: Path) -> None:
+    """That it ended, and what was made small."""
+    store, past = tmp_path / "store", tmp_path / "past"
+    made = one_night(store, 0)
+    made.write(msgspec.structs.replace(made.read(), ended=msgspec.UNSET))
+    carry(store, past)
+    there = NightFolder(past / "nights" / made.path.name)
+    assert there.read().ended is msgspec.UNSET
+    made.write(msgspec.structs.replace(made.read(), ended="2026-11-24T05:00:00+00:00"))
+    small = Small(system="s", workload="w", anomalies=("lost-write",), run="t/1", started="", seconds=1.0)
+    made.append_shrunk(small)
+    assert carry(store, past) == (1, 1)
+    assert (there.read(), there.shrunk()) == (made.read(), [small])
+    assert carry(store, past) == (1, 0)
 
 
 def test_the_data_set_takes_runs_from_their_own_store_alone(tmp_path: Path) -> None:

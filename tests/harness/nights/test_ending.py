@@ -29,6 +29,11 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
     ("one", "ended", "printed", "runs", "named", "said"),
     [
         (RUN, AttemptEnd(0), "", [PASS], Outcome.PASS, ""),
+        (RUN, AttemptEnd(0), "1 xfailed", [PASS, UNKNOWN], Outcome.UNKNOWN, "1 of 2 runs did not pass"),
+        (CANARY, AttemptEnd(0), "1 xfailed", [UNKNOWN], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
+        (RUN, AttemptEnd(0), "1 passed", [Seen(None)], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
+        (RUN, AttemptEnd(0), SKIPPED, [Seen(None)], Outcome.SKIPPED, "the simulation has no threads"),
+        (RUN, AttemptEnd(0), SKIPPED, [PASS, Seen(None)], Outcome.PASS, ""),
         (RUN, AttemptEnd(0), SKIPPED, [], Outcome.SKIPPED, "the simulation has no threads"),
         (RUN, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "Failed: UNKNOWN: too little succeeded"),
         (RUN, AttemptEnd(1), "", [PASS, FAIL], Outcome.FAIL, "lost-write in 1 of 2 runs"),
@@ -106,6 +111,7 @@ def test_without_a_failing_run_nothing_fails_and_only_what_ended_well_passes(
     found, detail = outcome(one, ended, printed, runs, machine)  # type: ignore[arg-type]
     assert found not in (Outcome.FAIL, Outcome.DETECTED)
     assert found not in (Outcome.PASS, Outcome.MISSED, Outcome.SKIPPED) or ended.status == 0
+    assert found is not Outcome.PASS or UNKNOWN not in runs
     assert "\n" not in detail
     assert detail or found is Outcome.PASS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 import signal
@@ -13,6 +14,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +107,18 @@ def test_a_full_disk_is_recorded_on_the_full_disk(tmp_path: Path) -> None:
         assert folder.read().ended
 
 
+def test_a_night_whose_results_found_no_room_does_not_end_as_if_they_were_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, path = begun(tmp_path / "store", [cell("fail", "exit=1")], "n"), night.folder(tmp_path / "store", "n")
+    with monkeypatch.context() as full:
+        full.setattr(night.NightFolder, "append", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(NightError, match="is full, not recorded are: fail-exit=1 fail; make room"):
+            gone_on_with(tmp_path / "store", one)
+    assert path.read().ended is msgspec.UNSET
+    assert outcomes(gone_on_with(tmp_path / "store", one)) == ["fail"]
+
+
 def test_what_cannot_be_started_is_broken(tmp_path: Path) -> None:
     one = begun(tmp_path / "store", [cell("pass")])
     path = night.folder(tmp_path / "store", one.night)
@@ -172,6 +186,29 @@ def test_a_night_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert gone_on_with(store, one) == results
 
 
+@pytest.mark.parametrize(
+    ("acts", "outcomes_then"),
+    [(("fail", "wait"), ["fail"]), (("pass", "wait"), ["interrupted", "pass"])],
+    ids=["a-run-had-failed", "none-had"],
+)
+def test_what_a_run_had_found_when_its_night_was_killed_is_recorded(
+    tmp_path: Path, acts: tuple[str, ...], outcomes_then: list[str]
+) -> None:
+    """It may not come again."""
+    store = tmp_path / "store"
+    begun(store, [cell(*acts, name="a")], "n")
+    process = driver(store)
+    until(lambda: (store / "waits").exists() and (store / "waits").read_text() != "")
+    process.kill()
+    process.wait()
+    again = msgspec.structs.replace(nightly.resumed(store, None), cells=(cell("pass", name="a"),))
+    results = gone_on_with(store, again)  # now it would pass
+    assert outcomes(results) == outcomes_then
+    assert len(results[0].runs) == 1
+    found = "lost-write in 1 of 1 runs; then interrupted: " if acts[0] == "fail" else ""
+    assert results[0].detail == f"{found}the night itself was killed"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path: Path, number: int) -> None:
     store = tmp_path / "store"
@@ -226,6 +263,20 @@ def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:
         begun(tmp_path, [cell("pass")], "../x")
     with pytest.raises(NightError, match="no night"):
         nightly.resumed(tmp_path / "empty", None)
+
+
+def test_a_night_that_another_process_begins_meanwhile_keeps_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(*_: object) -> tuple[str, ...]:
+        monkeypatch.undo()
+        begun(tmp_path, [cell("pass", name="theirs")], "n")
+        return ()
+
+    monkeypatch.setattr(nightly, "commits", meanwhile)
+    with pytest.raises(NightError, match="there is a night n in"):
+        begun(tmp_path, [cell("pass", name="ours")], "n")
+    assert [one.name for one in night.folder(tmp_path, "n").read().cells] == ["theirs"]
 
 
 @given(st.integers(0, 2**32), st.text(max_size=9), st.integers(1, 9))

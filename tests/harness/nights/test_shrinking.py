@@ -70,6 +70,16 @@ def test_a_new_failure_gets_its_shape_and_its_rate_stays(tmp_path: Path) -> None
     assert not list((tmp_path / "nights").rglob("run.json")), "its runs are gone"
 
 
+def test_a_shrinking_that_cannot_be_started_does_not_end_the_night(tmp_path: Path) -> None:
+    one = nightly.begin(tmp_path, "n", [cell("fail", "exit=1", repeat=2)], 100.0, tmp_path, None, shrink=60.0)
+    path = night.folder(tmp_path, one.night)
+    results = nightly.Nightly(tmp_path, path, one, 100.0, program=PROGRAM, shrinker=("/nowhere/shrink",)).run()
+    assert [result.outcome for result in results] == ["fail", "fail"]
+    (small,) = path.shrunk()
+    assert small.detail.startswith("it could not be done: ")
+    assert not small.interrupted
+
+
 def test_it_comes_after_every_cell_was_done_once_and_before_what_repeats(tmp_path: Path) -> None:
     order: list[str] = []
     cells = [cell("fail", "exit=1", name="a", repeat=2), cell("pass", name="b")]

@@ -18,9 +18,12 @@ import pytest
 
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
+from assay.harness.run.settings import Settings
 from assay.harness.search import exploration, explore, shrunk
+from assay.harness.search.example import Example
 from assay.harness.search.reached import load
 from assay.harness.search.workers import search
+from assay.harness.stored import replay
 from assay.nemesis.schedule import Schedule, decode
 
 from helpers.commands import in_this_process
@@ -167,7 +170,7 @@ def test_a_failing_run_is_made_small(
     run = (*run, "--defect=forgetful", "--concurrency=1")
     toy_project.runpytest_inprocess(*run, "--reports=never").assert_outcomes(failed=1)
     capfd.readouterr()
-    in_this_process(toy_project, monkeypatch, shrunk, *PLAIN)
+    in_this_process(toy_project, monkeypatch, replay, *PLAIN)
     assert main(["shrink", "runs/latest", "--replays=1"]) == Exit.PASS
     recorded = capfd.readouterr().out
     assert "from 1 steps to 0" in recorded
@@ -180,9 +183,45 @@ def test_a_failing_run_is_made_small(
     (page,) = Path("runs").glob("*/2*/report.html")
     assert f"report: {page.absolute()}" in recorded
     assert len(list(Path("runs").glob("*/2*/verdict.json"))) > 2
+    for run in Path("runs").glob("*/2*/run.json"):
+        played = re.search(r"--replay=(\S+)", run.read_text())
+        assert played is None or Path(played[1].rstrip('",')).is_file(), (
+            "the command of a run that is kept can be given"
+        )
     monkeypatch.setattr(shrunk, "time", SimpleNamespace(monotonic=iter((0.0, math.inf)).__next__))
     assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other"]) == Exit.USAGE
     assert "--budget=1 ended after 1 of 2 replays; 1 of them failed." in capfd.readouterr().err
+
+
+BESIDE = """
+import sys
+from pathlib import Path
+
+import msgspec
+
+from assay.harness.run import store
+
+def made(name, command):
+    run = Path("runs/t") / name
+    run.mkdir(parents=True)
+    info = store.RunInfo(test="t", status="finished", started="", owner="", seed=1, cluster="sim", nemesis="none",
+                         command=command)
+    (run / "run.json").write_bytes(msgspec.json.encode(info))
+    store.swap_link(Path("runs") / store.LATEST, run)
+
+def test_it():
+    made("1", " ".join(word for word in sys.argv if "::" in word or word.startswith("--")))
+    made("2", "pytest test_other.py::test_it --seed=8")
+"""
+
+
+def test_the_run_of_another_session_is_neither_judged_nor_deleted(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=BESIDE)
+    root, settings = pytester.path / "runs", Settings(seed=7, cluster="sim")
+    runner = shrunk._Runner("test_it.py::test_it", settings, root, frozenset({"lost-write"}), print, None)
+    assert not runner.fails(Example.of(settings, Schedule(0)))
+    assert [one.name for one in (root / "t").iterdir()] == ["2"]
+    assert list((root / shrunk.PLACE).iterdir()) == [], "nor is the schedule left of one that did not fail"
 
 
 def test_a_run_that_found_nothing_is_not_made_small(

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 
+from assay.checkers.contract import Contract
+from assay.checkers.engine import Engines
+from assay.harness.core.generator import Generator
+from assay.harness.core.rate import Rate
 from assay.harness.run.attempt import Reports
 from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.experiment import Experiment
 from assay.harness.run.progress import Silent
 from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.player import PlayOutcome
+from assay.harness.search.player import NOT_STARTED, Player, PlayOutcome
 from assay.harness.search.workers import WorkerError, search
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.schedule import Schedule, Step, decode
 from assay.nemesis.target import Kind, Target
 from assay.system_under_test.deployment import Broker
 from assay.workloads.group_client import GroupClient
+from assay.workloads.log_operations import traffic
 
 from helpers import process_tree
+from helpers.small_disk import small_disk
 
 BASE = Settings(seed=3, time_limit=10.0, rate=50.0)
 
@@ -187,6 +196,46 @@ def test_a_worker_that_breaks_is_reported_and_ends_the_search() -> None:
         search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)
 
 
+@dataclass
+class BreakingPlayer(PretendPlayer):
+    """Finds what fails, and then does what it must not."""
+
+    ends: Callable[[], object] = lambda: None
+
+    def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
+        played = super().play_all(examples, enough)
+        self.fails = lambda example: bool(self.ends())
+        return played
+
+
+def breaks() -> None:
+    raise RuntimeError("the harness broke")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [(breaks, "RuntimeError: the harness broke"), (lambda: os._exit(3), "explorer 0 died with exit code 3")],
+    ids=["raises", "dies"],
+)
+def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_small(
+    ends: Callable[[], object], said: str, tmp_path: Path
+) -> None:
+    def make(number: int, note: Callable[[str], None]) -> Explorer:
+        return explorer(BreakingPlayer(lambda example: True, ends=ends), Budget(seconds=60.0))
+
+    result = search(make, 1, lambda line: None)
+    assert not result.interrupted
+    assert said in result.broken
+    assert result.found is not None
+    assert result.found.outcome.failures == {"lost-write"}
+    nowhere: Any = None
+    asked = Exploration(nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", Silent(), nowhere)
+    lines = asked._cut_short(result.found, result.broken).splitlines()
+    assert lines[0].startswith("FOUND lost-write after ")
+    assert lines[1].startswith("the search broke while it was made small: ")
+    assert said in lines[-1]
+
+
 def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet() -> None:
     def make(number: int, note: Callable[[str], None]) -> Explorer:
         player = PretendPlayer(lambda example: "kill" in kinds(example))
@@ -230,6 +279,107 @@ def test_its_processes_end_with_the_one_that_started_them_however_that_ends() ->
     assert process_tree.left(workers) == []
 
 
+def found_in(example: Example, *failures: str, digest: str | None = None) -> Found:
+    nothing: frozenset[Any] = frozenset()
+    outcome = PlayOutcome("error", frozenset(failures), digest, nothing, nothing, nothing, None, None)
+    return Found(example, outcome, Rate(2, 2), True, True, example, 2.4, 7)
+
+
+def exploration_of(system: Any, client: Any, store: Path) -> Exploration:
+    def body(settings: Settings) -> Generator:
+        return traffic(system.keys())
+
+    made = Experiment("test_toy", system, client, Contract(), body)
+    settings = Settings(1, cluster="sim", nodes=1, store=store, time_limit=2.0, rate=20.0)
+    return Exploration(
+        made, settings, Budget(), "t", lambda again: f"pytest --replay={again.replay}", Silent(), Engines()
+    )
+
+
+def test_a_run_that_is_too_short_for_a_fault_is_not_searched_with(toy: ModuleType, tmp_path: Path) -> None:
+    asked = exploration_of(toy.ToySystem(), toy.ToyClient, tmp_path)
+    asked.settings = replace(asked.settings, time_limit=1.4)
+    assert asked.run() == "UNKNOWN: --time-limit=1.4 leaves no time for a fault: take 1.5 or more"
+    shortest = terrain(Broker(), replace(BASE, time_limit=1.5), Catalogue.standard())
+    done = Explorer(PretendPlayer(lambda example: False), shortest, Budget(examples=5))  # type: ignore[arg-type]
+    assert done.run() is None
+    assert done.tally.examples == 5
+
+
+def test_what_does_not_start_is_no_crash_of_a_process(toy: ModuleType, tmp_path: Path) -> None:
+    """Else a crash of five servers would be made small to three, on which the system does not start."""
+    asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path / "store")
+    player = Player(asked.experiment, asked.settings, tmp_path / "scratch", Engines())
+    outcome = player.play(Example.of(asked.settings, Schedule(0)))
+    assert (outcome.verdict, outcome.failures) == ("error", {NOT_STARTED})
+
+
+def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: ModuleType, tmp_path: Path) -> None:
+    class Interrupting(toy.ToyClient):  # type: ignore[misc, name-defined]
+        async def open(self, *arguments: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            await super().open(*arguments)
+
+    asked = exploration_of(toy.ToySystem(), Interrupting, tmp_path)
+    asked.settings = replace(asked.settings, concurrency=1)
+    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), "lost-write", digest="1")).splitlines()
+    assert said[0] == "FOUND lost-write after 7 examples, 2 s"
+    assert "history 1: interrupted while it was played again" in said
+    assert asked.interrupted
+
+
+def test_a_system_that_does_not_start_is_found_like_any_failure(toy: ModuleType, tmp_path: Path) -> None:
+    asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path)
+    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), NOT_STARTED)).splitlines()
+    assert said[0] == "FOUND not-started after 7 examples, 2 s"
+    assert "no history: the same again in other plays and another process" in said
+    assert any(line.startswith("the cluster did not start: ") for line in said)
+    (kept,) = (tmp_path / "found").glob("*.json")
+    assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
+
+
+def test_what_was_found_is_said_on_a_full_disk(tmp_path: Path) -> None:
+    nowhere: Any = None
+    example = Example.of(BASE, Schedule(0, (Step(1.0, "kill", Target(Kind.ONE), 1.0),)))
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        with pytest.raises(OSError, match="No space left"):
+            (disk / "large").write_bytes(bytes(1 << 20))
+        asked = Exploration(nowhere, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", Silent(), nowhere)
+        said = asked._text(found_in(example, "crash")).splitlines()
+        assert said[0] == "FOUND crash after 7 examples, 2 s"
+        assert "No space left" in said[1]
+        assert said[2:] == [f"  {line}" for line in example.lines()]
+        assert list((disk / "found").iterdir()) == [], "nor is half of it left"
+
+
+class FickleWhenShown(PretendPlayer):
+    """A run that is played to be shown is another one."""
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+        outcome = super().play(example, reports=reports)
+        return outcome if reports is Reports.NEVER else replace(outcome, failures=frozenset(), digest="another")
+
+
+def test_what_was_found_keeps_its_name_though_the_last_play_does_not_fail() -> None:
+    found = explorer(FickleWhenShown(lambda example: True), Budget(examples=10)).run()
+    assert found is not None
+    assert (found.outcome.failures, found.identical) == ({"lost-write"}, False)
+
+
+def test_no_search_takes_the_schedule_of_another(tmp_path: Path) -> None:
+    """With the same seed and the same anomaly, as two tests of one session can have."""
+    nowhere: Any = None
+    asked = Exploration(
+        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: str(made.replay), Silent(), nowhere
+    )
+    steps = [Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2)]
+    found = [Example.of(replace(BASE, seed=0), Schedule(0, (step,))) for step in steps]
+    played = [Path(asked._cut_short(found_in(one, "crash")).splitlines()[-1].removeprefix("replay: ")) for one in found]
+    assert [decode(one.read_bytes()) for one in played] == [one.schedule for one in found]
+    asked._cut_short(found_in(found[1], "crash"))
+    assert len(list((tmp_path / "found").iterdir())) == 2, "the same schedule is there once"
+
+
 def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(tmp_path: Path) -> None:
     first = Example.of(BASE, Schedule(0, tuple(Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2, 3))))
     nothing: frozenset[Any] = frozenset()
@@ -240,8 +390,8 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
     asked = Exploration(
         nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", Silent(), nowhere
     )
-    kept = tmp_path / "found" / f"{first.seed}-lost-write.json"
     said = asked._cut_short(found).splitlines()
+    (kept,) = (tmp_path / "found").glob(f"{first.seed}-lost-write-*.json")
     assert said[:2] == [
         "FOUND lost-write after 7 examples, 2 s",
         "interrupted while it was made small: 1 of 3 steps are left; it was not played again",

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from assay.checkers.engine import Engines
+from assay.harness.core.operation import Completion, Operation
 from assay.harness.run.attempt import Reports
 from assay.harness.run.experiment import Experiment, experiment_of
 from assay.harness.run.settings import Settings
@@ -22,9 +24,10 @@ from assay.harness.search import stage
 from assay.harness.search.code_coverage.source import modules, packages_of
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player
-from assay.harness.search.quick import QuickPlayer
+from assay.harness.search.quick import QuickPlayer, StageError
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import parse
+from assay.workloads.log_client import LogClient
 from assay.workloads.test_log import test_log as of_log
 
 from helpers import process_tree
@@ -55,6 +58,27 @@ def player(tmp_path: Path) -> Iterator[QuickPlayer]:
 
 def never() -> bool:
     return False
+
+
+@pytest.mark.slow
+def test_an_example_that_its_process_died_of_is_named_such_that_it_can_be_played(tmp_path: Path) -> None:
+    """As when memory is used up, or a library of the system crashes."""
+
+    class Deadly(LogClient):
+        async def invoke(self, operation: Operation) -> Completion:
+            os._exit(1)
+
+    base = Settings(1, store=tmp_path, time_limit=4.0, rate=20.0)
+    made = replace(experiment(), client=Deadly)
+    deadly = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)))
+    with closing(deadly) as player, pytest.raises(StageError) as raised:
+        player.play_all([an_example(7)], never)
+    said = str(raised.value).splitlines()
+    assert said == [
+        "the process that played an example died:",
+        "  seed 7",
+        *(f"  {line}" for line in an_example().lines()),
+    ]
 
 
 def stopping(chance: Random, example: Example, at: float) -> list[Step]:
@@ -160,6 +184,7 @@ from assay.harness.search.code_coverage.source import modules, packages_of
 from assay.harness.search.example import Example
 from assay.nemesis.schedule import Branch, Schedule, Step
 from assay.nemesis.target import parse
+from assay.workloads.log_client import LogClient
 from assay.workloads.test_log import test_log
 
 left = []
@@ -210,9 +235,10 @@ from assay.checkers.engine import Engines
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player
-from assay.harness.search.quick import QuickPlayer
+from assay.harness.search.quick import QuickPlayer, StageError
 from assay.harness.run.experiment import experiment_of
 from assay.nemesis.schedule import Schedule
+from assay.workloads.log_client import LogClient
 from assay.workloads.test_log import test_log
 
 settings = Settings(1, time_limit=4.0, rate=20.0)

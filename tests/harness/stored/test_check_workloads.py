@@ -116,6 +116,13 @@ def test_what_had_to_be_found_out_is_said_under_the_verdict(tmp_path: Path, caps
     assert "is taken" not in capsys.readouterr().out
 
 
+def test_a_balance_that_no_column_holds_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(edn(bank(*done(0, "read", "nil", f"{{0 {2**64 + 1}, 1 3}}"))))
+    assert main(["check", str(path), "--workload=bank"]) == Exit.USAGE
+    assert f'account 0 holds {{"integer":"{2**64 + 1}"}}: no number of 64 bits' in capsys.readouterr().err
+
+
 def test_banks_under_keys_are_judged_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = [
         (process, type, f, f"[{key} {value}]")

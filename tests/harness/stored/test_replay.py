@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -58,6 +63,83 @@ def test_what_is_no_complete_run_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "did not come to its end" in capsys.readouterr().err
 
 
+BESIDE = """
+from pathlib import Path
+
+import msgspec
+
+from assay.harness.run import store
+
+STORE = Path("runs")
+FIRST = store.read_run(STORE / "t" / "1")
+
+def made(name, **other):
+    run = STORE / "t" / name
+    run.mkdir()
+    (run / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(FIRST, **other)))
+    store.swap_link(STORE / store.LATEST, run)
+
+def test_it():
+    made("2")
+    made("3", digest="1" * 32, command="pytest test_other.py::test_it --seed=8")
+"""
+HEALS = """
+import time
+from pathlib import Path
+
+def pytest_sessionfinish():
+    time.sleep(1.0)
+    Path("healed").touch()
+"""
+WAITS = """
+import time
+from pathlib import Path
+
+def test_it():
+    Path("waits").touch()
+    time.sleep(60)
+"""
+
+
+def ended(project: pytest.Pytester) -> Path:
+    """A simulated run of ``test_it.py``."""
+    run = project.path / "runs" / "t" / "1"
+    run.mkdir(parents=True)
+    info = store.RunInfo(
+        test="t", status=store.FINISHED, started="", owner="", seed=1, cluster="sim", nemesis="none",
+        command="pytest test_it.py::test_it --seed=7", digest="0" * 32,
+    )  # fmt: skip
+    (run / "run.json").write_bytes(msgspec.json.encode(info))
+    return run
+
+
+def test_the_run_of_another_session_is_not_taken_for_the_one_that_was_done_again(pytester: pytest.Pytester) -> None:
+    first = ended(pytester)
+    pytester.makepyfile(test_it=BESIDE)
+    compared = replay.replay(first)
+    assert (compared.same, compared.again) == (True, first.parent / "2")
+
+
+def test_after_ctrl_c_there_is_time_to_heal(pytester: pytest.Pytester) -> None:
+    """The terminal sends it to pytest, too."""
+    first = ended(pytester)
+    pytester.makepyfile(test_it=WAITS)
+    pytester.makeconftest(HEALS)
+    again = subprocess.Popen(
+        [sys.executable, "-m", "assay.harness.cli.main", "replay", str(first)], start_new_session=True
+    )
+    try:
+        end = time.monotonic() + 60.0
+        while not (pytester.path / "waits").exists():
+            assert time.monotonic() < end, "it did not begin"
+            time.sleep(0.05)
+        os.killpg(again.pid, signal.SIGINT)
+        assert again.wait(60) == Exit.INTERRUPTED
+    finally:
+        again.kill()
+    assert (pytester.path / "healed").exists()
+
+
 def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> None:
     step = Step(2.0, "kill", parse("one"), 5.0, seed=9)
     done = Resolved(step, ("n2",), 2.25, 7.5, {})
@@ -69,3 +151,8 @@ def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> Non
     played = decode((tmp_path / AS_RESOLVED).read_bytes())
     assert isinstance(played, Schedule)
     assert [(one.at, str(one.target), one.duration) for one in played.steps] == [(2.25, "n2", 5.25)]
+    mixed = ["t.py::t", "--cluster=docker", "--nemesis=mix", "--time-limit=60", "--seed=1"]
+    assert _as_resolved(mixed, tmp_path) == [
+        "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", "--operation-timeout=2", "--concurrency=6n",
+        "--rate=80", f"--replay={tmp_path / AS_RESOLVED}",
+    ], "the defaults of the mix, whose word is left out"  # fmt: skip
