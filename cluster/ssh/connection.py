@@ -25,6 +25,8 @@ COMMAND_TIMEOUT = 30.0
 KEEPALIVE = 5
 """Seconds between keep-alive packets; a dead peer is noticed instead of waited for."""
 TAIL_LINES = 5
+PART = ".assay-part"
+"""Behind the name of a file that is being written."""
 RSA = ("rsa-sha2-512", "rsa-sha2-256")
 """How a machine signs with a key of the type ssh-rsa."""
 SUDO_SFTP = (
@@ -124,17 +126,23 @@ class SshConnection:
 
     def write(self, path: str, data: bytes) -> None:
         """Makes parent folders; readers see the old or the new content, never half of it."""
-        partial = f"{path}.assay-part"
+        partial = path + PART
         with self._files() as sftp:
             try:
                 file = sftp.open(partial, "wb")
             except FileNotFoundError:
                 _make_folders(sftp, posixpath.dirname(path))
                 file = sftp.open(partial, "wb")
-            with file:
-                file.set_pipelined(True)
-                file.write(data)
-            sftp.posix_rename(partial, path)
+            try:
+                with file:  # not pipelined: paramiko passes over what the machine then says of each block
+                    file.write(data)
+                sftp.posix_rename(partial, path)
+            except TimeoutError:
+                raise
+            except OSError as error:
+                with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                    sftp.remove(partial)
+                raise NodeError(f"{self._name}: {path} could not be written: {error!r}; is there room?") from error
 
     def read(self, path: str) -> bytes:
         """Raises ``FileNotFoundError``."""
