@@ -104,6 +104,8 @@ class SshConnection:
             raise self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}") from error
         finally:
             channel.close()
+        if code == -1:  # paramiko's word for none
+            raise self._error(command, "the connection broke before its end, or a signal ended it")
         if code != 0:
             raise self._error(command, f"exit code {code}; {_last_lines(errors or output)}")
         return output
@@ -238,11 +240,13 @@ class SshConnection:
         return self._ways[-1].open_channel("direct-tcpip", where, ("", 0), timeout=CONNECT_TIMEOUT)
 
     def _channel(self) -> paramiko.Channel:
+        transport = self._connected()
         try:
-            return self._connected().open_session(timeout=CONNECT_TIMEOUT)
+            return transport.open_session(timeout=CONNECT_TIMEOUT)
         except (paramiko.SSHException, OSError, EOFError):
             with self._lock:
-                self._drop()
+                if self._transport is transport:  # else another thread has made a new one, and commands run there
+                    self._drop()
         try:
             return self._connected().open_session(timeout=CONNECT_TIMEOUT)
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -252,12 +256,13 @@ class SshConnection:
     def _files(self) -> Iterator[paramiko.SFTPClient]:
         """The one SFTP session, for one thread at a time; what breaks it makes the next caller open another."""
         with self._sftp_lock:
-            transport = self._connected()
             sftp = self._sftp
             if sftp is None or sftp.get_channel() is None or sftp.sock.closed:
+                channel = self._channel()
                 try:
-                    self._sftp = sftp = self._file_server(transport)
+                    self._sftp = sftp = self._file_server(channel)
                 except (paramiko.SSHException, OSError, EOFError) as error:
+                    channel.close()
                     raise NodeError(
                         f"{self._name}: no SFTP session: {error!r}; does its sshd offer the sftp subsystem, and may "
                         "the user start it as root?"
@@ -269,9 +274,8 @@ class SshConnection:
                 self._sftp = None
                 raise NodeError(f"{self._name}: the SFTP session broke: {error!r}") from error
 
-    def _file_server(self, transport: paramiko.Transport) -> paramiko.SFTPClient:
+    def _file_server(self, channel: paramiko.Channel) -> paramiko.SFTPClient:
         """The subsystem of sshd is the user's; root's has to be started by ``sudo``."""
-        channel = transport.open_session(timeout=CONNECT_TIMEOUT)
         channel.settimeout(COMMAND_TIMEOUT)
         if self._login.sudo:
             channel.exec_command(f"sh -c {shlex.quote(SUDO_SFTP)}")

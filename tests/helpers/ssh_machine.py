@@ -44,10 +44,10 @@ class Files(paramiko.SFTPServerInterface):
 
 
 class _Door(paramiko.ServerInterface):
-    """One connection, of which so many sessions may be open at a time."""
+    """One connection, of which so many sessions may be open at a time. No session is, once it is not ``heard``."""
 
-    def __init__(self, sessions: int) -> None:
-        self._sessions = sessions
+    def __init__(self, sessions: int, heard: threading.Event) -> None:
+        self._sessions, self._heard = sessions, heard
         self._open: list[paramiko.Channel] = []
 
     def get_allowed_auths(self, username: str) -> str:
@@ -57,6 +57,7 @@ class _Door(paramiko.ServerInterface):
         return paramiko.AUTH_SUCCESSFUL
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
+        self._heard.wait()
         self._open = [one for one in self._open if not one.closed]
         if len(self._open) >= self._sessions:
             return paramiko.OPEN_FAILED_CONNECT_FAILED
@@ -89,6 +90,7 @@ class Machine:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.login = Login("127.0.0.1", "root", key, self._host_key, self._listening.getsockname()[1])
         self.reached: list[paramiko.Transport] = []
+        self._heard: list[threading.Event] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -99,11 +101,21 @@ class Machine:
                 return  # closed
             transport.add_server_key(self._host_key)
             transport.set_subsystem_handler("sftp", paramiko.SFTPServer, Files)
-            transport.start_server(server=_Door(self._sessions))
+            heard = threading.Event()
+            heard.set()
+            self._heard.append(heard)
+            transport.start_server(server=_Door(self._sessions, heard))
             self.reached.append(transport)
+
+    def silence(self) -> None:
+        """As if a cable were cut, for the connections that there are: they stay, and have no answer."""
+        for heard in self._heard:
+            heard.clear()
 
     def close(self) -> None:
         self._listening.close()
+        for heard in self._heard:
+            heard.set()
         for transport in self.reached:
             transport.close()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from assay.cluster.node import NodeError
+from assay.cluster.ssh import connection as module
 from assay.cluster.ssh.connection import SshConnection
 
 from helpers.small_disk import small_disk
@@ -36,3 +38,24 @@ def test_a_file_for_which_there_is_no_room_is_an_error_and_what_was_there_stays(
         assert list(disk.iterdir()) == [path], "nothing lies beside it"
         connection.write(str(path), b"after")
         assert path.read_bytes() == b"after"
+
+
+def test_who_notices_late_that_a_connection_is_lost_leaves_the_new_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with machine() as there, connected(there) as connection, ThreadPoolExecutor() as executor:
+        there.silence()
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT", 1.0)
+        first = executor.submit(connection.run, "sleep 1; echo first")
+        time.sleep(0.5)
+        second = executor.submit(connection.run, "echo second")
+        assert (first.result(), second.result()) == ("first\n", "second\n")
+        assert len(there.reached) == 2
+
+
+def test_files_find_a_connection_again_that_was_lost_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machine() as there, connected(there) as connection:
+        there.silence()
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.5)
+        connection.write(str(tmp_path / "file"), b"data")
+        assert (tmp_path / "file").read_bytes() == b"data"
