@@ -242,15 +242,28 @@ class SshConnection:
     def _channel(self) -> paramiko.Channel:
         transport = self._connected()
         try:
-            return transport.open_session(timeout=CONNECT_TIMEOUT)
+            return self._session(transport)
         except (paramiko.SSHException, OSError, EOFError):
             with self._lock:
                 if self._transport is transport:  # else another thread has made a new one, and commands run there
                     self._drop()
         try:
-            return self._connected().open_session(timeout=CONNECT_TIMEOUT)
+            return self._session(self._connected())
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise NodeError(f"{self._name}: connected, but no channel could be opened: {error!r}") from error
+
+    def _session(self, transport: paramiko.Transport) -> paramiko.Channel:
+        """Where sshd grants no more at a time it waits for one to end: most are commands of some milliseconds."""
+        deadline = time.monotonic() + CONNECT_TIMEOUT
+        while True:
+            try:
+                return transport.open_session(timeout=CONNECT_TIMEOUT)
+            except paramiko.ChannelException as error:
+                if time.monotonic() >= deadline:
+                    raise NodeError(
+                        f"{self._name}: sshd grants no more sessions on this connection: {error}; raise its MaxSessions"
+                    ) from error
+                time.sleep(0.1)
 
     @contextlib.contextmanager
     def _files(self) -> Iterator[paramiko.SFTPClient]:

@@ -59,3 +59,20 @@ def test_files_find_a_connection_again_that_was_lost_without_a_word(
         monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.5)
         connection.write(str(tmp_path / "file"), b"data")
         assert (tmp_path / "file").read_bytes() == b"data"
+
+
+def test_a_session_that_is_not_granted_is_waited_for_and_takes_no_other_with_it() -> None:
+    with machine(sessions=2) as there, connected(there) as connection, ThreadPoolExecutor() as executor:
+        asked = [executor.submit(connection.run, f"sleep 0.5; echo {number}") for number in range(4)]
+        assert [one.result() for one in asked] == [f"{number}\n" for number in range(4)]
+        assert len(there.reached) == 1
+
+
+def test_where_no_session_is_ever_granted_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.5)
+    with machine(sessions=1) as there, connected(there) as connection, ThreadPoolExecutor() as executor:
+        asked = executor.submit(connection.run, "sleep 2; echo done")
+        time.sleep(0.3)
+        with pytest.raises(NodeError, match=r"n1: .*MaxSessions"):
+            connection.run("echo")
+        assert asked.result() == "done\n"
