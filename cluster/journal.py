@@ -135,8 +135,14 @@ class Journal:
     def _write(self, line: Header | Undo | Done | Kept) -> None:
         if self._closed:
             raise JournalError(f"{self.path} is closed: the run is over and must do nothing more to its nodes")
-        os.write(self._file, msgspec.json.encode(line) + b"\n")
-        os.fsync(self._file)
+        rest, end = msgspec.json.encode(line) + b"\n", os.fstat(self._file).st_size
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, end)  # the next line would follow half of this one, and none could be read
+            raise
 
 
 @dataclass(frozen=True)

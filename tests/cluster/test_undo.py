@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import string
@@ -15,6 +16,7 @@ from assay.cluster import journal, owner, undo
 from assay.cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
 
 from helpers.examples import some_of
+from helpers.small_disk import small_disk
 
 DEAD = dataclasses.replace(owner.current(), started=1)
 
@@ -142,3 +144,21 @@ def _parent_start() -> int:
     started = owner._start_time(os.getppid())
     assert started is not None
     return started
+
+
+def test_what_a_full_disk_has_no_room_for_is_not_begun_and_spoils_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "16k") as disk, contextlib.ExitStack() as stack:
+        one, begun = Journal(disk, "run"), list[journal.Action]()
+        stack.callback(one.close, finished=True)  # else the disk stays in use
+        (disk / "filler").write_bytes(b"x" * 4096)
+
+        def begin() -> None:
+            for number in range(1000):
+                one.append(RemoveFile(f"file {number}"))
+                begun.append(RemoveFile(f"file {number}"))
+
+        with pytest.raises(OSError, match="No space left"):
+            begin()
+        (disk / "filler").unlink()
+        one.append(RemoveFile("later"))
+        assert [action for _, action in journal.read(one.path).actions] == [RemoveFile("later"), *begun[::-1]]
