@@ -86,7 +86,7 @@ class SshNode(Running, Preloaded):
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that no cut is for."""
+        """TCP ports that no cut is for, nor what befalls packets; without any SSH at its own port is spared that."""
         self.monotonic_ahead = 0.0
         """Seconds by which the clock of its events is ahead of this machine's."""
         self._streams: set[Stream] = set()
@@ -303,7 +303,7 @@ class SshNode(Running, Preloaded):
         self._reach()
         await self._note("packets", packets.UNSHAPE)
         addresses = None if peers is None else [peer.address for peer in peers]
-        await self.run(packets.command(asdict(traffic), addresses))
+        await self.run(packets.command(asdict(traffic), addresses, self.spared_ports or (22,)))
 
     async def shaped(self) -> Mapping[str, int]:
         counts: dict[str, int] = json.loads(await self.run(packets.READ))

@@ -55,11 +55,15 @@ UNSHAPE = (
 READ = f"cat {COUNTS} 2>/dev/null || echo '{{}}'"
 
 
-def command(traffic: Mapping[str, float], addresses: Sequence[str] | None) -> str:
-    """Shapes what goes to these addresses, or with None to any. Fails, and leaves nothing, where the kernel cannot."""
+def command(traffic: Mapping[str, float], addresses: Sequence[str] | None, spared: Sequence[int] = (22,)) -> str:
+    """Shapes what goes to these addresses, or with None to any. Fails, and leaves nothing, where the kernel cannot.
+
+    ``spared``: TCP ports of which nothing is shaped, on either side: SSH's, where a peer may be reached through here.
+    """
     to = [f"-d {address} " for address in addresses] if addresses is not None else [""]
-    rules = [f"iptables -w -N {CHAIN}", f"iptables -w -A {CHAIN} -m mark --mark {MARK} -j RETURN"]
-    rules += [f"iptables -w -A {CHAIN} -o lo -j RETURN", f"iptables -w -A {CHAIN} -p tcp --sport 22 -j RETURN"]
+    passing = [f"-m mark --mark {MARK}", "-o lo"]
+    passing += [f"-p tcp --{side} {port}" for port in spared for side in ("sport", "dport")]
+    rules = [f"iptables -w -N {CHAIN}", *(f"iptables -w -A {CHAIN} {what} -j RETURN" for what in passing)]
     rules += [f"iptables -w -A {CHAIN} {where}-j NFQUEUE --queue-num {QUEUE} --queue-bypass" for where in to]
     run = shlex.join(["python3", "-c", Path(__file__).read_text(), json.dumps(dict(traffic))])
     undo = shlex.join(UNSHAPE)

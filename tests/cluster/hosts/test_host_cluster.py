@@ -15,7 +15,7 @@ import pytest
 from assay.cluster.doctor import engine_available
 from assay.cluster.hosts import doctor
 from assay.cluster.hosts.cluster import HostCluster
-from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.node import Node, NodeError, ProcessState, Traffic
 from assay.cluster.sidecars import Sidecar
 from assay.cluster.system import Software
 from assay.cluster.undo import heal, sweep
@@ -214,6 +214,35 @@ def test_the_doctor_says_what_each_host_can_do(hosts: OwnHosts, tmp_path: Path) 
     bad = [finding for finding in doctor.diagnose(lost) if not finding.good]
     assert [finding.required for finding in bad] == [True]
     assert "root@127.0.0.1:22" in bad[0].name
+
+
+def test_ssh_is_spared_at_whatever_port_it_is(hosts: OwnHosts, tmp_path: Path) -> None:
+    hosts.run(
+        0, "/usr/sbin/sshd -f /etc/ssh/assay_sshd_config -p 2222 -o PidFile=/run/other-sshd"
+    )
+    file = tmp_path / "hosts.toml"
+    file.write_text(hosts.file.read_text().replace("[[host]]", "[[host]]\nport = 2222", 1))
+
+    async def use() -> None:
+        cluster = cluster_of(OwnHosts(file, hosts.addresses, hosts.names), tmp_path, brokers=1)
+        await cluster.start()
+        try:
+            (node,) = cluster.nodes
+            if (reason := await node.shaping_unavailable()) is not None:
+                pytest.skip(reason)
+            await node.start()
+            while not await echoes(node):  # noqa: ASYNC110 - no one says when it does
+                await asyncio.sleep(0.1)
+            await node.shape(Traffic(loss=1.0))
+            assert not await echoes(node)
+            assert (await node.shaped())["lost"] > 0
+            await node.shape(None)
+            assert await echoes(node, 10)
+        finally:
+            await cluster.close()
+
+    run(use())
+    assert traces(hosts) == ["", ""]
 
 
 SUDO = r"""
