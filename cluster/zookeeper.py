@@ -5,9 +5,11 @@ The timings are those of a test: with ``tickTime`` 500 ms a session may last fro
 """
 
 import asyncio
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
+from assay.cluster.naming import at
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import ZOOKEEPER_PORT
 
@@ -58,7 +60,7 @@ def configuration(
     }
     if len(servers) > 1:
         for number, address in sorted(servers.items()):
-            settings[f"server.{number}"] = f"{address}:{PEER_PORT}:{ELECTION_PORT}"
+            settings[f"server.{number}"] = f"{at(address, PEER_PORT)}:{ELECTION_PORT}"
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
@@ -101,7 +103,10 @@ async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tu
     """
     answers = await _asked(nodes, b"cons", timeout)
     found = [match for text in answers for match in _CONNECTION.finditer(text)]
-    return {int(match["session"], 16): (match["address"], int(match["timeout"]) / 1000) for match in found}
+    return {
+        int(match["session"], 16): (str(ipaddress.ip_address(match["address"])), int(match["timeout"]) / 1000)
+        for match in found
+    }
 
 
 async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
@@ -113,7 +118,10 @@ async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | No
     return {int(word, 16) for text in dumps for word in _SESSION.findall(text.partition("Connections dump")[0])}
 
 
-_CONNECTION = re.compile(r"/(?P<address>[0-9.]+):\d+\[\d+\]\(.*sid=0x(?P<session>[0-9a-f]+),.*to=(?P<timeout>\d+)")
+_CONNECTION = re.compile(
+    r"/\[?(?P<address>[0-9a-f.:]+?)(?:%\w+)?\]?:\d+\[\d+\]\("
+    r".*sid=0x(?P<session>[0-9a-f]+),.*to=(?P<timeout>\d+)"
+)
 _TRACKER = "SessionTracker dump"
 _SESSION = re.compile(r"^\s*0x([0-9a-f]+)", re.MULTILINE)
 

@@ -97,8 +97,9 @@ class Made:
 def clean(run_id: str, made: Made) -> tuple[str, ...]:
     """Ends all that the run has started, lifts all rules, and removes what it has made. May be repeated."""
     chains = "\n".join(
-        f"for way in INPUT OUTPUT; do while iptables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
-        f"iptables -w -F {chain} 2>/dev/null; iptables -w -X {chain} 2>/dev/null"
+        f"for tables in {firewall.FOUR} {firewall.SIX}; do "
+        f"for way in INPUT OUTPUT; do while $tables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
+        f"$tables -w -F {chain} 2>/dev/null; $tables -w -X {chain} 2>/dev/null; done"
         for chain in (firewall.CHAIN, firewall.FROZEN)
     )
     mark = shlex.quote(f"{MARK}={run_id}")
@@ -110,7 +111,8 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
         '&& kill -KILL "${one#/proc/}" 2>/dev/null; done',
         shlex.join(packets.UNSHAPE),
         chains,
-        f"iptables -w -S 2>/dev/null | grep -q -e ' {firewall.CHAIN}$' -e ' {firewall.CHAIN} ' "
+        f"{{ {firewall.FOUR} -w -S; {firewall.SIX} -w -S; }} 2>/dev/null "
+        f"| grep -q -e ' {firewall.CHAIN}$' -e ' {firewall.CHAIN} ' "
         "&& { echo rules of the run are left >&2; exit 24; }",
         f"rm -rf --one-file-system -- {shlex.join(made.removed)} || exit" if made.removed else "",
         f"find {shlex.join(made.emptied)} -xdev -mindepth 1 -delete || exit" if made.emptied else "",

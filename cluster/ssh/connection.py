@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import paramiko
 
+from assay.cluster.naming import at
 from assay.cluster.node import NodeError
 
 CONNECT_TIMEOUT = 10.0
@@ -217,13 +218,13 @@ class SshConnection:
             assert transport is not None, "it was asked"
             transport.close()
             raise RefusedError(
-                f"{self._name}: {login.user}@{login.address}:{login.port} does not let this key in: {error}"
+                f"{self._name}: {login.user}@{at(login.address, login.port)} does not let this key in: {error}"
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             if transport is not None:
                 transport.close()
             raise AwayError(
-                f"{self._name}: no SSH connection to {login.user}@{login.address}:{login.port}: {error!r}; "
+                f"{self._name}: no SSH connection to {login.user}@{at(login.address, login.port)}: {error!r}; "
                 "is the machine up and sshd running?"
             ) from error
         except BaseException:

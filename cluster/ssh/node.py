@@ -74,6 +74,7 @@ class SshNode(Running, Preloaded):
         self.role = role
         self.index = index
         self.address = address
+        self._tables = firewall.tables(address)
         self._connection = connection
         self._executor = executor
         self._program = program
@@ -100,7 +101,7 @@ class SshNode(Running, Preloaded):
 
     async def prepare(self) -> None:
         """The chain for faults of the network. Idempotent."""
-        await self.run(firewall.SET_UP)
+        await self.run(firewall.set_up(self._tables))
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """A shell command's standard output; :class:`NodeError` when it fails or lasts longer than ``timeout`` s."""
@@ -274,23 +275,24 @@ class SshNode(Running, Preloaded):
         if not peers:
             return
         self._reach()
-        await self._note("cut", firewall.UNDO)
+        await self._note("cut", firewall.undo(self._tables))
         self._peers.update({peer.address: peer.name for peer in peers})
         addresses = [peer.address for peer in peers]
         await self.run(
-            firewall.DROP, stdin=firewall.rules(addresses, reject=reject, flow=flow, spared=self.spared_ports)
+            firewall.apply(self._tables),
+            stdin=firewall.rules(addresses, reject=reject, flow=flow, spared=self.spared_ports),
         )
 
     async def accept_all(self) -> None:
-        await self.run(" ".join(firewall.FLUSH))
+        await self.run(firewall.flush(self._tables))
         await self._tick_off("cut")
 
     async def dropped(self) -> Mapping[str, int]:
-        return firewall.counted(await self.run(firewall.COUNT), self._peers)
+        return firewall.counted(await self.run(firewall.count(self._tables)), self._peers)
 
     async def shaping_unavailable(self) -> str | None:
         try:
-            await self.run(packets.trial())
+            await self.run(packets.trial(self._tables))
         except NodeError as error:
             return f"{error}; the kernel needs nfnetlink_queue and xt_NFQUEUE"
         return None
@@ -303,7 +305,7 @@ class SshNode(Running, Preloaded):
         self._reach()
         await self._note("packets", packets.UNSHAPE)
         addresses = None if peers is None else [peer.address for peer in peers]
-        await self.run(packets.command(asdict(traffic), addresses, self.spared_ports or (22,)))
+        await self.run(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._tables))
 
     async def shaped(self) -> Mapping[str, int]:
         counts: dict[str, int] = json.loads(await self.run(packets.READ))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import paramiko
 import pytest
 
 from assay.cluster import journal
-from assay.cluster.hosts import inventory, upkeep
+from assay.cluster.hosts import cluster, inventory, upkeep
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.node import NodeError, ProcessState
@@ -116,6 +119,41 @@ def test_keys_that_are_none_are_named(tmp_path: Path) -> None:
         Reach("h", "root", f"{tmp_path}/none", HOST_KEY).login()
 
 
+def test_a_host_is_known_by_what_its_packets_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster._ip("n1", "198.18.0.9") == "198.18.0.9"
+    assert cluster._ip("n1", "FD00:0::9") == "fd00::9"
+    six, four = (socket.AF_INET6, 2, 17, "", ("fd00::9", 0, 0, 0)), (socket.AF_INET, 2, 17, "", ("198.18.0.9", 0))
+    for known, address in (([six, four], "198.18.0.9"), ([six], "fd00::9")):
+        monkeypatch.setattr(cluster.socket, "getaddrinfo", lambda *_, known=known, **__: known)
+        assert cluster._ip("n1", "name") == address
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1", "is this machine"),
+        ("::1", "is this machine"),
+        ("fe80::1%lo", "is an address of one link alone"),
+        ("no such host", "is no host that is known here"),
+    ],
+)
+def test_an_address_by_which_peers_cannot_know_a_host_is_named(address: str, said: str) -> None:
+    with pytest.raises(NodeError, match=f"n1: {re.escape(address)} {said}"):
+        cluster._ip("n1", address)
+
+
+def test_hosts_are_several_machines_with_addresses_of_one_kind() -> None:
+    def of(*addresses: str) -> list[Any]:
+        return [AttachedNode(f"n{number}", "server", number, one) for number, one in enumerate(addresses, 1)]
+
+    cluster._alike(of("10.0.0.1", "10.0.0.2"))
+    cluster._alike(of("fd00::1", "fd00::2"))
+    with pytest.raises(NodeError, match="n1 and n3 are one machine"):
+        cluster._alike(of("10.0.0.1", "10.0.0.2", "10.0.0.1"))
+    with pytest.raises(NodeError, match=r"n1 is known by 10.0.0.1 and n2 by fd00::2: .* or all IPv6"):
+        cluster._alike(of("10.0.0.1", "fd00::2"))
+
+
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
     reach = Reach("h", "ann", "/k", HOST_KEY, 2222, True, Reach("bastion", "ann", "/k", HOST_KEY))
     book = journal.Journal(tmp_path, "run-1")
@@ -125,6 +163,7 @@ def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
     assert [one for _, one in journal.read(book.path).actions] == [action]
     assert journal.describe(action) == "ann@h:2222: sh -c true"
     assert journal.describe(journal.RunOnHost(reach, ("sh", "-c", "..."), "cleaned")) == "ann@h:2222: cleaned"
+    assert str(Reach("fd00::1", "ann", "/k", HOST_KEY)) == "ann@[fd00::1]:22"
     assert msgspec.json.decode(msgspec.json.encode(reach), type=Reach) == reach
 
 

@@ -39,6 +39,19 @@ def test_an_ensemble_is_the_nodes_of_one_role_whatever_it_is_called() -> None:
     assert members == ["server.1=10.0.0.9:2888:3888", "server.2=10.0.0.2:2888:3888", "server.3=10.0.0.3:2888:3888"]
 
 
+def test_an_ipv6_address_stands_in_brackets_before_a_port_and_is_found_as_it_was_given() -> None:
+    text = zookeeper.configuration({1: "fd00::1", 2: "fd00::2"})
+    assert "server.1=[fd00::1]:2888:3888\n" in text
+
+    async def ask() -> dict[int, tuple[str, float]]:
+        said = " /{}:4{}[1](queued=0,recved=1,sent=1,sid=0x{},lop=PING,est=1,to=4000,lcxid=0x0)\n"
+        lines = [("[fd00:0:0:0:0:0:0:b]", 1, 1), ("fd00:0:0:0:0:0:0:c", 2, 2), ("10.0.0.3", 3, 3)]
+        async with answering("127.98.0.1", "".join(said.format(*line) for line in lines)):
+            return await zookeeper.connected([FakeNode("zk1", "zookeeper", 1, "127.98.0.1")])  # type: ignore[list-item]
+
+    assert asyncio.run(ask()) == {1: ("fd00::b", 4.0), 2: ("fd00::c", 4.0), 3: ("10.0.0.3", 4.0)}
+
+
 @asynccontextmanager
 async def answering(host: str, text: str) -> AsyncIterator[None]:
     """A server that answers any four letters with ``text``."""
