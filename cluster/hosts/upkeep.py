@@ -107,8 +107,11 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
         _ours(run_id),
         f"for file in {process.FOLDER}/*.pid; do name=${{file##*/}} name=${{name%.pid}}",
         f"{process.if_there(process.kill('$name'))} || exit; done",
-        f"for one in /proc/[0-9]*; do tr '\\0' '\\n' < $one/environ 2>/dev/null | grep -qxF {mark} "
-        '&& kill -KILL "${one#/proc/}" 2>/dev/null; done',
+        # What has just been started by one of them is not among those that were found, hence until none is.
+        f'tries=0; while found=$(grep -lzxF {mark} /proc/[0-9]*/environ 2>/dev/null); [ "$found" ]; do '
+        'for one in $found; do one=${one#/proc/}; kill -KILL "${one%/environ}" 2>/dev/null; done; '
+        f"tries=$((tries + 1)); [ $tries -gt {process.GONE_WITHIN * 20} ] "
+        "&& { echo processes of the run do not end >&2; exit 25; }; sleep 0.05; done",
         shlex.join(packets.UNSHAPE),
         chains,
         f"{{ {firewall.FOUR} -w -S; {firewall.SIX} -w -S; }} 2>/dev/null "

@@ -8,6 +8,8 @@ import re
 import signal
 import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +298,42 @@ def test_a_machine_that_cannot_be_asked_for_compose_is_named(monkeypatch: pytest
     monkeypatch.setenv("DOCKER_HOST", "unix:///none.sock")
     with pytest.raises(InventoryError, match="compose:shop: "):
         inventory.addresses("compose:shop")
+
+
+REPLACED = """
+import os, subprocess, sys, time
+watched = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == watched:
+        time.sleep(0.0005)
+    subprocess.Popen(["sleep", "60"], start_new_session=True)
+    time.sleep(60)
+open(sys.argv[1], "w").close()
+time.sleep(60)
+"""
+"""A process whose child starts another one as soon as it is gone, as a watchdog does."""
+
+
+def test_what_is_started_while_a_run_is_ended_is_ended_as_well(place: Path) -> None:
+    shell(upkeep.claim("run-1"))
+    mark = {upkeep.MARK: f"run-1 {place}", "PATH": os.environ["PATH"]}
+    shell(f"rm -f {place}/claim")
+    shell(upkeep.claim(mark[upkeep.MARK]))
+    started = subprocess.Popen([sys.executable, "-c", REPLACED, str(place / "up")], env=mark, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while not (place / "up").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert done(upkeep.clean(mark[upkeep.MARK], upkeep.Made([], [], []))) == 0
+    started.wait(timeout=10)
+    left = [one for one in Path("/proc").glob("[0-9]*/environ") if mark[upkeep.MARK].encode() in content(one)]
+    for one in left:
+        os.kill(int(one.parent.name), signal.SIGKILL)
+    assert left == []
+
+
+def content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # gone
+        return b""
