@@ -21,7 +21,7 @@ from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import SshCluster
 from assay.cluster.sidecars import sidecars
-from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.connection import PART, SshConnection
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.reach import Reach
 from assay.cluster.ssh.running import Program, beside
@@ -127,7 +127,9 @@ class HostCluster(SshCluster):
         if await _answers(node.address, port):
             raise NodeError(f"{where}: what answers at port {port} would be taken for the system: end it first")
         try:
-            paths = [upkeep.checked(path) for path in sorted({*files, HOME, *upkeep.OWN, *self._data(node, files)})]
+            halves = (path + PART for path in files)  # of what was being written when the harness was killed
+            wanted = sorted({*files, *halves, HOME, *upkeep.OWN, *self._data(node, files)})
+            paths = [upkeep.checked(path) for path in wanted]
         except upkeep.PathError as error:
             raise NodeError(f"{where}: {error}") from None
         around = upkeep.around(paths)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ import pytest
 from assay.cluster import journal
 from assay.cluster.hosts import cluster, inventory, upkeep
 from assay.cluster.hosts.attached import AttachedNode
+from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.node import NodeError, ProcessState
 from assay.cluster.ssh.reach import Reach, host_key_of
+
+from helpers.echo_system import Echo
 
 KEY = paramiko.ECDSAKey.generate()
 HOST_KEY = f"{KEY.get_name()} {KEY.get_base64()}"
@@ -260,6 +264,29 @@ def test_what_cannot_be_removed_keeps_the_claim_for_another_try(place: Path, mon
     made = upkeep.Made([], [f"{place}/gone"], [])  # find fails: someone has removed the folder
     assert done(upkeep.clean("run-1", made)) != 0
     assert (place / "claim").exists()
+
+
+class Here:
+    """A node whose shell is this machine's."""
+
+    name, role, index, address = "n1", "broker", 1, "127.98.0.9"
+
+    async def run(self, command: str) -> str:
+        return shell(command).stdout
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
+def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Path) -> None:
+    echo = Echo(place / "echo")
+    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
+    node: Any = Here()
+    made = asyncio.run(hosts._what_is_made(node, "n1", {f"{place}/etc/settings": b""}))
+    shell(upkeep.claim("run-1"))
+    (place / "etc").mkdir()
+    (place / "etc/settings.assay-part").write_text("half of")
+    ours = [path for path in made.removed if path.startswith(f"{place}/")]
+    assert done(upkeep.clean("run-1", replace(made, removed=ours, emptied=[]))) == 0
+    assert not (place / "etc").exists()
 
 
 def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
