@@ -6,6 +6,7 @@ cluster's executor; each has a deadline of its own, so a cancelled coroutine lea
 """
 
 import asyncio
+import contextlib
 import json
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -145,13 +146,11 @@ class SshNode(Running, Preloaded):
         running = [self.part(named) for named in await self._alive()]
         running = [one for one in running if (await one.process()).state is ProcessState.RUNNING]
         await self._note("copy", data.undo_copy(folder))
-        for one in running:
-            await one.stop()
-        try:
-            return data.sums(await self.run(data.copy(folder)), folder)
-        finally:
+        async with contextlib.AsyncExitStack() as stopped:
             for one in running:
-                await one.resume()
+                stopped.push_async_callback(one.resume)  # also where it is not known whether it was stopped
+                await one.stop()
+            return data.sums(await self.run(data.copy(folder)), folder)
 
     async def restore(self, folder: str) -> None:
         await self._only_when_dead(folder)
