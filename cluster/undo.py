@@ -46,20 +46,32 @@ class Report:
 
 def sweep(state: Path | None = None) -> Report:
     """Removes what dead owners have left, unless it was kept on purpose. Needs no engine when there is nothing."""
-    return _heal(state, _dead, kept_too=False)
+    return _heal(state, _dead)
 
 
 def heal(everything: bool = False, state: Path | None = None) -> Report:
     """As :func:`sweep`, plus what was kept and what this very process has left; ``everything``: live sessions', too."""
     mine = owner.current()
-    return _heal(state, lambda one, running: everything or one == mine or _dead(one, running), kept_too=True)
+    return _heal(
+        state,
+        lambda one, running: everything or one == mine or _dead(one, running),
+        kept_too=True,
+        everything=everything,
+    )
 
 
-def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, kept_too: bool) -> Report:
+def _heal(
+    state: Path | None,
+    chosen: Callable[[owner.Owner, bool], bool],
+    *,
+    kept_too: bool = False,
+    everything: bool = False,
+) -> Report:
     found, broken = pending(state or state_folder())
     report = Report(failed=broken)
     spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
-    journals = [journal for journal in found if journal.run_id not in spared and chosen(journal.owner, False)]
+    journals = [one for one in found if one.run_id not in spared and (everything or not one.elsewhere())]
+    journals = [one for one in journals if chosen(one.owner, False)]
     for journal in [one for one in journals if _of_hosts(one)]:
         journals.remove(journal)
         with locked((state or state_folder()) / "hosts.lock"):

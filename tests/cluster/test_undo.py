@@ -162,3 +162,26 @@ def test_what_a_full_disk_has_no_room_for_is_not_begun_and_spoils_nothing(tmp_pa
         (disk / "filler").unlink()
         one.append(RemoveFile("later"))
         assert [action for _, action in journal.read(one.path).actions] == [RemoveFile("later"), *begun[::-1]]
+
+
+ELSEWHERE = dataclasses.replace(owner.current(), boot="another-boot")
+
+
+def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that machines share has the journals of all of them, and another machine's processes are not seen."""
+    (tmp_path / "here").write_text("0123\n")
+    (tmp_path / "there").write_text("4567\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "there")
+    there = Journal(tmp_path, "there", ELSEWHERE)
+    there.append(RemoveFile("a"))
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "here")
+    before_a_reboot = Journal(tmp_path, "before", ELSEWHERE)
+    assert undo.sweep(tmp_path).failed == undo.heal(state=tmp_path).failed == []
+    assert there.path.exists()
+    assert not before_a_reboot.path.exists()
+    (said,) = undo.heal(everything=True, state=tmp_path).failed
+    assert said.startswith("run there: no Docker engine answers")
+    for one in (there, before_a_reboot):
+        one.close(finished=True)
