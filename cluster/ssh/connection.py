@@ -100,6 +100,8 @@ class SshConnection:
                 channel.sendall(stdin)
             channel.shutdown_write()
             output, errors = _drain(channel)
+            if not channel.status_event.wait(timeout):  # its streams have ended, and it has not
+                raise TimeoutError
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
             raise self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}") from error

@@ -74,10 +74,13 @@ class _Door(paramiko.ServerInterface):
 
 
 def _execute(channel: paramiko.Channel, command: bytes) -> None:
-    done = subprocess.run(["sh", "-c", command], input=b"", capture_output=True, check=False)
-    channel.sendall(done.stdout)
-    channel.sendall_stderr(done.stderr)
-    channel.send_exit_status(done.returncode)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as run:
+        output, errors = (stream.read() for stream in (run.stdout, run.stderr) if stream is not None)
+        channel.sendall(output)
+        channel.sendall_stderr(errors)
+        channel.shutdown_write()
+    channel.send_exit_status(run.returncode)
     channel.close()
 
 

@@ -76,3 +76,12 @@ def test_where_no_session_is_ever_granted_the_setting_is_named(monkeypatch: pyte
         with pytest.raises(NodeError, match=r"n1: .*MaxSessions"):
             connection.run("echo")
         assert asked.result() == "done\n"
+
+
+def test_a_command_that_says_no_more_has_a_time_limit_all_the_same() -> None:
+    with machine() as there, connected(there) as connection:
+        begun = time.monotonic()
+        with pytest.raises(NodeError, match=r"n1: .*no end after 0.5 s"):
+            connection.run("exec >&- 2>&-; sleep 5", timeout=0.5)
+        assert time.monotonic() - begun < 4
+        assert connection.run("exec 2>&-; echo said; exec >&-; sleep 0.3", timeout=2) == "said\n"
