@@ -125,13 +125,16 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
     return ("sh", "-c", "\n".join(filter(None, parts)))
 
 
-LOOK = """
+def needs(address: str) -> str:
+    """Prints what a node needs of the host at this address, a word and a value in each line."""
+    return f"""
 echo user $(id -u)
 echo python $(python3 -c 'import sys; print(sys.version_info >= (3, 10) and "yes" or "no")' 2>/dev/null || echo no)
-echo iptables $(iptables -w -nL INPUT >/dev/null 2>&1 && echo yes || echo no)
+echo iptables $({firewall.tables(address)} -w -nL INPUT >/dev/null 2>&1 && echo yes || echo no)
 echo pkill $(command -v pkill || echo no)
 echo setsid $(command -v setsid || echo no)
 """
-"""What a node needs of a host, a word and a value in each line."""
+
+
 CLOCKS = "python3 -c 'import time; print(time.time(), time.monotonic())'"
 """The wall clock, and the one that events are timed by."""

@@ -19,7 +19,7 @@ import paramiko
 import pytest
 
 from assay.cluster import journal
-from assay.cluster.hosts import cluster, inventory, upkeep
+from assay.cluster.hosts import cluster, doctor, inventory, upkeep
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
@@ -158,6 +158,19 @@ def test_hosts_are_several_machines_with_addresses_of_one_kind() -> None:
         cluster._alike(of("10.0.0.1", "10.0.0.2", "10.0.0.1"))
     with pytest.raises(NodeError, match=r"n1 is known by 10.0.0.1 and n2 by fd00::2: .* or all IPv6"):
         cluster._alike(of("10.0.0.1", "fd00::2"))
+
+
+@pytest.mark.parametrize("missing", ["python", "iptables", "setsid", "pkill"])
+def test_the_doctor_calls_required_what_no_run_begins_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    (tmp_path / "hosts.toml").write_text(f'[[host]]\naddress = "h"\nhost_key = "{HOST_KEY}"')
+    there = {"user": "0", "python": "yes", "iptables": "yes", "setsid": "/bin/setsid", "pkill": "/bin/pkill"}
+    lines = [f"{what} {value}" for what, value in {**there, missing: "no"}.items()]
+    monkeypatch.setattr(doctor, "run", lambda reach, command: "\n".join(lines))
+    (bad,) = [one for one in doctor.diagnose(tmp_path / "hosts.toml") if not one.good]
+    assert bad.name == f"root@h:22 {missing}"
+    assert bad.required == (missing != "pkill"), "without it the main process is ended and stopped all the same"
 
 
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
