@@ -111,11 +111,10 @@ async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tu
 
 async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
     """All sessions that these servers know; None when none of them says so within ``timeout`` seconds."""
-    dumps = [text for text in await _asked(nodes, b"dump", timeout) if text.startswith(_TRACKER)]
-    if not dumps:
-        return None
-    # Connections, of which some outlive their sessions by a moment, stand last.
-    return {int(word, 16) for text in dumps for word in _SESSION.findall(text.partition("Connections dump")[0])}
+    # Connections, of which some outlive their sessions by a moment, stand last; without their heading it broke off.
+    dumps = [text.partition("Connections dump") for text in await _asked(nodes, b"dump", timeout)]
+    known = [before for before, whole, _ in dumps if whole and before.startswith(_TRACKER)]
+    return {int(word, 16) for text in known for word in _SESSION.findall(text)} if known else None
 
 
 _CONNECTION = re.compile(
@@ -130,19 +129,19 @@ async def _asked(nodes: Sequence[Node], word: bytes, timeout: float) -> list[str
     async def ask(node: Node) -> str:
         try:
             async with asyncio.timeout(timeout):
-                return await four_letters(node.address, ZOOKEEPER_PORT, word)
+                return await four_letters(node.address, ZOOKEEPER_PORT, word, long=True)
         except OSError:  # a TimeoutError is one
             return ""
 
     return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
-async def four_letters(host: str, port: int, word: bytes) -> str:
-    """The answer to one of ZooKeeper's four-letter words. Raises ``OSError``."""
+async def four_letters(host: str, port: int, word: bytes, *, long: bool = False) -> str:
+    """The answer to one of ZooKeeper's four-letter words. ``long``: it may come in pieces. Raises ``OSError``."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(word)
-        return (await reader.read(65536)).decode("utf-8", "replace")
+        return (await reader.read(-1 if long else 65536)).decode("utf-8", "replace")
     finally:
         writer.close()
 
