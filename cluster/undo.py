@@ -18,7 +18,7 @@ from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
 from assay.cluster.docker.network import locked
-from assay.cluster.hosts.reaching import perform as perform_on_host
+from assay.cluster.hosts.reaching import Undoing
 from assay.cluster.journal import (
     Action,
     Pending,
@@ -31,7 +31,6 @@ from assay.cluster.journal import (
     state_folder,
 )
 from assay.cluster.node import NodeError
-from assay.cluster.ssh.connection import AwayError
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]
 
@@ -76,7 +75,7 @@ def _heal(
         journals.remove(journal)
         with locked((state or state_folder()) / "hosts.lock"):
             if journal.path.exists():  # or another session has done it meanwhile
-                _replay(_OnHosts().perform, journal, report)
+                _replay(partial(_on_host, Undoing()), journal, report)
     if not docker_engine.answers():
         for journal in journals:
             _without_engine(journal, report)
@@ -103,22 +102,10 @@ def _of_hosts(journal: Pending) -> bool:
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 
-class _OnHosts:
-    """Asks a host that did not answer no second time: each question takes its time limit."""
-
-    def __init__(self) -> None:
-        self._away: dict[str, str] = {}
-
-    def perform(self, action: Action) -> bool:
-        assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
-        if (reason := self._away.get(str(action.host))) is not None:
-            raise NodeError(reason)
-        try:
-            perform_on_host(action)
-        except AwayError as error:
-            self._away[str(action.host)] = str(error)
-            raise
-        return True
+def _on_host(undoing: Undoing, action: Action) -> bool:
+    assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
+    undoing.perform(action)
+    return True
 
 
 def _replay(perform: Callable[[Action], bool], journal: Pending, report: Report) -> None:

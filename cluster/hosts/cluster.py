@@ -16,7 +16,7 @@ from assay.cluster import zookeeper
 from assay.cluster.asking import command, written
 from assay.cluster.docker import software, source
 from assay.cluster.hosts import inventory, upkeep
-from assay.cluster.hosts.reaching import perform
+from assay.cluster.hosts.reaching import Undoing
 from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import SshCluster
@@ -171,11 +171,11 @@ class HostCluster(SshCluster):
         return f"{float(said[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
-        failed = []
+        failed, undoing = [], Undoing()
         for action in actions:
             assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
             try:
-                perform(action)
+                undoing.perform(action)
             except (NodeError, OSError) as error:
                 failed.append(f"{undo.describe(action)}: {error}")
         return failed

@@ -19,11 +19,12 @@ import paramiko
 import pytest
 
 from assay.cluster import journal
-from assay.cluster.hosts import cluster, doctor, inventory, upkeep
+from assay.cluster.hosts import cluster, doctor, inventory, reaching, upkeep
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.node import NodeError, ProcessState
+from assay.cluster.ssh.connection import AwayError, RefusedError
 from assay.cluster.ssh.reach import Reach, host_key_of
 
 from helpers.echo_system import Echo
@@ -171,6 +172,28 @@ def test_the_doctor_calls_required_what_no_run_begins_without(
     (bad,) = [one for one in doctor.diagnose(tmp_path / "hosts.toml") if not one.good]
     assert bad.name == f"root@h:22 {missing}"
     assert bad.required == (missing != "pkill"), "without it the main process is ended and stopped all the same"
+
+
+@pytest.mark.parametrize("error", [AwayError, RefusedError])
+def test_a_host_that_cannot_be_had_is_asked_once_by_who_undoes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[NodeError]
+) -> None:
+    asked = []
+
+    def run(reach: Reach, command: str) -> str:
+        asked.append(f"{reach} {command}")
+        if reach.address == "away":
+            raise error("it is closed")
+        return ""
+
+    monkeypatch.setattr(reaching, "run", run)
+    hosts = [Reach(address, "root", "/k", HOST_KEY) for address in ("away", "there")]
+    actions = [journal.RunOnHost(host, (word,)) for word in ("one", "two") for host in hosts]
+    own = HostCluster(
+        Echo(tmp_path / "echo"), {}, hosts=tmp_path / "none", run_id="run", seed=1, state_dir=tmp_path / "state"
+    )
+    assert own._undo(actions) == [f"root@away:22: {word}: it is closed" for word in ("one", "two")]
+    assert asked == ["root@away:22 one", "root@there:22 one", "root@there:22 two"]
 
 
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
