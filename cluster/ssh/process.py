@@ -177,10 +177,14 @@ PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
 
 
 def files(pattern: str) -> str:
-    """Prints size and path of each file; raises ``ValueError`` for what is no plain pattern."""
+    """Prints size and path of each file; raises ``ValueError`` for what is no plain pattern.
+
+    One that is removed while it is looked at is not there.
+    """
     if PATTERN.fullmatch(pattern) is None:
         raise ValueError(f"not a pattern of absolute paths: {pattern!r}")
-    return f"""for file in {pattern}; do if [ -f "$file" ]; then stat -c '%s %n' "$file" || exit; fi; done"""
+    look = """stat -c '%s %n' "$file" || [ ! -e "$file" ] || exit"""
+    return f"""for file in {pattern}; do if [ -f "$file" ]; then {look}; fi; done"""
 
 
 def sizes(output: str) -> dict[str, int]:
