@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,3 +46,58 @@ def test_a_file_that_is_there_and_cannot_be_looked_at_is_an_error(tmp_path: Path
     stat.chmod(0o755)
     with pytest.raises(subprocess.CalledProcessError):
         sizes(f"{tmp_path}/a", str(tmp_path))
+
+
+FORKING = """
+import subprocess, time
+while True:
+    subprocess.Popen(["sleep", "30"])
+    time.sleep(0.002)
+"""
+"""A process that starts children all the while, as a server does that has one for each connection."""
+
+
+def shell(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+@contextmanager
+def forking(folder: Path) -> Iterator[str]:
+    """The id of the main process, which leads a session of that number."""
+    pid = shell(process.launch([sys.executable, "-c", FORKING], folder=str(folder), environment={})).split()[0]
+    try:
+        while not any(states(pid)[1:]):
+            pass
+        yield pid
+    finally:
+        shell(process.if_there(process.kill()))
+        shell(f"pkill -KILL -s {pid} || true")
+
+
+def states(session: str) -> list[str]:
+    """Of the main process and all children, without those that only wait to be forgotten."""
+    return [state for state in shell(f"ps -s {session} -o state= || true").split() if state != "Z"]
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "FOLDER", f"{tmp_path}/run")
+    monkeypatch.setattr(process, "LOG", f"{tmp_path}/log/process.log")
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_children_that_are_started_while_it_is_killed_are_killed_as_well(tmp_path: Path) -> None:
+    for _ in range(3):
+        with forking(tmp_path) as session:
+            shell(process.kill())
+            assert states(session) == []
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_children_that_are_started_while_it_is_stopped_are_stopped_as_well(tmp_path: Path) -> None:
+    for _ in range(5):
+        with forking(tmp_path) as session:
+            shell(process.stop())
+            assert set(states(session)) == {"T"}
+            shell(process.resume())
+            assert "T" not in states(session)
