@@ -37,6 +37,7 @@ enum { WRITE = 1, SYNC = 2, CUT = 4, NAME = 8 };
 static int64_t none[WORDS];
 static int64_t *shared = none;
 static const char *folder = "";
+static const char *resolved; /* The same without links, as the kernel names what is open in there. */
 static int beside;
 
 __attribute__((constructor)) static void begin(void) {
@@ -48,6 +49,7 @@ __attribute__((constructor)) static void begin(void) {
     close(file);
     if (mapped == MAP_FAILED || !given) return;
     folder = given;
+    resolved = realpath(given, 0);
     shared = mapped;
 }
 
@@ -57,11 +59,15 @@ static void count(int which) {
     if (!beside) __atomic_fetch_add(&shared[which], 1, __ATOMIC_RELAXED);
 }
 
+static int below(const char *place, const char *path, ssize_t size) {
+    size_t length = strlen(place);
+    if (size < (ssize_t)length || strncmp(path, place, length)) return 0;
+    return size == (ssize_t)length || path[length] == '/';
+}
+
 /* Is it the folder, or below it? */
 static int within(const char *path, ssize_t size) {
-    size_t length = strlen(folder);
-    if (size < (ssize_t)length || strncmp(path, folder, length)) return 0;
-    return size == (ssize_t)length || path[length] == '/';
+    return below(folder, path, size) || (resolved && below(resolved, path, size));
 }
 
 static int ours(int descriptor) {

@@ -109,3 +109,21 @@ def test_a_process_beside_the_main_one_is_slow_and_takes_nothing_that_is_meant_f
     timed = "import time; begun = time.monotonic(); os.fsync(file); print(time.monotonic() - begun > 0.3)"
     assert run(tmp_path, file, timed, **{BESIDE: "1"}) == (0, "True")
     assert file.read_bytes() == words, "nothing is counted, and what is to come is still to come"
+
+
+@pytest.mark.parametrize(
+    ("change", "call"),
+    [
+        (DiskChange.WRITE, "os.write(file, b'x')"),
+        (DiskChange.NAME, "os.unlink(path)"),
+        (DiskChange.NAME, "os.unlink(root + '-linked/file')"),
+        (DiskChange.NAME, "os.unlink('file', dir_fd=folder)"),
+    ],
+)
+def test_a_folder_that_is_known_by_a_link_is_the_one_that_the_link_leads_to(
+    tmp_path: Path, change: DiskChange, call: str
+) -> None:
+    (tmp_path / "data-linked").symlink_to(tmp_path / "data")
+    file = orders(tmp_path, change, 1)
+    assert run(tmp_path, file, call, **{slowness.FOLDER: f"{tmp_path}/data-linked"}) == (0, str(errno.EIO))
+    assert counted(file)[1] == Broken(1, 0)
