@@ -5,6 +5,7 @@ Such an error is a slip in the user's own code, and they see it without a traceb
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -54,11 +55,25 @@ def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes
 
 
 def written(system: System, node: Node) -> list[str]:
-    """What a process that is not root's must be able to write: its data's folder (with a ``/`` at the end) and logs."""
+    """What a process that is not root's must be able to write: its data's folder (with a ``/`` at the end) and logs.
+
+    Raises :class:`DeploymentError`.
+    """
     events = system.event_log(node)
-    data = [f"{system.data_folder(node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
+    data = [f"{_data_folder(system, node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
     logs = [*([] if events is None else [events]), *system.logs(node)]
     return [*data, *(log for log in logs if not log.startswith(tuple(data)))]  # in there it makes what it needs
+
+
+def _data_folder(system: Durable, node: Node) -> str:
+    """In the one form in which a node's kernel names it, too: by that a mount and the files in there are known."""
+    found = system.data_folder(node)
+    if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:
+        raise DeploymentError(
+            f"{_called('data_folder', node)} returned {found!r}: it takes an absolute path in its plain form, such as "
+            "/var/lib/mine"
+        )
+    return found
 
 
 def _is_text(value: object) -> bool:

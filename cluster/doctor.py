@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
-from assay.cluster.docker.engine import EngineError, answers, engine
+from assay.cluster.docker.engine import EngineError, answers, engine, labels
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.finding import Finding
 from assay.cluster.journal import state_folder
@@ -118,7 +118,7 @@ def _iptables() -> Finding:
                 entrypoint="iptables",
                 cap_add=["NET_ADMIN"],
                 network_mode="none",
-                labels={"assay": "doctor"},
+                labels=labels("doctor", owner.current()),
                 remove=True,
             )
     except (EngineError, ImageError) as error:
@@ -153,7 +153,7 @@ def _cut_power() -> None:
                 power.argv("trial", disk.NODE_DEVICE, "/mnt/assay")[1:],
                 entrypoint="python3",
                 network_mode="none",
-                labels={"assay": "doctor"},
+                labels=labels("doctor", owner.current()),
                 remove=True,
                 **disk.container_options(device),
             )

@@ -64,10 +64,11 @@ Action = RemoveContainer | RemoveNetwork | RunInContainer | RunOnHost | Unpause 
 
 
 class Header(msgspec.Struct, frozen=True, tag="journal"):
-    """The first line."""
+    """The first line. ``machine``: as of :func:`assay.cluster.owner.machine`."""
 
     owner: str
     run_id: str
+    machine: str = ""
 
 
 class Undo(msgspec.Struct, frozen=True, tag="undo"):
@@ -102,7 +103,7 @@ class Journal:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._next = 1
         self._closed = False
-        self._write(Header(str(mine), run_id))
+        self._write(Header(str(mine), run_id, owner.machine()))
         _fsync_folder(folder)
 
     def append(self, action: Action) -> int:
@@ -135,8 +136,14 @@ class Journal:
     def _write(self, line: Header | Undo | Done | Kept) -> None:
         if self._closed:
             raise JournalError(f"{self.path} is closed: the run is over and must do nothing more to its nodes")
-        os.write(self._file, msgspec.json.encode(line) + b"\n")
-        os.fsync(self._file)
+        rest, end = msgspec.json.encode(line) + b"\n", os.fstat(self._file).st_size
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, end)  # the next line would follow half of this one, and none could be read
+            raise
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,12 @@ class Pending:
     run_id: str
     actions: Sequence[tuple[int, Action]]
     kept: bool = False
+    machine: str = ""
+
+    def elsewhere(self) -> bool:
+        """Another machine's, which shares this folder: whether its owner lives cannot be known from here."""
+        here = owner.machine()
+        return bool(here and self.machine) and here != self.machine
 
 
 def state_folder() -> Path:
@@ -178,7 +191,9 @@ def read(path: Path) -> Pending:
     if header is None:
         # Not even the first line was written, hence nothing was done; the name still says whose it is.
         return Pending(path, owner.parse(".".join(path.name.split(".")[:4])), "?", ())
-    return Pending(path, owner.parse(header.owner), header.run_id, tuple(reversed(actions.items())), kept)
+    return Pending(
+        path, owner.parse(header.owner), header.run_id, tuple(reversed(actions.items())), kept, header.machine
+    )
 
 
 def pending(state: Path) -> tuple[list[Pending], list[str]]:

@@ -228,7 +228,7 @@ class Exhaustible(Protocol):
 
 @dataclass(frozen=True)
 class Slowed:
-    """What a slow disk has done so far, over all of a node's processes."""
+    """What a slow disk has done so far, over all lives of a node's main process."""
 
     fsyncs: int = 0
     """Those that took longer."""
@@ -275,7 +275,7 @@ class DiskChange(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Broken:
-    """What has come of a disk that fails, over all of a node's processes."""
+    """What has come of a disk that fails, over all lives of a node's main process."""
 
     errors: int = 0
     """How many changes were rejected (EIO)."""

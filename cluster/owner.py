@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
+MACHINE = Path("/etc/machine-id")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ def parse(text: str) -> Owner:
     if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
         raise ValueError(f"not an owner (pid.start.boot.namespace): {text!r}")
     return Owner(int(parts[0]), int(parts[1]), parts[2], parts[3])
+
+
+def machine() -> str:
+    """What distinguishes this machine from others, over its reboots; empty where it has nothing that does."""
+    try:
+        return MACHINE.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _boot() -> str:

@@ -18,7 +18,7 @@ from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
 from assay.cluster.docker.network import locked
-from assay.cluster.hosts.reaching import perform as perform_on_host
+from assay.cluster.hosts.reaching import Undoing
 from assay.cluster.journal import (
     Action,
     Pending,
@@ -31,7 +31,6 @@ from assay.cluster.journal import (
     state_folder,
 )
 from assay.cluster.node import NodeError
-from assay.cluster.ssh.connection import AwayError
 
 __all__ = ["Report", "heal", "state_folder", "sweep"]
 
@@ -46,25 +45,37 @@ class Report:
 
 def sweep(state: Path | None = None) -> Report:
     """Removes what dead owners have left, unless it was kept on purpose. Needs no engine when there is nothing."""
-    return _heal(state, _dead, kept_too=False)
+    return _heal(state, _dead)
 
 
 def heal(everything: bool = False, state: Path | None = None) -> Report:
     """As :func:`sweep`, plus what was kept and what this very process has left; ``everything``: live sessions', too."""
     mine = owner.current()
-    return _heal(state, lambda one, running: everything or one == mine or _dead(one, running), kept_too=True)
+    return _heal(
+        state,
+        lambda one, running: everything or one == mine or _dead(one, running),
+        kept_too=True,
+        everything=everything,
+    )
 
 
-def _heal(state: Path | None, chosen: Callable[[owner.Owner, bool], bool], *, kept_too: bool) -> Report:
+def _heal(
+    state: Path | None,
+    chosen: Callable[[owner.Owner, bool], bool],
+    *,
+    kept_too: bool = False,
+    everything: bool = False,
+) -> Report:
     found, broken = pending(state or state_folder())
     report = Report(failed=broken)
     spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
-    journals = [journal for journal in found if journal.run_id not in spared and chosen(journal.owner, False)]
+    journals = [one for one in found if one.run_id not in spared and (everything or not one.elsewhere())]
+    journals = [one for one in journals if chosen(one.owner, False)]
     for journal in [one for one in journals if _of_hosts(one)]:
         journals.remove(journal)
         with locked((state or state_folder()) / "hosts.lock"):
             if journal.path.exists():  # or another session has done it meanwhile
-                _replay(_OnHosts().perform, journal, report)
+                _replay(partial(_on_host, Undoing()), journal, report)
     if not docker_engine.answers():
         for journal in journals:
             _without_engine(journal, report)
@@ -91,22 +102,10 @@ def _of_hosts(journal: Pending) -> bool:
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 
-class _OnHosts:
-    """Asks a host that did not answer no second time: each question takes its time limit."""
-
-    def __init__(self) -> None:
-        self._away: dict[str, str] = {}
-
-    def perform(self, action: Action) -> bool:
-        assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
-        if (reason := self._away.get(str(action.host))) is not None:
-            raise NodeError(reason)
-        try:
-            perform_on_host(action)
-        except AwayError as error:
-            self._away[str(action.host)] = str(error)
-            raise
-        return True
+def _on_host(undoing: Undoing, action: Action) -> bool:
+    assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
+    undoing.perform(action)
+    return True
 
 
 def _replay(perform: Callable[[Action], bool], journal: Pending, report: Report) -> None:

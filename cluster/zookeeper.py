@@ -5,9 +5,11 @@ The timings are those of a test: with ``tickTime`` 500 ms a session may last fro
 """
 
 import asyncio
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
+from assay.cluster.naming import at
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import ZOOKEEPER_PORT
 
@@ -58,7 +60,7 @@ def configuration(
     }
     if len(servers) > 1:
         for number, address in sorted(servers.items()):
-            settings[f"server.{number}"] = f"{address}:{PEER_PORT}:{ELECTION_PORT}"
+            settings[f"server.{number}"] = f"{at(address, PEER_PORT)}:{ELECTION_PORT}"
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
@@ -98,19 +100,24 @@ async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tu
     """
     answers = await _asked(nodes, b"cons", timeout)
     found = [match for text in answers for match in _CONNECTION.finditer(text)]
-    return {int(match["session"], 16): (match["address"], int(match["timeout"]) / 1000) for match in found}
+    return {
+        int(match["session"], 16): (str(ipaddress.ip_address(match["address"])), int(match["timeout"]) / 1000)
+        for match in found
+    }
 
 
 async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
     """All sessions that these servers know; None when none of them says so within ``timeout`` seconds."""
-    dumps = [text for text in await _asked(nodes, b"dump", timeout) if text.startswith(_TRACKER)]
-    if not dumps:
-        return None
-    # Connections, of which some outlive their sessions by a moment, stand last.
-    return {int(word, 16) for text in dumps for word in _SESSION.findall(text.partition("Connections dump")[0])}
+    # Connections, of which some outlive their sessions by a moment, stand last; without their heading it broke off.
+    dumps = [text.partition("Connections dump") for text in await _asked(nodes, b"dump", timeout)]
+    known = [before for before, whole, _ in dumps if whole and before.startswith(_TRACKER)]
+    return {int(word, 16) for text in known for word in _SESSION.findall(text)} if known else None
 
 
-_CONNECTION = re.compile(r"/(?P<address>[0-9.]+):\d+\[\d+\]\(.*sid=0x(?P<session>[0-9a-f]+),.*to=(?P<timeout>\d+)")
+_CONNECTION = re.compile(
+    r"/\[?(?P<address>[0-9a-f.:]+?)(?:%\w+)?\]?:\d+\[\d+\]\("
+    r".*sid=0x(?P<session>[0-9a-f]+),.*to=(?P<timeout>\d+)"
+)
 _TRACKER = "SessionTracker dump"
 _SESSION = re.compile(r"^\s*0x([0-9a-f]+)", re.MULTILINE)
 
@@ -119,19 +126,19 @@ async def _asked(nodes: Sequence[Node], word: bytes, timeout: float) -> list[str
     async def ask(node: Node) -> str:
         try:
             async with asyncio.timeout(timeout):
-                return await four_letters(node.address, ZOOKEEPER_PORT, word)
+                return await four_letters(node.address, ZOOKEEPER_PORT, word, long=True)
         except OSError:  # a TimeoutError is one
             return ""
 
     return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
-async def four_letters(host: str, port: int, word: bytes) -> str:
-    """The answer to one of ZooKeeper's four-letter words. Raises ``OSError``."""
+async def four_letters(host: str, port: int, word: bytes, *, long: bool = False) -> str:
+    """The answer to one of ZooKeeper's four-letter words. ``long``: it may come in pieces. Raises ``OSError``."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(word)
-        return (await reader.read(65536)).decode("utf-8", "replace")
+        return (await reader.read(-1 if long else 65536)).decode("utf-8", "replace")
     finally:
         writer.close()
 

@@ -2,12 +2,14 @@
  * clock_gettime, gettimeofday and time say of it. Other clocks, the monotonic one among them, are left alone.
  *
  * The file has three int64: the shift, the shift that was last shown to a process, and how often one was shown. It must
- * never be truncated while a process has it. */
+ * never be truncated while a process has it. A process beside the main one (ASSAY_BESIDE) has the same clock, and what it
+ * was shown is not noted: that is the proof that the main one's was wrong. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
@@ -17,10 +19,12 @@
 
 static volatile int64_t none[3];
 static volatile int64_t *shared = none;
+static int noted = 1;
 static int (*real)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void begin(void) {
     real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    noted = !getenv("ASSAY_BESIDE");
     int file = open(SHIFT_FILE, O_RDWR | O_CLOEXEC);
     if (file < 0) return;
     void *mapped = mmap(0, sizeof none, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -36,8 +40,10 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     int64_t moment = now->tv_sec * BILLION + now->tv_nsec + shift;
     now->tv_sec = moment / BILLION;
     now->tv_nsec = moment % BILLION;
-    shared[1] = shift;
-    shared[2]++;
+    if (noted) {
+        shared[1] = shift;
+        shared[2]++;
+    }
     return 0;
 }
 

@@ -233,12 +233,13 @@ class DockerCluster(SshCluster):
             environment["PYTHONPATH"] = f"{HOME}:{found.environment['PYTHONPATH']}"
         if "PATH" in found.environment:  # by which the programs that start it are found as well
             environment["PATH"] = f"{found.environment['PATH']}:{contents.PATH}"
+        environment |= software.needed(self._system, node.role).environment
         libraries = self._libraries(node)
         if libraries:
-            environment["LD_PRELOAD"] = ":".join(libraries)
+            theirs = environment.get("LD_PRELOAD")
+            environment["LD_PRELOAD"] = ":".join([*libraries, *([theirs] if theirs else [])])
         if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
             environment[slowness.FOLDER] = self._system.data_folder(node)
-        environment |= software.needed(self._system, node.role).environment
         owned = [*self._files[node.name], *written(self._system, node)]
         main = Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
         return beside(main, sidecars(self._system, node))

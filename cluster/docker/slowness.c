@@ -8,6 +8,9 @@
  * reservation, 8 a name). And counts: of slow fsyncs, of slow reads and writes, of stops, of rejected changes, of ends.
  * It must never be truncated while a process has it.
  *
+ * A process beside the main one (ASSAY_BESIDE) is as slow, but none of its calls is counted, rejected, or its end: what
+ * is counted proves what befell the main one, which is to be the one that fails.
+ *
  * The delay comes before the call: what is not synced yet is not on the disk meanwhile. */
 
 #define _GNU_SOURCE
@@ -34,27 +37,37 @@ enum { WRITE = 1, SYNC = 2, CUT = 4, NAME = 8 };
 static int64_t none[WORDS];
 static int64_t *shared = none;
 static const char *folder = "";
+static const char *resolved; /* The same without links, as the kernel names what is open in there. */
+static int beside;
 
 __attribute__((constructor)) static void begin(void) {
     const char *given = getenv("ASSAY_SLOW_FOLDER");
+    beside = getenv("ASSAY_BESIDE") != 0;
     int file = open(SLOWNESS_FILE, O_RDWR | O_CLOEXEC);
     if (file < 0) return;
     void *mapped = mmap(0, sizeof none, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (mapped == MAP_FAILED || !given) return;
     folder = given;
+    resolved = realpath(given, 0);
     shared = mapped;
 }
 
 static int64_t word(int which) { return __atomic_load_n(&shared[which], __ATOMIC_RELAXED); }
 
-static void count(int which) { __atomic_fetch_add(&shared[which], 1, __ATOMIC_RELAXED); }
+static void count(int which) {
+    if (!beside) __atomic_fetch_add(&shared[which], 1, __ATOMIC_RELAXED);
+}
+
+static int below(const char *place, const char *path, ssize_t size) {
+    size_t length = strlen(place);
+    if (size < (ssize_t)length || strncmp(path, place, length)) return 0;
+    return size == (ssize_t)length || path[length] == '/';
+}
 
 /* Is it the folder, or below it? */
 static int within(const char *path, ssize_t size) {
-    size_t length = strlen(folder);
-    if (size < (ssize_t)length || strncmp(path, folder, length)) return 0;
-    return size == (ssize_t)length || path[length] == '/';
+    return below(folder, path, size) || (resolved && below(resolved, path, size));
 }
 
 static int ours(int descriptor) {
@@ -84,7 +97,7 @@ static void before_fsync(int descriptor) {
     int kept = errno;
     if (whole > 0 && ours(descriptor)) {
         count(FSYNCS);
-        int64_t halt = __atomic_exchange_n(&shared[HALT], 0, __ATOMIC_RELAXED);
+        int64_t halt = beside ? 0 : __atomic_exchange_n(&shared[HALT], 0, __ATOMIC_RELAXED);
         if (halt > 0) {
             pass(halt);
             whole -= halt;
@@ -107,7 +120,7 @@ static void before_call(int descriptor) {
     errno = kept;
 }
 
-static int fails(int kind) { return (word(KINDS) & kind) != 0; }
+static int fails(int kind) { return !beside && (word(KINDS) & kind) != 0; }
 
 static void end(void) {
     count(ENDS);

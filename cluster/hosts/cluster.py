@@ -16,12 +16,12 @@ from assay.cluster import zookeeper
 from assay.cluster.asking import command, written
 from assay.cluster.docker import software, source
 from assay.cluster.hosts import inventory, upkeep
-from assay.cluster.hosts.reaching import perform
+from assay.cluster.hosts.reaching import Undoing
 from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import SshCluster
 from assay.cluster.sidecars import sidecars
-from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.connection import PART, SshConnection
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.reach import Reach
 from assay.cluster.ssh.running import Program, beside
@@ -63,6 +63,7 @@ class HostCluster(SshCluster):
         code = await self._call(source.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
         self._made = [await self._call(self._node, item, journal) for item in plans]
+        _alike(self._made)
         self._progress(f"connecting to {', '.join(str(reach) for reach in self._reaches.values())}")
         deadline = time.monotonic() + SSH_WITHIN
         await all_of(node.connect(deadline) for node in self._made)
@@ -126,7 +127,9 @@ class HostCluster(SshCluster):
         if await _answers(node.address, port):
             raise NodeError(f"{where}: what answers at port {port} would be taken for the system: end it first")
         try:
-            paths = [upkeep.checked(path) for path in sorted({*files, HOME, *upkeep.OWN, *self._data(node, files)})]
+            halves = (path + PART for path in files)  # of what was being written when the harness was killed
+            wanted = sorted({*files, *halves, HOME, *upkeep.OWN, *self._data(node, files)})
+            paths = [upkeep.checked(path) for path in wanted]
         except upkeep.PathError as error:
             raise NodeError(f"{where}: {error}") from None
         around = upkeep.around(paths)
@@ -168,11 +171,11 @@ class HostCluster(SshCluster):
         return f"{float(said[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
-        failed = []
+        failed, undoing = [], Undoing()
         for action in actions:
             assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
             try:
-                perform(action)
+                undoing.perform(action)
             except (NodeError, OSError) as error:
                 failed.append(f"{undo.describe(action)}: {error}")
         return failed
@@ -182,17 +185,34 @@ class HostCluster(SshCluster):
 
 
 def _ip(node: str, address: str) -> str:
-    """What packets of the host come from: rules for them take no names."""
+    """What packets of the host come from: rules for them take no names. Of a name that has both, the IPv4 address."""
     try:
-        found = socket.gethostbyname(address)
+        known = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
     except (OSError, ValueError) as error:
-        raise NodeError(f"{node}: {address} is no host that is known here: {error}; give its IPv4 address") from error
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((found, 0))
-        except OSError:
-            return found
+        raise NodeError(f"{node}: {address} is no host that is known here: {error}; give its IP address") from error
+    family, kind, _, _, place = min(known, key=lambda one: one[0] != socket.AF_INET)
+    found = str(place[0])
+    if any(place[3:]):
+        raise NodeError(f"{node}: {address} is an address of one link alone, and no peer knows it: give another")
+    try:
+        with socket.socket(family, kind) as probe:
+            probe.bind(place)
+    except OSError:
+        return found
     raise NodeError(f"{node}: {address} is this machine, from which the others are reached: faults would cut that off")
+
+
+def _alike(nodes: Sequence[Node]) -> None:
+    """Raises :class:`NodeError` unless they are several machines, that know each other by addresses of one kind."""
+    first: dict[str, Node] = {}
+    for node in nodes:
+        if (other := first.setdefault(node.address, node)) is not node:
+            raise NodeError(f"{other.name} and {node.name} are one machine ({node.address}): name another for one")
+        if (":" in node.address) != (":" in nodes[0].address):
+            raise NodeError(
+                f"{nodes[0].name} is known by {nodes[0].address} and {node.name} by {node.address}: rules for packets "
+                "take addresses, so give all hosts IPv4 addresses, or all IPv6 addresses"
+            )
 
 
 async def _answers(address: str, port: int) -> bool:

@@ -9,14 +9,15 @@ from assay.cluster.hosts.inventory import Host
 from assay.cluster.hosts.reaching import run
 from assay.cluster.node import NodeError
 
+ALL = "--cluster=ssh"
 REMEDIES = {
-    "user": ("0", "log in as root, or set sudo = true for a user that may become root without a password", "all"),
-    "python": ("yes", "install python3, 3.10 or newer", "the system's code, faults of memory, packets and power"),
-    "iptables": ("yes", "install iptables; the kernel needs nf_tables", "every fault of the network"),
-    "pkill": ("", "install procps", "kill, stop"),
-    "setsid": ("", "install util-linux", "all"),
+    "user": ("0", "log in as root, or set sudo = true for a user that may become root without a password", ALL),
+    "python": ("yes", "install python3, 3.10 or newer", ALL),
+    "iptables": ("yes", "install iptables; the kernel needs nf_tables", ALL),
+    "pkill": ("", "install procps", "kill and stop of processes that have children"),
+    "setsid": ("", "install util-linux", ALL),
 }
-"""What :data:`upkeep.LOOK` prints: the good value (empty: any but ``no``), what to do, and what needs it."""
+"""What :func:`upkeep.needs` prints: the good value (empty: any but ``no``), what to do, and what needs it."""
 
 
 def diagnose(hosts: Path) -> list[Finding]:
@@ -29,10 +30,10 @@ def diagnose(hosts: Path) -> list[Finding]:
 def _of(host: Host) -> list[Finding]:
     where = str(host.reach)
     try:
-        lines = run(host.reach, upkeep.LOOK).splitlines()
+        lines = run(host.reach, upkeep.needs(host.reach.address)).splitlines()
     except NodeError as error:
         remedy = "is it up, does the key open it, and is the host key the right one?"
-        return [Finding(where, False, str(error), remedy, "--cluster=ssh", required=True)]
+        return [Finding(where, False, str(error), remedy, ALL, required=True)]
     findings = []
     for line in lines:
         what, _, value = line.partition(" ")
@@ -41,6 +42,6 @@ def _of(host: Host) -> list[Finding]:
         wanted, remedy, enables = REMEDIES[what]
         good = value == wanted if wanted else value != "no"
         findings.append(
-            Finding(f"{where} {what}", good, value, "" if good else remedy, enables, required=what == "user")
+            Finding(f"{where} {what}", good, value, "" if good else remedy, enables, required=enables == ALL)
         )
     return findings

@@ -97,8 +97,9 @@ class Made:
 def clean(run_id: str, made: Made) -> tuple[str, ...]:
     """Ends all that the run has started, lifts all rules, and removes what it has made. May be repeated."""
     chains = "\n".join(
-        f"for way in INPUT OUTPUT; do while iptables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
-        f"iptables -w -F {chain} 2>/dev/null; iptables -w -X {chain} 2>/dev/null"
+        f"for tables in {firewall.FOUR} {firewall.SIX}; do "
+        f"for way in INPUT OUTPUT; do while $tables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
+        f"$tables -w -F {chain} 2>/dev/null; $tables -w -X {chain} 2>/dev/null; done"
         for chain in (firewall.CHAIN, firewall.FROZEN)
     )
     mark = shlex.quote(f"{MARK}={run_id}")
@@ -106,11 +107,15 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
         _ours(run_id),
         f"for file in {process.FOLDER}/*.pid; do name=${{file##*/}} name=${{name%.pid}}",
         f"{process.if_there(process.kill('$name'))} || exit; done",
-        f"for one in /proc/[0-9]*; do tr '\\0' '\\n' < $one/environ 2>/dev/null | grep -qxF {mark} "
-        '&& kill -KILL "${one#/proc/}" 2>/dev/null; done',
+        # What has just been started by one of them is not among those that were found, hence until none is.
+        f'tries=0; while found=$(grep -lzxF {mark} /proc/[0-9]*/environ 2>/dev/null); [ "$found" ]; do '
+        'for one in $found; do one=${one#/proc/}; kill -KILL "${one%/environ}" 2>/dev/null; done; '
+        f"tries=$((tries + 1)); [ $tries -gt {process.GONE_WITHIN * 20} ] "
+        "&& { echo processes of the run do not end >&2; exit 25; }; sleep 0.05; done",
         shlex.join(packets.UNSHAPE),
         chains,
-        f"iptables -w -S 2>/dev/null | grep -q -e ' {firewall.CHAIN}$' -e ' {firewall.CHAIN} ' "
+        f"{{ {firewall.FOUR} -w -S; {firewall.SIX} -w -S; }} 2>/dev/null "
+        f"| grep -q -e ' {firewall.CHAIN}$' -e ' {firewall.CHAIN} ' "
         "&& { echo rules of the run are left >&2; exit 24; }",
         f"rm -rf --one-file-system -- {shlex.join(made.removed)} || exit" if made.removed else "",
         f"find {shlex.join(made.emptied)} -xdev -mindepth 1 -delete || exit" if made.emptied else "",
@@ -120,13 +125,16 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
     return ("sh", "-c", "\n".join(filter(None, parts)))
 
 
-LOOK = """
+def needs(address: str) -> str:
+    """Prints what a node needs of the host at this address, a word and a value in each line."""
+    return f"""
 echo user $(id -u)
 echo python $(python3 -c 'import sys; print(sys.version_info >= (3, 10) and "yes" or "no")' 2>/dev/null || echo no)
-echo iptables $(iptables -w -nL INPUT >/dev/null 2>&1 && echo yes || echo no)
+echo iptables $({firewall.tables(address)} -w -nL INPUT >/dev/null 2>&1 && echo yes || echo no)
 echo pkill $(command -v pkill || echo no)
 echo setsid $(command -v setsid || echo no)
 """
-"""What a node needs of a host, a word and a value in each line."""
+
+
 CLOCKS = "python3 -c 'import time; print(time.time(), time.monotonic())'"
 """The wall clock, and the one that events are timed by."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import paramiko
 
+from assay.cluster.naming import at
 from assay.cluster.node import NodeError
 
 CONNECT_TIMEOUT = 10.0
@@ -25,6 +26,8 @@ COMMAND_TIMEOUT = 30.0
 KEEPALIVE = 5
 """Seconds between keep-alive packets; a dead peer is noticed instead of waited for."""
 TAIL_LINES = 5
+PART = ".assay-part"
+"""Behind the name of a file that is being written."""
 RSA = ("rsa-sha2-512", "rsa-sha2-256")
 """How a machine signs with a key of the type ssh-rsa."""
 SUDO_SFTP = (
@@ -97,11 +100,15 @@ class SshConnection:
                 channel.sendall(stdin)
             channel.shutdown_write()
             output, errors = _drain(channel)
+            if not channel.status_event.wait(timeout):  # its streams have ended, and it has not
+                raise TimeoutError
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
             raise self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}") from error
         finally:
             channel.close()
+        if code == -1:  # paramiko's word for none
+            raise self._error(command, "the connection broke before its end, or a signal ended it")
         if code != 0:
             raise self._error(command, f"exit code {code}; {_last_lines(errors or output)}")
         return output
@@ -124,17 +131,23 @@ class SshConnection:
 
     def write(self, path: str, data: bytes) -> None:
         """Makes parent folders; readers see the old or the new content, never half of it."""
-        partial = f"{path}.assay-part"
+        partial = path + PART
         with self._files() as sftp:
             try:
                 file = sftp.open(partial, "wb")
             except FileNotFoundError:
                 _make_folders(sftp, posixpath.dirname(path))
                 file = sftp.open(partial, "wb")
-            with file:
-                file.set_pipelined(True)
-                file.write(data)
-            sftp.posix_rename(partial, path)
+            try:
+                with file:  # not pipelined: paramiko passes over what the machine then says of each block
+                    file.write(data)
+                sftp.posix_rename(partial, path)
+            except TimeoutError:
+                raise
+            except OSError as error:
+                with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                    sftp.remove(partial)
+                raise NodeError(f"{self._name}: {path} could not be written: {error!r}; is there room?") from error
 
     def read(self, path: str) -> bytes:
         """Raises ``FileNotFoundError``."""
@@ -207,13 +220,13 @@ class SshConnection:
             assert transport is not None, "it was asked"
             transport.close()
             raise RefusedError(
-                f"{self._name}: {login.user}@{login.address}:{login.port} does not let this key in: {error}"
+                f"{self._name}: {login.user}@{at(login.address, login.port)} does not let this key in: {error}"
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             if transport is not None:
                 transport.close()
             raise AwayError(
-                f"{self._name}: no SSH connection to {login.user}@{login.address}:{login.port}: {error!r}; "
+                f"{self._name}: no SSH connection to {login.user}@{at(login.address, login.port)}: {error!r}; "
                 "is the machine up and sshd running?"
             ) from error
         except BaseException:
@@ -230,26 +243,42 @@ class SshConnection:
         return self._ways[-1].open_channel("direct-tcpip", where, ("", 0), timeout=CONNECT_TIMEOUT)
 
     def _channel(self) -> paramiko.Channel:
+        transport = self._connected()
         try:
-            return self._connected().open_session(timeout=CONNECT_TIMEOUT)
+            return self._session(transport)
         except (paramiko.SSHException, OSError, EOFError):
             with self._lock:
-                self._drop()
+                if self._transport is transport:  # else another thread has made a new one, and commands run there
+                    self._drop()
         try:
-            return self._connected().open_session(timeout=CONNECT_TIMEOUT)
+            return self._session(self._connected())
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise NodeError(f"{self._name}: connected, but no channel could be opened: {error!r}") from error
+
+    def _session(self, transport: paramiko.Transport) -> paramiko.Channel:
+        """Where sshd grants no more at a time it waits for one to end: most are commands of some milliseconds."""
+        deadline = time.monotonic() + CONNECT_TIMEOUT
+        while True:
+            try:
+                return transport.open_session(timeout=CONNECT_TIMEOUT)
+            except paramiko.ChannelException as error:
+                if time.monotonic() >= deadline:
+                    raise NodeError(
+                        f"{self._name}: sshd grants no more sessions on this connection: {error}; raise its MaxSessions"
+                    ) from error
+                time.sleep(0.1)
 
     @contextlib.contextmanager
     def _files(self) -> Iterator[paramiko.SFTPClient]:
         """The one SFTP session, for one thread at a time; what breaks it makes the next caller open another."""
         with self._sftp_lock:
-            transport = self._connected()
             sftp = self._sftp
             if sftp is None or sftp.get_channel() is None or sftp.sock.closed:
+                channel = self._channel()
                 try:
-                    self._sftp = sftp = self._file_server(transport)
+                    self._sftp = sftp = self._file_server(channel)
                 except (paramiko.SSHException, OSError, EOFError) as error:
+                    channel.close()
                     raise NodeError(
                         f"{self._name}: no SFTP session: {error!r}; does its sshd offer the sftp subsystem, and may "
                         "the user start it as root?"
@@ -261,9 +290,8 @@ class SshConnection:
                 self._sftp = None
                 raise NodeError(f"{self._name}: the SFTP session broke: {error!r}") from error
 
-    def _file_server(self, transport: paramiko.Transport) -> paramiko.SFTPClient:
+    def _file_server(self, channel: paramiko.Channel) -> paramiko.SFTPClient:
         """The subsystem of sshd is the user's; root's has to be started by ``sudo``."""
-        channel = transport.open_session(timeout=CONNECT_TIMEOUT)
         channel.settimeout(COMMAND_TIMEOUT)
         if self._login.sudo:
             channel.exec_command(f"sh -c {shlex.quote(SUDO_SFTP)}")

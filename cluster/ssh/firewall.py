@@ -3,6 +3,7 @@
 The rules live inside the node's network namespace. A packet that is dropped on arrival makes an established connection
 stall as a cut cable would: neither side gets a reset. One that is rejected is answered with a reset; resets themselves
 pass, else two nodes that reject each other would never learn of it. ``-w`` waits for xtables' lock instead of failing.
+For nodes that are known by IPv6 addresses it is the filter for those.
 
 A second chain silences a machine that is about to be frozen: its processes can be stopped from outside, but its kernel
 is the host's and would go on acknowledging. SSH alone passes, and no process is there to answer it.
@@ -15,18 +16,41 @@ from assay.cluster.node import Flow
 
 CHAIN = "ASSAY"
 
-SET_UP = (
-    f"iptables -w -N {CHAIN} 2>/dev/null; "
-    f"iptables -w -C INPUT -j {CHAIN} 2>/dev/null || iptables -w -I INPUT 1 -j {CHAIN}"
-)
-"""Idempotent."""
-FLUSH = ("iptables", "-w", "-F", CHAIN)
-UNDO = ("sh", "-c", f"iptables -w -nL {CHAIN} >/dev/null 2>&1 || exit 0; exec {' '.join(FLUSH)}")
-"""The same where the chain may be gone, as after a reboot."""
-COUNT = f"iptables -w -nvxL {CHAIN}"
+FOUR, SIX = "iptables", "ip6tables"
+"""The filters' programs."""
+NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
+"""By which IPv6 finds whom a cable leads to: of IPv4 that is no packet of its own, and no rule hits it."""
 
-DROP = "iptables-restore -w --noflush"
-"""Reads :func:`rules` from its standard input and applies all of them at one instant."""
+
+def tables(address: str) -> str:
+    """Which filter sees what comes from there."""
+    return SIX if ":" in address else FOUR
+
+
+def set_up(tables: str) -> str:
+    """Idempotent."""
+    return (
+        f"{tables} -w -N {CHAIN} 2>/dev/null; "
+        f"{tables} -w -C INPUT -j {CHAIN} 2>/dev/null || {tables} -w -I INPUT 1 -j {CHAIN}"
+    )
+
+
+def flush(tables: str) -> str:
+    return f"{tables} -w -F {CHAIN}"
+
+
+def undo(tables: str) -> tuple[str, ...]:
+    """The same where the chain may be gone, as after a reboot."""
+    return ("sh", "-c", f"{tables} -w -nL {CHAIN} >/dev/null 2>&1 || exit 0; exec {flush(tables)}")
+
+
+def count(tables: str) -> str:
+    return f"{tables} -w -nvxL {CHAIN}"
+
+
+def apply(tables: str) -> str:
+    """Reads :func:`rules` from its standard input and applies all of them at one instant."""
+    return f"{tables}-restore -w --noflush"
 
 
 FROZEN = "ASSAY-FROZEN"
@@ -58,6 +82,8 @@ def rules(
     if flow is not None:
         action = f"-p tcp {_matching(flow)} {action.removeprefix('-p tcp ')}"
     lines = [f"-A {CHAIN} -p tcp --{side} {port} -j RETURN" for port in spared for side in ("dport", "sport")]
+    if any(tables(address) == SIX for address in addresses):
+        lines += [f"-A {CHAIN} {what} -j RETURN" for what in NEIGHBOURS]
     lines += [f"-A {CHAIN} -s {address} {action}" for address in addresses]
     return "\n".join(["*filter", *lines, "COMMIT", ""]).encode()
 
@@ -68,7 +94,7 @@ def _matching(flow: Flow) -> str:
 
 
 def counted(listing: str, names: Mapping[str, str]) -> dict[str, int]:
-    """Packets per peer's name, with its flow, from what :data:`COUNT` printed; ``names`` goes from address to name."""
+    """Packets per peer's name, with its flow, from what :func:`count` printed; ``names`` goes from address to name."""
     packets: dict[str, int] = {}
     for line in listing.splitlines():
         fields = line.split()

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from assay.cluster.node import NodeError
-from assay.cluster.ssh import process
+from assay.cluster.ssh import logs, process
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 
@@ -25,7 +25,7 @@ MOST: Final = 20_000
 
 
 class Sizes:
-    """Of one node's logs, by name, as they were seen."""
+    """Of one node's logs, by path, as they were seen."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[tuple[float, int]]] = {}
@@ -40,10 +40,10 @@ class Sizes:
         for one in printed:
             size, _, path = one.partition(" ")
             if size.isdecimal():
-                self._note(PurePosixPath(path).name, int(size), now)
+                self._note(path, int(size), now)
 
-    def _note(self, name: str, size: int, now: float) -> None:
-        known = self.seen.setdefault(name, [])
+    def _note(self, path: str, size: int, now: float) -> None:
+        known = self.seen.setdefault(path, [])
         if not known or known[-1][1] != size:
             known.append((now, size))
         if len(known) > MOST:
@@ -79,7 +79,11 @@ class Growth:
 
     def save(self, folder: Path) -> None:
         """``folder/growth.json``. Raises ``OSError``."""
-        known = {name: sizes.seen for name, sizes in self._sizes.items() if sizes.seen}
+        known = {}
+        for node in self._nodes:
+            called, seen = logs.names(self._system, node), self._sizes[node.name].seen
+            if seen:
+                known[node.name] = {called.get(path, PurePosixPath(path).name): sizes for path, sizes in seen.items()}
         if known:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / FILE).write_text(json.dumps(known))

@@ -16,13 +16,24 @@ async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> lis
     return [line for lines in missing for line in lines]
 
 
-async def _of(system: System, node: SshNode, folder: Path) -> list[str]:
+def names(system: System, node: SshNode) -> dict[str, str]:
+    """By the path of each of a node's logs, how it is called here: its own name, or, where an earlier one has that, its
+    whole path with hyphens.
+    """
     paths = [process.log(named) for named in (process.MAIN, *node.beside)]
     if node.role != ZOOKEEPER_ROLE:
         events = system.event_log(node)
         paths += [*system.logs(node), *([] if events is None else [events])]
-    missing = []
+    found: dict[str, str] = {}
     for path in dict.fromkeys(paths):
+        name = PurePosixPath(path).name
+        found[path] = path.strip("/").replace("/", "-") if name in found.values() else name
+    return found
+
+
+async def _of(system: System, node: SshNode, folder: Path) -> list[str]:
+    missing = []
+    for path, name in names(system, node).items():
         try:
             data = await node.read_file(path)
         except FileNotFoundError:
@@ -30,7 +41,7 @@ async def _of(system: System, node: SshNode, folder: Path) -> list[str]:
         except (NodeError, OSError) as error:
             missing.append(f"{node.name}: {path}: {error}")
         else:
-            await asyncio.to_thread(_store, folder / PurePosixPath(path).name, data)
+            await asyncio.to_thread(_store, folder / name, data)
     return missing
 
 

@@ -6,6 +6,7 @@ cluster's executor; each has a deadline of its own, so a cancelled coroutine lea
 """
 
 import asyncio
+import contextlib
 import json
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -74,6 +75,7 @@ class SshNode(Running, Preloaded):
         self.role = role
         self.index = index
         self.address = address
+        self._tables = firewall.tables(address)
         self._connection = connection
         self._executor = executor
         self._program = program
@@ -86,7 +88,7 @@ class SshNode(Running, Preloaded):
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that no cut is for."""
+        """TCP ports that no cut is for, nor what befalls packets; without any SSH at its own port is spared that."""
         self.monotonic_ahead = 0.0
         """Seconds by which the clock of its events is ahead of this machine's."""
         self._streams: set[Stream] = set()
@@ -100,7 +102,7 @@ class SshNode(Running, Preloaded):
 
     async def prepare(self) -> None:
         """The chain for faults of the network. Idempotent."""
-        await self.run(firewall.SET_UP)
+        await self.run(firewall.set_up(self._tables))
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """A shell command's standard output; :class:`NodeError` when it fails or lasts longer than ``timeout`` s."""
@@ -144,13 +146,11 @@ class SshNode(Running, Preloaded):
         running = [self.part(named) for named in await self._alive()]
         running = [one for one in running if (await one.process()).state is ProcessState.RUNNING]
         await self._note("copy", data.undo_copy(folder))
-        for one in running:
-            await one.stop()
-        try:
-            return data.sums(await self.run(data.copy(folder)), folder)
-        finally:
+        async with contextlib.AsyncExitStack() as stopped:
             for one in running:
-                await one.resume()
+                stopped.push_async_callback(one.resume)  # also where it is not known whether it was stopped
+                await one.stop()
+            return data.sums(await self.run(data.copy(folder)), folder)
 
     async def restore(self, folder: str) -> None:
         await self._only_when_dead(folder)
@@ -274,23 +274,24 @@ class SshNode(Running, Preloaded):
         if not peers:
             return
         self._reach()
-        await self._note("cut", firewall.UNDO)
+        await self._note("cut", firewall.undo(self._tables))
         self._peers.update({peer.address: peer.name for peer in peers})
         addresses = [peer.address for peer in peers]
         await self.run(
-            firewall.DROP, stdin=firewall.rules(addresses, reject=reject, flow=flow, spared=self.spared_ports)
+            firewall.apply(self._tables),
+            stdin=firewall.rules(addresses, reject=reject, flow=flow, spared=self.spared_ports),
         )
 
     async def accept_all(self) -> None:
-        await self.run(" ".join(firewall.FLUSH))
+        await self.run(firewall.flush(self._tables))
         await self._tick_off("cut")
 
     async def dropped(self) -> Mapping[str, int]:
-        return firewall.counted(await self.run(firewall.COUNT), self._peers)
+        return firewall.counted(await self.run(firewall.count(self._tables)), self._peers)
 
     async def shaping_unavailable(self) -> str | None:
         try:
-            await self.run(packets.trial())
+            await self.run(packets.trial(self._tables))
         except NodeError as error:
             return f"{error}; the kernel needs nfnetlink_queue and xt_NFQUEUE"
         return None
@@ -303,7 +304,7 @@ class SshNode(Running, Preloaded):
         self._reach()
         await self._note("packets", packets.UNSHAPE)
         addresses = None if peers is None else [peer.address for peer in peers]
-        await self.run(packets.command(asdict(traffic), addresses))
+        await self.run(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._tables))
 
     async def shaped(self) -> Mapping[str, int]:
         counts: dict[str, int] = json.loads(await self.run(packets.READ))

@@ -29,6 +29,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 CHAIN = "ASSAY-PACKETS"
+SIX = "ip6tables"
+NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
+"""As of :mod:`assay.cluster.ssh.firewall`, which is not on the node."""
 QUEUE = 4745
 MARK = 0x4745
 """On copies, so that they are not queued again."""
@@ -42,11 +45,14 @@ PACKET, VERDICT, CONFIG = 0, 1, 2
 ACK = 4
 DROP, ACCEPT = 0, 1
 
-_RULES = f"while iptables -w -D OUTPUT -j {CHAIN} 2>/dev/null; do :; done; iptables -w -F {CHAIN} 2>/dev/null"
+_RULES = (
+    f"for tables in iptables ip6tables; do while $tables -w -D OUTPUT -j {CHAIN} 2>/dev/null; do :; done; "
+    f"$tables -w -F {CHAIN} 2>/dev/null; $tables -w -X {CHAIN} 2>/dev/null; done"
+)
 UNSHAPE = (
     "sh",
     "-c",
-    f"{_RULES}; iptables -w -X {CHAIN} 2>/dev/null; pid=$(cat {PID} 2>/dev/null); "
+    f"{_RULES}; pid=$(cat {PID} 2>/dev/null); "
     f'ours() {{ [ -n "$pid" ] && grep -q {CHAIN} /proc/$pid/cmdline 2>/dev/null; }}; '
     f'ours && kill "$pid"; tries=0; while ours && [ $tries -lt 500 ]; do tries=$((tries + 1)); sleep 0.01; done; '
     f"rm -f {PID} {COUNTS}",
@@ -55,12 +61,24 @@ UNSHAPE = (
 READ = f"cat {COUNTS} 2>/dev/null || echo '{{}}'"
 
 
-def command(traffic: Mapping[str, float], addresses: Sequence[str] | None) -> str:
-    """Shapes what goes to these addresses, or with None to any. Fails, and leaves nothing, where the kernel cannot."""
+def command(
+    traffic: Mapping[str, float],
+    addresses: Sequence[str] | None,
+    spared: Sequence[int] = (22,),
+    tables: str = "iptables",
+) -> str:
+    """Shapes what goes to these addresses, or with None to any. Fails, and leaves nothing, where the kernel cannot.
+
+    ``spared``: TCP ports of which nothing is shaped, on either side: SSH's, where a peer may be reached through here.
+    ``tables``: or ``ip6tables``, where the node and its peers are known by IPv6 addresses.
+    """
     to = [f"-d {address} " for address in addresses] if addresses is not None else [""]
-    rules = [f"iptables -w -N {CHAIN}", f"iptables -w -A {CHAIN} -m mark --mark {MARK} -j RETURN"]
-    rules += [f"iptables -w -A {CHAIN} -o lo -j RETURN", f"iptables -w -A {CHAIN} -p tcp --sport 22 -j RETURN"]
-    rules += [f"iptables -w -A {CHAIN} {where}-j NFQUEUE --queue-num {QUEUE} --queue-bypass" for where in to]
+    passing = [f"-m mark --mark {MARK}", "-o lo"]
+    passing += [f"-p tcp --{side} {port}" for port in spared for side in ("sport", "dport")]
+    if tables == SIX:
+        passing += NEIGHBOURS
+    rules = [f"{tables} -w -N {CHAIN}", *(f"{tables} -w -A {CHAIN} {what} -j RETURN" for what in passing)]
+    rules += [f"{tables} -w -A {CHAIN} {where}-j NFQUEUE --queue-num {QUEUE} --queue-bypass" for where in to]
     run = shlex.join(["python3", "-c", Path(__file__).read_text(), json.dumps(dict(traffic))])
     undo = shlex.join(UNSHAPE)
     return f"""{undo}
@@ -72,13 +90,14 @@ until [ -s {PID} ]; do
   [ $tries -gt 500 ] && {{ cat {FOLDER}/packets.err >&2; {undo}; exit 22; }}
   sleep 0.01
 done
-{" && ".join(rules)} && iptables -w -I OUTPUT 1 -j {CHAIN} || {{ {undo}; exit 23; }}
+{" && ".join(rules)} && {tables} -w -I OUTPUT 1 -j {CHAIN} || {{ {undo}; exit 23; }}
 """
 
 
-def trial() -> str:
+def trial(tables: str) -> str:
     """Does it work here? Queues no packet, and leaves nothing."""
-    return command({}, ["192.0.2.1"]) + shlex.join(UNSHAPE)
+    nowhere = "2001:db8::1" if tables == SIX else "192.0.2.1"
+    return command({}, [nowhere], tables=tables) + shlex.join(UNSHAPE)
 
 
 class Queue:
@@ -167,7 +186,7 @@ class Shaper:
             due += self._free - now
         counts["late"] += due > now
         if not given.get("overtaking"):
-            connection = packet[12:24]  # both addresses, both ports
+            connection = packet[8:44] if packet[0] >> 4 == 6 else packet[12:24]  # both addresses, both ports
             due = self._last[connection] = max(due, self._last.get(connection, 0.0))
         doubled = self._hit("copies", "doubled")
         counts["doubled"] += doubled
@@ -178,10 +197,16 @@ class Shaper:
         return wanted > 0 and (not self.counts[counted] or self._draw() < wanted)
 
 
+def _raw(family: int) -> socket.socket:
+    """For packets that have their headers."""
+    made = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+    return made
+
+
 def main(traffic: str) -> int:
     queue, shaper = Queue(), Shaper(json.loads(traffic), random.Random())
-    copies = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-    copies.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+    copies = {4: _raw(socket.AF_INET)}
     held: list[tuple[float, int, int, bytes]] = []
     order = itertools.count()
     ending: list[int] = []
@@ -198,8 +223,12 @@ def main(traffic: str) -> int:
             _, _, packet, copy = heapq.heappop(held)
             queue.verdict(packet, ACCEPT)
             if copy:
+                version = copy[0] >> 4
                 with contextlib.suppress(OSError):
-                    copies.sendto(copy, (socket.inet_ntoa(copy[16:20]), 0))
+                    if version == 6 and version not in copies:
+                        copies[version] = _raw(socket.AF_INET6)
+                    to = copy[24:40] if version == 6 else copy[16:20]
+                    copies[version].sendto(copy, (socket.inet_ntop(copies[version].family, to), 0))
         if written != shaper.counts["seen"]:
             written = shaper.counts["seen"]
             with open(COUNTS + ".new", "w") as file:

@@ -15,6 +15,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shlex
 import struct
 import subprocess
@@ -106,8 +107,11 @@ def trial(device: str, folder: str) -> None:
 
 
 def _mounted(folder: str) -> bool:
+    """The kernel names a mount by its path without links, and has some characters of it in octal (proc(5))."""
+    place = os.path.realpath(folder)
     with open("/proc/self/mounts") as mounts:
-        return any(line.split()[1] == folder for line in mounts)
+        fields = [line.split(" ")[1] for line in mounts]
+    return any(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field) == place for field in fields)
 
 
 def _alive(folder: str) -> bool:

@@ -111,21 +111,35 @@ TERMINATE_WITHIN = 15
 """Seconds for a process to end by itself."""
 
 
+ALL_OF_THEM = ("KILL", "STOP")
+"""Signals after which no child may go on: one that is started meanwhile is none of those that are signalled."""
+
+
 def signal(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
-    """Sends ``name`` to the process and its children, and waits until its state is one of ``until``.
+    """Sends ``name`` to the process and its children, and waits until its state is one of ``until``; where no child may
+    go on, theirs, too.
 
     States are letters of proc(5); ``-`` means gone. Fails (exit code 20) when there is no process to signal.
     """
     identify = _identify(process)
+    left = f'sed -n "s/^\\([0-9]*\\) (.*) [^{until}] [0-9]* [0-9]* $sid .*/\\1/p" /proc/[0-9]*/stat 2>/dev/null'
+    found, first = "left=", f"pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null"
+    if name in ALL_OF_THEM:
+        # The process itself before its children: one that was stopped before it is a program keeps its parent waiting.
+        found, first = f"left=$({left})", f"kill -{name} $sid 2>/dev/null"
     return f"""{identify}
 [ -n "$state" ] || {{ echo "the {process} process is not running" >&2; exit 20; }}
 sid=$pid
-pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null
+{first}
 tries=0
 while :; do
 {identify}
-  case "${{state:--}}" in [{until}]) exit 0;; esac
-  tries=$((tries + 1)); [ $tries -gt {seconds * 100} ] && {{ echo "still in state $state" >&2; exit 21; }}
+  case "${{state:--}}" in [{until}])
+    {found}
+    [ "$left" ] || exit 0
+    kill -{name} $left 2>/dev/null
+  esac
+  tries=$((tries + 1)); [ $tries -gt {seconds * 100} ] && {{ echo "still in state $state" $left >&2; exit 21; }}
   sleep 0.01
 done
 """
@@ -177,10 +191,14 @@ PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
 
 
 def files(pattern: str) -> str:
-    """Prints size and path of each file; raises ``ValueError`` for what is no plain pattern."""
+    """Prints size and path of each file; raises ``ValueError`` for what is no plain pattern.
+
+    One that is removed while it is looked at is not there.
+    """
     if PATTERN.fullmatch(pattern) is None:
         raise ValueError(f"not a pattern of absolute paths: {pattern!r}")
-    return f"""for file in {pattern}; do if [ -f "$file" ]; then stat -c '%s %n' "$file" || exit; fi; done"""
+    look = """stat -c '%s %n' "$file" || [ ! -e "$file" ] || exit"""
+    return f"""for file in {pattern}; do if [ -f "$file" ]; then {look}; fi; done"""
 
 
 def sizes(output: str) -> dict[str, int]:

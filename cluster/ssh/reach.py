@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import paramiko
 
+from assay.cluster.naming import at
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.connection import Login
 
@@ -24,7 +25,7 @@ class Reach(msgspec.Struct, frozen=True):
     """The machine through which this one is reached."""
 
     def __str__(self) -> str:
-        return f"{self.user}@{self.address}:{self.port}"
+        return f"{self.user}@{at(self.address, self.port)}"
 
     def ports(self) -> set[int]:
         """SSH's, here and on the way."""

@@ -10,6 +10,9 @@ from assay.cluster.sidecars import Sidecar
 from assay.cluster.ssh import process
 from assay.cluster.ssh.process import MAIN
 
+BESIDE = "ASSAY_BESIDE"
+"""In the environment of a process that is not a node's main one: what a library shows to it proves nothing of that."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -34,7 +37,7 @@ def beside(main: Program, others: Mapping[str, Sidecar]) -> Program:
     """
     programs = {}
     for named, one in others.items():
-        environment = {**main.environment, **one.environment}
+        environment = {**main.environment, BESIDE: "1", **one.environment}
         program = replace(main, argv=one.argv, environment=environment)
         programs[named] = program if one.user is None else replace(program, user=one.user, owned=())
     return replace(main, beside=programs)

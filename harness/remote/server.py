@@ -56,7 +56,7 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _Session(make, runtime, reader, writer).run()
 
-    server = await asyncio.start_server(accept, "0.0.0.0", options.port, limit=messages.LONGEST)
+    server = await asyncio.start_server(accept, None, options.port, limit=messages.LONGEST)
     try:
         await server.serve_forever()
     except asyncio.CancelledError:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from assay.cluster.naming import at
 from assay.cluster.node import Cluster, by_role
 from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientRoles, System
 from assay.harness.core.client import Endpoint
@@ -22,7 +23,7 @@ def endpoints(
         role: tuple(f"{node.address}:{system.port(role)}" for node in everyone if node.role == role)
         for role in dict.fromkeys(node.role for node in everyone)
     }
-    zookeeper = tuple(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))
+    zookeeper = tuple(at(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))
     defects = () if defect is None else (defect,)
     return [
         Endpoint(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from docker.models.containers import Container
 
-from assay.cluster import doctor
-from assay.cluster.docker import engine, layer
+from assay.cluster import doctor, owner
+from assay.cluster.docker import engine, image, layer
 from assay.cluster.finding import Finding
 
 
@@ -52,3 +53,22 @@ def test_a_failed_command_shows_its_last_lines() -> None:
 @pytest.mark.parametrize("check", [doctor._python, doctor._memory, doctor._disk])
 def test_this_machine_is_measured(check: Callable[[], Finding]) -> None:
     assert any(character.isdigit() for character in check().detail)
+
+
+@pytest.mark.docker
+def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_session_takes_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not doctor.engine_available() or not image.exists():
+        pytest.skip("no Docker engine answers, or there is no node image; `assay doctor` says what is missing")
+
+    def interrupted(container: Container, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Container, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        doctor._iptables()
+    with engine.engine() as client:
+        left = [one for one in engine.owned(client) if one.owner == str(owner.current())]
+        assert [(one.kind, one.run_id) for one in left] == [("container", "doctor")]
+        assert engine.remove_container(client, left[0].name)

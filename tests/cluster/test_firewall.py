@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.cluster.node import Flow
-from assay.cluster.ssh.firewall import counted, rules
+from assay.cluster.ssh.firewall import counted, rules, tables
 
 LISTING = """Chain ASSAY (1 references)
     pkts      bytes target     prot opt in     out     source               destination
@@ -13,6 +13,26 @@ LISTING = """Chain ASSAY (1 references)
        7        0 REJECT     6    --  *      *       127.0.0.6            0.0.0.0/0            tcp flags:!0x04/0x04 reject-with tcp-reset
       11        0 DROP       0    --  *      *       127.0.0.2            0.0.0.0/0
 """  # noqa: E501
+
+
+SIX = """Chain ASSAY (0 references)
+    pkts      bytes target     prot opt in     out     source               destination
+       1        0 RETURN     58   --  *      *       ::/0                 ::/0                 ipv6-icmptype 135
+       2        0 DROP       6    --  *      *       fd00::b              ::/0                 tcp spt:7001
+       3        0 REJECT     6    --  *      *       fd00::c              ::/0                 tcp flags:!0x04/0x04 reject-with tcp-reset
+       5        0 DROP       0        *      *       fd00::d              ::/0
+"""  # noqa: E501
+"""In the last line without ``opt``, as older versions have it."""
+
+
+def test_rules_for_ipv6_addresses_are_of_another_filter_and_hide_no_machine_from_its_neighbours() -> None:
+    assert (tables("10.0.0.1"), tables("fd00::1")) == ("iptables", "ip6tables")
+    assert b"icmpv6" not in rules(["10.0.0.1"])
+    first, second, *others = rules(["fd00::b"]).decode().splitlines()[1:]
+    assert "--icmpv6-type 135 -j RETURN" in first
+    assert "--icmpv6-type 136 -j RETURN" in second
+    assert others == ["-A ASSAY -s fd00::b -j DROP", "COMMIT"]
+    assert counted(SIX, {f"fd00::{one}": f"n{one}" for one in "bcd"}) == {"nb:7001": 2, "nc": 3, "nd": 5}
 
 
 def test_a_flow_is_matched_by_its_port_and_every_third_packet_by_the_kernels_counter() -> None:

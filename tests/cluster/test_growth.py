@@ -12,6 +12,7 @@ from typing import Any, cast
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import growth
 from assay.cluster.ssh.growth import FILE, Growth, Sizes, words
+from assay.cluster.ssh.logs import collect
 from assay.cluster.ssh.stream import following, looking
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.reports.node_logs import GROWTH
@@ -50,12 +51,12 @@ def test_what_the_shell_prints_becomes_moments_with_sizes(monkeypatch: Any) -> N
     printed = ["", f"4 {log}", f"9 {own}", "", "", "stat: nonsense", "", f"6 {log}", f"9 {own}", ""]
     for moment, line in enumerate(printed):
         sizes.take(line, float(moment))
-    assert sizes.seen == {"process.log": [(3.0, 4), (9.0, 6)], "own name.log": [(3.0, 9)]}
+    assert sizes.seen == {log: [(3.0, 4), (9.0, 6)], own: [(3.0, 9)]}
     monkeypatch.setattr(growth, "MOST", 4)
     for moment in range(10, 20):
         sizes.take(f"{moment} /var/log/assay/process.log", 0.0)
         sizes.take("", float(moment))
-    kept = sizes.seen["process.log"]
+    kept = sizes.seen[log]
     assert len(kept) <= 4
     assert kept[-1] == (19.0, 19), "the newest stays"
     assert kept == sorted(kept)
@@ -79,13 +80,14 @@ def test_the_logs_are_those_that_are_brought_home() -> None:
 class Talking:
     """A node that says how long its log is, and then that it cannot be reached, or nothing more."""
 
-    role = "server"
+    role, beside = "server", ()
+    said: Sequence[str] = ("7 /var/log/assay/process.log", "")
 
     def __init__(self, name: str, *, breaks: bool) -> None:
         self.name, self.breaks, self.printed = name, breaks, asyncio.Event()
 
     async def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
-        for line in ("7 /var/log/assay/process.log", ""):
+        for line in self.said:
             yield line
         self.printed.set()
         if self.breaks:
@@ -115,6 +117,44 @@ def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) 
         ((moment, size),) = json.loads((tmp_path / FILE).read_text())[name]["process.log"]
         assert size == 7
         assert moment > 0
+
+
+class TwoOfOneName(System):
+    name, roles = "two", ("server",)
+
+    def logs(self, node: Node) -> Sequence[str]:
+        return ["/var/log/one/error.log", "/var/log/other/error.log"]
+
+
+class WithFiles(Talking):
+    """Each file of it has its own path in it."""
+
+    said = ("1 /var/log/one/error.log", "2 /var/log/other/error.log", "")
+
+    async def read_file(self, path: str) -> bytes:
+        return path.encode()
+
+
+def test_logs_of_one_name_are_both_kept_each_with_its_own_sizes(tmp_path: Path) -> None:
+    async def body() -> list[str]:
+        nodes = cast(Any, [WithFiles("n1", breaks=False)])
+        found = Growth(TwoOfOneName(), nodes)
+        found.start()
+        await nodes[0].printed.wait()
+        await asyncio.sleep(0)
+        await found.stop()
+        found.save(tmp_path)
+        return await collect(TwoOfOneName(), nodes, tmp_path)
+
+    assert asyncio.run(body()) == []
+    texts = {path.name: path.read_text() for path in (tmp_path / "n1").iterdir()}
+    assert texts == {
+        "process.log": "/var/log/assay/process.log",
+        "error.log": "/var/log/one/error.log",
+        "var-log-other-error.log": "/var/log/other/error.log",
+    }
+    grown = json.loads((tmp_path / FILE).read_text())["n1"]
+    assert {name: size for name, ((_, size),) in grown.items()} == {"error.log": 1, "var-log-other-error.log": 2}
 
 
 def test_an_event_log_is_followed_after_what_was_delivered() -> None:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import socket
 import subprocess
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import paramiko
 import pytest
 
 from assay.cluster import journal
-from assay.cluster.hosts import inventory, upkeep
+from assay.cluster.hosts import cluster, doctor, inventory, reaching, upkeep
 from assay.cluster.hosts.attached import AttachedNode
+from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.node import NodeError, ProcessState
+from assay.cluster.ssh.connection import AwayError, RefusedError
 from assay.cluster.ssh.reach import Reach, host_key_of
+
+from helpers.echo_system import Echo
 
 KEY = paramiko.ECDSAKey.generate()
 HOST_KEY = f"{KEY.get_name()} {KEY.get_base64()}"
@@ -116,6 +126,76 @@ def test_keys_that_are_none_are_named(tmp_path: Path) -> None:
         Reach("h", "root", f"{tmp_path}/none", HOST_KEY).login()
 
 
+def test_a_host_is_known_by_what_its_packets_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cluster._ip("n1", "198.18.0.9") == "198.18.0.9"
+    assert cluster._ip("n1", "FD00:0::9") == "fd00::9"
+    six, four = (socket.AF_INET6, 2, 17, "", ("fd00::9", 0, 0, 0)), (socket.AF_INET, 2, 17, "", ("198.18.0.9", 0))
+    for known, address in (([six, four], "198.18.0.9"), ([six], "fd00::9")):
+        monkeypatch.setattr(cluster.socket, "getaddrinfo", lambda *_, known=known, **__: known)
+        assert cluster._ip("n1", "name") == address
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1", "is this machine"),
+        ("::1", "is this machine"),
+        ("fe80::1%lo", "is an address of one link alone"),
+        ("no such host", "is no host that is known here"),
+    ],
+)
+def test_an_address_by_which_peers_cannot_know_a_host_is_named(address: str, said: str) -> None:
+    with pytest.raises(NodeError, match=f"n1: {re.escape(address)} {said}"):
+        cluster._ip("n1", address)
+
+
+def test_hosts_are_several_machines_with_addresses_of_one_kind() -> None:
+    def of(*addresses: str) -> list[Any]:
+        return [AttachedNode(f"n{number}", "server", number, one) for number, one in enumerate(addresses, 1)]
+
+    cluster._alike(of("10.0.0.1", "10.0.0.2"))
+    cluster._alike(of("fd00::1", "fd00::2"))
+    with pytest.raises(NodeError, match="n1 and n3 are one machine"):
+        cluster._alike(of("10.0.0.1", "10.0.0.2", "10.0.0.1"))
+    with pytest.raises(NodeError, match=r"n1 is known by 10.0.0.1 and n2 by fd00::2: .* or all IPv6"):
+        cluster._alike(of("10.0.0.1", "fd00::2"))
+
+
+@pytest.mark.parametrize("missing", ["python", "iptables", "setsid", "pkill"])
+def test_the_doctor_calls_required_what_no_run_begins_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    (tmp_path / "hosts.toml").write_text(f'[[host]]\naddress = "h"\nhost_key = "{HOST_KEY}"')
+    there = {"user": "0", "python": "yes", "iptables": "yes", "setsid": "/bin/setsid", "pkill": "/bin/pkill"}
+    lines = [f"{what} {value}" for what, value in {**there, missing: "no"}.items()]
+    monkeypatch.setattr(doctor, "run", lambda reach, command: "\n".join(lines))
+    (bad,) = [one for one in doctor.diagnose(tmp_path / "hosts.toml") if not one.good]
+    assert bad.name == f"root@h:22 {missing}"
+    assert bad.required == (missing != "pkill"), "without it the main process is ended and stopped all the same"
+
+
+@pytest.mark.parametrize("error", [AwayError, RefusedError])
+def test_a_host_that_cannot_be_had_is_asked_once_by_who_undoes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[NodeError]
+) -> None:
+    asked = []
+
+    def run(reach: Reach, command: str) -> str:
+        asked.append(f"{reach} {command}")
+        if reach.address == "away":
+            raise error("it is closed")
+        return ""
+
+    monkeypatch.setattr(reaching, "run", run)
+    hosts = [Reach(address, "root", "/k", HOST_KEY) for address in ("away", "there")]
+    actions = [journal.RunOnHost(host, (word,)) for word in ("one", "two") for host in hosts]
+    own = HostCluster(
+        Echo(tmp_path / "echo"), {}, hosts=tmp_path / "none", run_id="run", seed=1, state_dir=tmp_path / "state"
+    )
+    assert own._undo(actions) == [f"root@away:22: {word}: it is closed" for word in ("one", "two")]
+    assert asked == ["root@away:22 one", "root@there:22 one", "root@there:22 two"]
+
+
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
     reach = Reach("h", "ann", "/k", HOST_KEY, 2222, True, Reach("bastion", "ann", "/k", HOST_KEY))
     book = journal.Journal(tmp_path, "run-1")
@@ -125,6 +205,7 @@ def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
     assert [one for _, one in journal.read(book.path).actions] == [action]
     assert journal.describe(action) == "ann@h:2222: sh -c true"
     assert journal.describe(journal.RunOnHost(reach, ("sh", "-c", "..."), "cleaned")) == "ann@h:2222: cleaned"
+    assert str(Reach("fd00::1", "ann", "/k", HOST_KEY)) == "ann@[fd00::1]:22"
     assert msgspec.json.decode(msgspec.json.encode(reach), type=Reach) == reach
 
 
@@ -221,6 +302,29 @@ def test_what_cannot_be_removed_keeps_the_claim_for_another_try(place: Path, mon
     assert (place / "claim").exists()
 
 
+class Here:
+    """A node whose shell is this machine's."""
+
+    name, role, index, address = "n1", "broker", 1, "127.98.0.9"
+
+    async def run(self, command: str) -> str:
+        return shell(command).stdout
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a run is root on its hosts")
+def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Path) -> None:
+    echo = Echo(place / "echo")
+    hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
+    node: Any = Here()
+    made = asyncio.run(hosts._what_is_made(node, "n1", {f"{place}/etc/settings": b""}))
+    shell(upkeep.claim("run-1"))
+    (place / "etc").mkdir()
+    (place / "etc/settings.assay-part").write_text("half of")
+    ours = [path for path in made.removed if path.startswith(f"{place}/")]
+    assert done(upkeep.clean("run-1", replace(made, removed=ours, emptied=[]))) == 0
+    assert not (place / "etc").exists()
+
+
 def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
     shell(upkeep.claim("run-1"))
     started = {
@@ -257,3 +361,42 @@ def test_a_machine_that_cannot_be_asked_for_compose_is_named(monkeypatch: pytest
     monkeypatch.setenv("DOCKER_HOST", "unix:///none.sock")
     with pytest.raises(InventoryError, match="compose:shop: "):
         inventory.addresses("compose:shop")
+
+
+REPLACED = """
+import os, subprocess, sys, time
+watched = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == watched:
+        time.sleep(0.0005)
+    subprocess.Popen(["sleep", "60"], start_new_session=True)
+    time.sleep(60)
+open(sys.argv[1], "w").close()
+time.sleep(60)
+"""
+"""A process whose child starts another one as soon as it is gone, as a watchdog does."""
+
+
+def test_what_is_started_while_a_run_is_ended_is_ended_as_well(place: Path) -> None:
+    shell(upkeep.claim("run-1"))
+    mark = {upkeep.MARK: f"run-1 {place}", "PATH": os.environ["PATH"]}
+    shell(f"rm -f {place}/claim")
+    shell(upkeep.claim(mark[upkeep.MARK]))
+    started = subprocess.Popen([sys.executable, "-c", REPLACED, str(place / "up")], env=mark, start_new_session=True)
+    deadline = time.monotonic() + 10
+    while not (place / "up").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert done(upkeep.clean(mark[upkeep.MARK], upkeep.Made([], [], []))) == 0
+    started.wait(timeout=10)
+    left = [one for one in Path("/proc").glob("[0-9]*/environ") if mark[upkeep.MARK].encode() in content(one)]
+    for one in left:
+        os.kill(int(one.parent.name), signal.SIGKILL)
+    assert left == []
+
+
+def content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # gone
+        return b""

@@ -14,6 +14,12 @@ def packet(port: int = 9092, size: int = 100) -> bytes:
     return head + bytes(size - len(head))
 
 
+def six(port: int) -> bytes:
+    """The same of IPv6."""
+    ends = bytes.fromhex("fd00") + bytes(13) + b"\x02" + bytes.fromhex("fd00") + bytes(13) + b"\x03"
+    return b"\x60" + bytes(7) + ends + port.to_bytes(2, "big") + b"\x10\x00"
+
+
 def sent(shaper: Shaper, count: int, *, port: int = 9092, size: int = 100) -> list[tuple[float, bool] | None]:
     """What is decided of so many packets, one each millisecond."""
     return [shaper.due(packet(port, size), number / 1000) for number in range(count)]
@@ -24,10 +30,19 @@ def test_late_packets_keep_their_order_on_each_connection() -> None:
     due = [found[0] for found in sent(shaper, 200) if found]
     assert due == sorted(due)
     assert all(0.1 <= when - number / 1000 <= 0.21 for number, when in enumerate(due))
-    other = shaper.due(packet(7000), 0.0)
+    for another in (packet(7000), six(9092)):
+        other = shaper.due(another, 0.0)
+        assert other is not None
+        assert other[0] < max(due), "another connection waits for none of them"
+    assert shaper.counts == {"seen": 202, "late": 202, "lost": 0, "doubled": 0}
+
+
+def test_connections_over_ipv6_have_an_order_each() -> None:
+    shaper = Shaper({"delay": 1.0, "late": 1.0}, random.Random(1))
+    last = max(found[0] for number in range(200) if (found := shaper.due(six(9092), number / 1000)))
+    other = shaper.due(six(7000), 0.2)
     assert other is not None
-    assert other[0] < max(due), "another connection waits for none of them"
-    assert shaper.counts == {"seen": 201, "late": 201, "lost": 0, "doubled": 0}
+    assert other[0] < last
 
 
 def test_packets_that_are_not_late_overtake_those_that_are() -> None:

@@ -15,6 +15,7 @@ import pytest
 from assay.cluster.docker import preload
 from assay.cluster.node import Broken, DiskChange, Slowed
 from assay.cluster.ssh import slowness
+from assay.cluster.ssh.running import BESIDE
 
 CALLS = {
     DiskChange.WRITE: (
@@ -63,7 +64,7 @@ def orders(tmp_path: Path, change: DiskChange, errors: int) -> Path:
     return path
 
 
-def run(tmp_path: Path, file: Path, call: str) -> tuple[int, str]:
+def run(tmp_path: Path, file: Path, call: str, **more: str) -> tuple[int, str]:
     """Exit code, and what was printed, of a program that makes the call in a folder of which the disk fails."""
     if shutil.which(preload.COMPILER) is None:
         pytest.skip(f"there is no C compiler ({preload.COMPILER})")
@@ -74,7 +75,7 @@ def run(tmp_path: Path, file: Path, call: str) -> tuple[int, str]:
     (root / "sub").mkdir(parents=True)
     (root / "file").write_bytes(b"hello")
     (tmp_path / "data-outside").touch()
-    environment = {**os.environ, "LD_PRELOAD": str(library), slowness.FOLDER: str(root)}
+    environment = {**os.environ, "LD_PRELOAD": str(library), slowness.FOLDER: str(root), **more}
     program = PROGRAM.format(root=str(root), call=call)
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
@@ -95,3 +96,34 @@ def test_each_call_that_changes_something_is_rejected_and_changes_nothing(
     assert counted(file) == (Slowed(), Broken(1, 0))
     assert (tmp_path / "data" / "file").read_bytes() == b"hello"
     assert sorted(os.listdir(tmp_path / "data")) == ["file", "sub"]
+
+
+@pytest.mark.parametrize("errors", [1, slowness.ENDS])
+def test_a_process_beside_the_main_one_is_slow_and_takes_nothing_that_is_meant_for_that_one(
+    tmp_path: Path, errors: int
+) -> None:
+    file = orders(tmp_path, DiskChange.FSYNC, errors)
+    words = bytearray(file.read_bytes())
+    struct.pack_into("<3q", words, 0, 300_000, 0, 100_000)
+    file.write_bytes(words)
+    timed = "import time; begun = time.monotonic(); os.fsync(file); print(time.monotonic() - begun > 0.3)"
+    assert run(tmp_path, file, timed, **{BESIDE: "1"}) == (0, "True")
+    assert file.read_bytes() == words, "nothing is counted, and what is to come is still to come"
+
+
+@pytest.mark.parametrize(
+    ("change", "call"),
+    [
+        (DiskChange.WRITE, "os.write(file, b'x')"),
+        (DiskChange.NAME, "os.unlink(path)"),
+        (DiskChange.NAME, "os.unlink(root + '-linked/file')"),
+        (DiskChange.NAME, "os.unlink('file', dir_fd=folder)"),
+    ],
+)
+def test_a_folder_that_is_known_by_a_link_is_the_one_that_the_link_leads_to(
+    tmp_path: Path, change: DiskChange, call: str
+) -> None:
+    (tmp_path / "data-linked").symlink_to(tmp_path / "data")
+    file = orders(tmp_path, change, 1)
+    assert run(tmp_path, file, call, **{slowness.FOLDER: f"{tmp_path}/data-linked"}) == (0, str(errno.EIO))
+    assert counted(file)[1] == Broken(1, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import string
@@ -15,6 +16,7 @@ from assay.cluster import journal, owner, undo
 from assay.cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
 
 from helpers.examples import some_of
+from helpers.small_disk import small_disk
 
 DEAD = dataclasses.replace(owner.current(), started=1)
 
@@ -142,3 +144,44 @@ def _parent_start() -> int:
     started = owner._start_time(os.getppid())
     assert started is not None
     return started
+
+
+def test_what_a_full_disk_has_no_room_for_is_not_begun_and_spoils_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "16k") as disk, contextlib.ExitStack() as stack:
+        one, begun = Journal(disk, "run"), list[journal.Action]()
+        stack.callback(one.close, finished=True)  # else the disk stays in use
+        (disk / "filler").write_bytes(b"x" * 4096)
+
+        def begin() -> None:
+            for number in range(1000):
+                one.append(RemoveFile(f"file {number}"))
+                begun.append(RemoveFile(f"file {number}"))
+
+        with pytest.raises(OSError, match="No space left"):
+            begin()
+        (disk / "filler").unlink()
+        one.append(RemoveFile("later"))
+        assert [action for _, action in journal.read(one.path).actions] == [RemoveFile("later"), *begun[::-1]]
+
+
+ELSEWHERE = dataclasses.replace(owner.current(), boot="another-boot")
+
+
+def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that machines share has the journals of all of them, and another machine's processes are not seen."""
+    (tmp_path / "here").write_text("0123\n")
+    (tmp_path / "there").write_text("4567\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "there")
+    there = Journal(tmp_path, "there", ELSEWHERE)
+    there.append(RemoveFile("a"))
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "here")
+    before_a_reboot = Journal(tmp_path, "before", ELSEWHERE)
+    assert undo.sweep(tmp_path).failed == undo.heal(state=tmp_path).failed == []
+    assert there.path.exists()
+    assert not before_a_reboot.path.exists()
+    (said,) = undo.heal(everything=True, state=tmp_path).failed
+    assert said.startswith("run there: no Docker engine answers")
+    for one in (there, before_a_reboot):
+        one.close(finished=True)

@@ -39,13 +39,32 @@ def test_an_ensemble_is_the_nodes_of_one_role_whatever_it_is_called() -> None:
     assert members == ["server.1=10.0.0.9:2888:3888", "server.2=10.0.0.2:2888:3888", "server.3=10.0.0.3:2888:3888"]
 
 
+def test_an_ipv6_address_stands_in_brackets_before_a_port_and_is_found_as_it_was_given() -> None:
+    text = zookeeper.configuration({1: "fd00::1", 2: "fd00::2"})
+    assert "server.1=[fd00::1]:2888:3888\n" in text
+
+    async def ask() -> dict[int, tuple[str, float]]:
+        said = " /{}:4{}[1](queued=0,recved=1,sent=1,sid=0x{},lop=PING,est=1,to=4000,lcxid=0x0)\n"
+        lines = [("[fd00:0:0:0:0:0:0:b]", 1, 1), ("fd00:0:0:0:0:0:0:c", 2, 2), ("10.0.0.3", 3, 3)]
+        async with answering("127.98.0.1", "".join(said.format(*line) for line in lines)):
+            return await zookeeper.connected([FakeNode("zk1", "zookeeper", 1, "127.98.0.1")])  # type: ignore[list-item]
+
+    assert asyncio.run(ask()) == {1: ("fd00::b", 4.0), 2: ("fd00::c", 4.0), 3: ("10.0.0.3", 4.0)}
+
+
+PIECES = "|"
+
+
 @asynccontextmanager
 async def answering(host: str, text: str) -> AsyncIterator[None]:
-    """A server that answers any four letters with ``text``."""
+    """A server that answers any four letters with ``text``, in pieces where it says so."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(4)
-        writer.write(text.encode())
+        for piece in text.split(PIECES):
+            writer.write(piece.encode())
+            await writer.drain()
+            await asyncio.sleep(0.05 if PIECES in text else 0)
         writer.close()
 
     server = await asyncio.start_server(serve, host, zookeeper.ZOOKEEPER_PORT)
@@ -130,3 +149,17 @@ def test_which_sessions_there_are_and_whose() -> None:
     )
     not_serving = "This ZooKeeper instance is not currently serving requests\n"
     assert asyncio.run(ask(not_serving, "")) == ({}, None), "no one says that there are none"
+
+
+def test_an_answer_that_comes_in_pieces_is_read_to_its_end_and_half_of_one_says_nothing() -> None:
+    """ZooKeeper writes 2048 characters at a time."""
+
+    async def ask(answer: str) -> tuple[object, object]:
+        node: Any = FakeNode("zk1", "zookeeper", 1, "127.98.0.1")
+        async with answering(node.address, answer):
+            return await zookeeper.connected([node]), await zookeeper.sessions([node])
+
+    first, second = (0x1000437023D0000 + number for number in (2, 3))
+    assert len(asyncio.run(ask(CONS.replace("sent=0)", f"sent=0{PIECES})")))[0]) == 2  # type: ignore[arg-type]
+    assert asyncio.run(ask(STANDALONE.replace("1 expire", f"{PIECES}1 expire")))[1] == {first, second}
+    assert asyncio.run(ask(STANDALONE.partition("ephemeral")[0]))[1] is None, "it was killed meanwhile"

@@ -37,7 +37,9 @@ def serve(connection):
             if len(sys.argv) > 4:
                 store(data)
             connection.sendall(data)
-with socket.create_server(("", port)) as server:
+both = socket.has_dualstack_ipv6()
+family = socket.AF_INET6 if both else socket.AF_INET
+with socket.create_server(("", port), family=family, dualstack_ipv6=both) as server:
     note("listening")
     while True:
         threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()

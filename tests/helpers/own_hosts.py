@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from docker.types import IPAMConfig, IPAMPool
+
 from assay.cluster import journal, owner
 from assay.cluster.docker import image, keys, network
 from assay.cluster.docker.engine import engine, perform
@@ -39,18 +41,18 @@ class OwnHosts:
 
 
 @contextmanager
-def own_hosts(folder: Path, roles: Sequence[str], more: str = "") -> Iterator[OwnHosts]:
-    """A host for each of ``roles``. ``more``: lines at the top of the inventory."""
+def own_hosts(folder: Path, roles: Sequence[str], more: str = "", *, six: bool = False) -> Iterator[OwnHosts]:
+    """A host for each of ``roles``. ``more``: lines at the top of the inventory. ``six``: known by IPv6 addresses."""
     key, host_key = keys.fresh()
     secret = folder / "key"
     key.write_private_key_file(str(secret))  # type: ignore[attr-defined]
-    name = f"hosts-of-the-test-{os.getpid()}"
+    name = f"hosts-of-the-test-{os.getpid()}" + ("-six" if six else "")
     marks = {LABEL: str(owner.current()), "com.docker.compose.project": name}
     reference = image.ensure(lambda _: None)
     made: list[str] = []
     with engine() as client:
         _remove_those_of_the_dead(client)
-        net = network.create(client, name, marks, folder)
+        net = _network_of_six(client, name, marks) if six else network.create(client, name, marks, folder)
         try:
             for number in range(len(roles)):
                 made.append(f"{name}-{number}")
@@ -72,17 +74,40 @@ def own_hosts(folder: Path, roles: Sequence[str], more: str = "") -> Iterator[Ow
             perform(client, journal.RemoveNetwork(net.name))
 
 
+@dataclass(frozen=True)
+class _Six:
+    """A network of IPv6 addresses."""
+
+    name: str
+    prefix: str
+
+    def address(self, number: int) -> str:
+        return f"{self.prefix}::{network.FIRST_HOST + number:x}"
+
+
+def _network_of_six(client: Any, name: str, marks: dict[str, str]) -> _Six:
+    net = _Six(name, f"fd00:a55a:{os.getpid() >> 16:x}:{os.getpid() & 0xFFFF:x}")
+    pools = IPAMConfig(pool_configs=[IPAMPool(subnet=f"{net.prefix}::/64")])
+    client.networks.create(name, driver="bridge", internal=True, enable_ipv6=True, labels=marks, ipam=pools)
+    return net
+
+
 def _start(
-    client: Any, reference: str, name: str, net: network.RunNetwork, address: str, marks: dict[str, str], data: bytes
+    client: Any,
+    reference: str,
+    name: str,
+    net: network.RunNetwork | _Six,
+    address: str,
+    marks: dict[str, str],
+    data: bytes,
 ) -> None:
+    given = {"ipv6_address" if isinstance(net, _Six) else "ipv4_address": address}
     made = client.api.create_container(
         reference,
         name=name,
         labels=marks,
         host_config=client.api.create_host_config(cap_add=["NET_ADMIN"], network_mode=net.name),
-        networking_config=client.api.create_networking_config(
-            {net.name: client.api.create_endpoint_config(ipv4_address=address)}
-        ),
+        networking_config=client.api.create_networking_config({net.name: client.api.create_endpoint_config(**given)}),
     )
     client.api.put_archive(made["Id"], "/", data)
     client.api.start(made["Id"])

@@ -15,7 +15,7 @@ import pytest
 from assay.cluster.doctor import engine_available
 from assay.cluster.hosts import doctor
 from assay.cluster.hosts.cluster import HostCluster
-from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.node import Flow, Node, NodeError, ProcessState, Traffic
 from assay.cluster.sidecars import Sidecar
 from assay.cluster.system import Software
 from assay.cluster.undo import heal, sweep
@@ -29,6 +29,7 @@ T = TypeVar("T")
 TRACES = """
 ls -d /opt/assay /etc/echo /var/lib/assay-claim /var/lib/echo /run/assay/* /var/log/assay/* 2>/dev/null
 iptables -S | grep ASSAY
+ip6tables -S | grep ASSAY
 pgrep -fa '[e]cho.py|[t]ail -n|[s]leep 1000'
 true
 """
@@ -214,6 +215,81 @@ def test_the_doctor_says_what_each_host_can_do(hosts: OwnHosts, tmp_path: Path) 
     bad = [finding for finding in doctor.diagnose(lost) if not finding.good]
     assert [finding.required for finding in bad] == [True]
     assert "root@127.0.0.1:22" in bad[0].name
+
+
+CONNECT = (
+    "python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], 7000), 2).close()' {} 2>&1 | tail -n 1"
+)
+
+
+def test_hosts_are_known_by_ipv6_addresses_as_well(tmp_path: Path) -> None:
+    if not engine_available():
+        pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
+    with own_hosts(tmp_path, ["broker", "broker"], six=True) as hosts:
+
+        async def use() -> None:
+            cluster = cluster_of(hosts, tmp_path)
+            await cluster.start()
+            try:
+                one, other = cluster.nodes
+                assert [node.address for node in (one, other)] == hosts.addresses
+                await asyncio.gather(one.start(), other.start())
+                while not (await echoes(one) and await echoes(other)):  # noqa: ASYNC110 - no one says when it does
+                    await asyncio.sleep(0.1)
+                there = CONNECT.format(one.address)
+                assert await other.run(there) == ""
+                await one.drop_from([other])
+                assert "timed out" in await other.run(there)
+                assert await echoes(one), "others reach it"
+                assert (await one.dropped())["n2"] > 0
+                await one.accept_all()
+                await one.reject_from([other], Flow(7000, answers=False))
+                assert "refused" in await other.run(there)
+                assert list(await one.dropped()) == ["n2>7000"]
+                await one.accept_all()
+                assert await other.run(there) == ""
+                if await one.shaping_unavailable() is None:
+                    await one.shape(Traffic(copies=1.0), [other])
+                    assert await other.run(there) == ""
+                    await asyncio.sleep(0.1)
+                    assert (await one.shaped())["doubled"] > 0
+                    await one.shape(Traffic(loss=1.0))
+                    assert "timed out" in await other.run(there)
+                    await one.shape(None)
+                    assert await other.run(there) == ""
+            finally:
+                assert all(traces(hosts))
+                await cluster.close()
+
+        run(use())
+        assert traces(hosts) == ["", ""]
+
+
+def test_ssh_is_spared_at_whatever_port_it_is(hosts: OwnHosts, tmp_path: Path) -> None:
+    hosts.run(0, "/usr/sbin/sshd -f /etc/ssh/assay_sshd_config -p 2222 -o PidFile=/run/other-sshd")
+    file = tmp_path / "hosts.toml"
+    file.write_text(hosts.file.read_text().replace("[[host]]", "[[host]]\nport = 2222", 1))
+
+    async def use() -> None:
+        cluster = cluster_of(OwnHosts(file, hosts.addresses, hosts.names), tmp_path, brokers=1)
+        await cluster.start()
+        try:
+            (node,) = cluster.nodes
+            if (reason := await node.shaping_unavailable()) is not None:
+                pytest.skip(reason)
+            await node.start()
+            while not await echoes(node):  # noqa: ASYNC110 - no one says when it does
+                await asyncio.sleep(0.1)
+            await node.shape(Traffic(loss=1.0))
+            assert not await echoes(node)
+            assert (await node.shaped())["lost"] > 0
+            await node.shape(None)
+            assert await echoes(node, 10)
+        finally:
+            await cluster.close()
+
+    run(use())
+    assert traces(hosts) == ["", ""]
 
 
 SUDO = r"""

@@ -1,0 +1,87 @@
+"""What becomes of commands and files when a connection, a session or the disk at its other end is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.node import NodeError
+from assay.cluster.ssh import connection as module
+from assay.cluster.ssh.connection import SshConnection
+
+from helpers.small_disk import small_disk
+from helpers.ssh_machine import Machine, machine
+
+
+@contextmanager
+def connected(to: Machine) -> Iterator[SshConnection]:
+    connection = SshConnection("n1", to.login)
+    try:
+        connection.connect(time.monotonic() + 10)
+        yield connection
+    finally:
+        connection.close()
+
+
+def test_a_file_for_which_there_is_no_room_is_an_error_and_what_was_there_stays(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "32k") as disk, machine() as there, connected(there) as connection:
+        path = disk / "settings"
+        connection.write(str(path), b"before")
+        with pytest.raises(NodeError, match=rf"n1: {path} could not be written"):
+            connection.write(str(path), bytes(200_000))
+        assert path.read_bytes() == b"before"
+        assert list(disk.iterdir()) == [path], "nothing lies beside it"
+        connection.write(str(path), b"after")
+        assert path.read_bytes() == b"after"
+
+
+def test_who_notices_late_that_a_connection_is_lost_leaves_the_new_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with machine() as there, connected(there) as connection, ThreadPoolExecutor() as executor:
+        there.silence()
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT", 1.0)
+        first = executor.submit(connection.run, "sleep 1; echo first")
+        time.sleep(0.5)
+        second = executor.submit(connection.run, "echo second")
+        assert (first.result(), second.result()) == ("first\n", "second\n")
+        assert len(there.reached) == 2
+
+
+def test_files_find_a_connection_again_that_was_lost_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machine() as there, connected(there) as connection:
+        there.silence()
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.5)
+        connection.write(str(tmp_path / "file"), b"data")
+        assert (tmp_path / "file").read_bytes() == b"data"
+
+
+def test_a_session_that_is_not_granted_is_waited_for_and_takes_no_other_with_it() -> None:
+    with machine(sessions=2) as there, connected(there) as connection, ThreadPoolExecutor() as executor:
+        asked = [executor.submit(connection.run, f"sleep 0.5; echo {number}") for number in range(4)]
+        assert [one.result() for one in asked] == [f"{number}\n" for number in range(4)]
+        assert len(there.reached) == 1
+
+
+def test_where_no_session_is_ever_granted_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.5)
+    with machine(sessions=1) as there, connected(there) as connection, ThreadPoolExecutor() as executor:
+        asked = executor.submit(connection.run, "sleep 2; echo done")
+        time.sleep(0.3)
+        with pytest.raises(NodeError, match=r"n1: .*MaxSessions"):
+            connection.run("echo")
+        assert asked.result() == "done\n"
+
+
+def test_a_command_that_says_no_more_has_a_time_limit_all_the_same() -> None:
+    with machine() as there, connected(there) as connection:
+        begun = time.monotonic()
+        with pytest.raises(NodeError, match=r"n1: .*no end after 0.5 s"):
+            connection.run("exec >&- 2>&-; sleep 5", timeout=0.5)
+        assert time.monotonic() - begun < 4
+        assert connection.run("exec 2>&-; echo said; exec >&-; sleep 0.3", timeout=2) == "said\n"

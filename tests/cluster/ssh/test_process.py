@@ -1,0 +1,103 @@
+"""The shell of a node's processes and files, on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.ssh import process
+
+GONE = """#!/bin/sh
+case $3 in *gone) rm "$3";; esac
+exec /usr/bin/stat "$@"
+"""
+"""A ``stat`` in whose way a file is removed: the system deletes what it needs no more at any moment."""
+
+
+def sizes(pattern: str, path: str) -> dict[str, int]:
+    environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
+    run = subprocess.run(
+        ["sh", "-c", process.files(pattern)], env=environment, capture_output=True, text=True, check=True
+    )
+    return process.sizes(run.stdout)
+
+
+def test_a_file_that_is_removed_while_files_are_looked_for_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b.gone", "c"):
+        (tmp_path / "data" / name).write_text(name)
+    stat = tmp_path / "stat"
+    stat.write_text(GONE)
+    stat.chmod(0o755)
+    assert sizes(f"{tmp_path}/data/*", str(tmp_path)) == {f"{tmp_path}/data/a": 1, f"{tmp_path}/data/c": 1}
+    assert sizes(f"{tmp_path}/none/*", str(tmp_path)) == {}
+
+
+def test_a_file_that_is_there_and_cannot_be_looked_at_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    stat = tmp_path / "stat"
+    stat.write_text("#!/bin/sh\nexit 1\n")
+    stat.chmod(0o755)
+    with pytest.raises(subprocess.CalledProcessError):
+        sizes(f"{tmp_path}/a", str(tmp_path))
+
+
+FORKING = """
+import subprocess, time
+while True:
+    subprocess.Popen(["sleep", "30"])
+    time.sleep(0.002)
+"""
+"""A process that starts children all the while, as a server does that has one for each connection."""
+
+
+def shell(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+@contextmanager
+def forking(folder: Path) -> Iterator[str]:
+    """The id of the main process, which leads a session of that number."""
+    pid = shell(process.launch([sys.executable, "-c", FORKING], folder=str(folder), environment={})).split()[0]
+    try:
+        while not any(states(pid)[1:]):
+            pass
+        yield pid
+    finally:
+        shell(process.if_there(process.kill()))
+        shell(f"pkill -KILL -s {pid} || true")
+
+
+def states(session: str) -> list[str]:
+    """Of the main process and all children, without those that only wait to be forgotten."""
+    return [state for state in shell(f"ps -s {session} -o state= || true").split() if state != "Z"]
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "FOLDER", f"{tmp_path}/run")
+    monkeypatch.setattr(process, "LOG", f"{tmp_path}/log/process.log")
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_children_that_are_started_while_it_is_killed_are_killed_as_well(tmp_path: Path) -> None:
+    for _ in range(3):
+        with forking(tmp_path) as session:
+            shell(process.kill())
+            assert states(session) == []
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_children_that_are_started_while_it_is_stopped_are_stopped_as_well(tmp_path: Path) -> None:
+    for _ in range(5):
+        with forking(tmp_path) as session:
+            shell(process.stop())
+            assert set(states(session)) == {"T"}
+            shell(process.resume())
+            assert "T" not in states(session)

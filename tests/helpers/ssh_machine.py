@@ -1,0 +1,133 @@
+"""A machine that is reached over SSH, within this process: its files and its shell are those of this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from assay.cluster.ssh.connection import Login
+
+
+class Files(paramiko.SFTPServerInterface):
+    """As much of SFTP as it takes to write a file."""
+
+    def open(self, path: str, flags: int, attr: Any) -> Any:
+        try:
+            file = os.fdopen(os.open(path, flags, 0o644), "rb" if not flags & os.O_WRONLY else "wb", buffering=0)
+        except OSError as error:
+            return paramiko.SFTPServer.convert_errno(error.errno or 0)
+        handle: Any = paramiko.SFTPHandle(flags)
+        handle.readfile = handle.writefile = file
+        return handle
+
+    def stat(self, path: str) -> Any:
+        try:
+            return paramiko.SFTPAttributes.from_stat(os.stat(path))
+        except OSError as error:
+            return paramiko.SFTPServer.convert_errno(error.errno or 0)
+
+    def posix_rename(self, oldpath: str, newpath: str) -> int:
+        os.replace(oldpath, newpath)
+        return paramiko.SFTP_OK
+
+    def remove(self, path: str) -> int:
+        Path(path).unlink()
+        return paramiko.SFTP_OK
+
+
+class _Door(paramiko.ServerInterface):
+    """One connection, of which so many sessions may be open at a time. No session is, once it is not ``heard``."""
+
+    def __init__(self, sessions: int, heard: threading.Event) -> None:
+        self._sessions, self._heard = sessions, heard
+        self._open: list[paramiko.Channel] = []
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        return paramiko.AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        self._heard.wait()
+        self._open = [one for one in self._open if not one.closed]
+        if len(self._open) >= self._sessions:
+            return paramiko.OPEN_FAILED_CONNECT_FAILED
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_subsystem_request(self, channel: paramiko.Channel, name: str) -> bool:
+        self._open.append(channel)
+        return super().check_channel_subsystem_request(channel, name)
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        self._open.append(channel)
+        threading.Thread(target=_execute, args=(channel, command), daemon=True).start()
+        return True
+
+
+def _execute(channel: paramiko.Channel, command: bytes) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as run:
+        output, errors = (stream.read() for stream in (run.stdout, run.stderr) if stream is not None)
+        channel.sendall(output)
+        channel.sendall_stderr(errors)
+        channel.shutdown_write()
+    channel.send_exit_status(run.returncode)
+    channel.close()
+
+
+class Machine:
+    """``login``: how it is reached; ``reached``: the connections that were made to it, in their order."""
+
+    def __init__(self, sessions: int) -> None:
+        key, self._host_key = paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
+        self._sessions = sessions
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.login = Login("127.0.0.1", "root", key, self._host_key, self._listening.getsockname()[1])
+        self.reached: list[paramiko.Transport] = []
+        self._heard: list[threading.Event] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                transport = paramiko.Transport(self._listening.accept()[0])
+            except OSError:
+                return  # closed
+            transport.add_server_key(self._host_key)
+            transport.set_subsystem_handler("sftp", paramiko.SFTPServer, Files)
+            heard = threading.Event()
+            heard.set()
+            self._heard.append(heard)
+            transport.start_server(server=_Door(self._sessions, heard))
+            self.reached.append(transport)
+
+    def silence(self) -> None:
+        """As if a cable were cut, for the connections that there are: they stay, and have no answer."""
+        for heard in self._heard:
+            heard.clear()
+
+    def close(self) -> None:
+        self._listening.close()
+        for heard in self._heard:
+            heard.set()
+        for transport in self.reached:
+            transport.close()
+
+
+@contextmanager
+def machine(sessions: int = 1000) -> Iterator[Machine]:
+    """``sessions``: so many may be open at a time on one connection."""
+    made = Machine(sessions)
+    try:
+        yield made
+    finally:
+        made.close()
