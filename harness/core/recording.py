@@ -11,6 +11,7 @@ import msgspec
 
 from assay.harness.core.history.data_sets import HistoryError
 from assay.harness.core.operation import Completed, Effect
+from assay.harness.core.printable import encodable
 from assay.harness.core.report import RunReport
 
 _TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
@@ -44,6 +45,8 @@ class Recording:
         except Exception as error:  # noqa: BLE001 - user code; reported with its traceback, and the verdict unknown
             self._unexpected(completed, error)
             effects = ()
+        if completed.completion.error is not None:
+            completed = self._with_text(completed)
         try:
             self._recorder.completed(completed, effects)
         except HistoryError as error:
@@ -52,6 +55,18 @@ class Recording:
             self._unexpected(completed, error)
             bare = msgspec.structs.replace(completed.completion, result=None)
             self._recorder.completed(msgspec.structs.replace(completed, completion=bare), effects)
+
+    def _with_text(self, completed: Completed) -> Completed:
+        """With an error that its column takes: it is found out to be none only when many rows are converted at once."""
+        error: Any = completed.completion.error
+        if not isinstance(error, str):
+            wrong = TypeError(f"the error of a completion is {error!r}: it takes text")
+            self._unexpected(completed, wrong)
+            error = repr(error)
+        if (whole := encodable(error)) == completed.completion.error:
+            return completed
+        replaced = msgspec.structs.replace(completed.completion, error=whole)
+        return msgspec.structs.replace(completed, completion=replaced)
 
     def _unexpected(self, completed: Completed, error: Exception) -> None:
         self._report.unexpected(completed.index, completed.process, completed.operation.f, error)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assay.harness.core.observed import Observed
 from assay.harness.core.operation import Outcome
+from assay.harness.core.printable import encodable
 
 KEPT_EXCEPTIONS = 20
 
@@ -140,13 +141,13 @@ class RunReport:
     def unexpected(self, index: int, process: int, f: str, error: BaseException) -> None:
         self.exceptions_total += 1
         if len(self.exceptions) < KEPT_EXCEPTIONS:
-            text = "".join(traceback.format_exception(error))
+            text = encodable("".join(traceback.format_exception(error)))
             self.exceptions.append(UnexpectedException(index, process, f, placed(error), text))
 
 
 def describe(error: BaseException) -> str:
     """``ValueError: text`` in one line, at most 200 characters of text."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return encodable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 
 def placed(error: BaseException) -> str:

@@ -24,6 +24,7 @@ import msgspec
 from assay.cluster import owner
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import FORMAT, History
+from assay.harness.core.printable import encodable
 from assay.harness.core.stamps import Origin
 from assay.harness.run.full_disk import Reserve, is_full
 
@@ -127,8 +128,19 @@ class RunFolder:
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON with sorted keys; paths become text."""
-    return msgspec.json.encode(value, enc_hook=_plain, order="sorted")
+    """JSON with sorted keys; paths become text, and halves of characters their escapes."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain, order="sorted")
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=_plain)), order="sorted")
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(one) for key, one in value.items()}
+    return [_encodable(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

@@ -312,6 +312,38 @@ def test_a_cancellation_that_a_client_lets_escape_is_an_exception() -> None:
     assert len(recorded.rows) == report.exceptions_total == 3
 
 
+@pytest.mark.parametrize(
+    ("error", "recorded", "exceptions"),
+    [
+        ("no such key", "no such key", 0),
+        ("bytes \udcff of a server", "bytes \\udcff of a server", 0),
+        (TimeoutError("late"), "TimeoutError('late')", 1),
+    ],
+)
+def test_an_error_that_is_no_text_or_half_of_one_is_recorded_as_text(
+    tmp_path: Path, error: Any, recorded: str, exceptions: int
+) -> None:
+    async def script(operation: Operation) -> Completion:
+        return Completion(Outcome.FAIL, None, error)
+
+    kept, report = drive(some(1), script)
+    assert [row.completion.error for row in kept.rows] == [recorded]
+    assert report.exceptions_total == exceptions
+    with HistoryWriter(tmp_path) as writer:
+        writer.completed(kept.rows[0])
+
+
+def test_the_words_of_an_exception_can_be_written_whatever_they_are() -> None:
+    async def script(operation: Operation) -> Completion:
+        raise ValueError("bytes \udcff of a server")
+
+    kept, report = drive(some(1), script)
+    (said,) = report.unknown
+    for text in (said, kept.rows[0].completion.error or ""):
+        assert "bytes \\udcff of a server" in text
+        text.encode()
+
+
 def test_effects_that_raise_are_reported_and_the_operation_is_recorded() -> None:
     class Wrong(Scripted):
         @staticmethod
