@@ -58,7 +58,9 @@ class RunReport:
     stopped: bool = False
     """A run was ended by its stop event."""
     deserted: float | None = None
-    """A run was ended because no client had been open for so many seconds."""
+    """A run was ended because it had waited for clients to be open for so many seconds."""
+    deserted_by: list[str] = field(default_factory=list)
+    """Of these nodes."""
 
     @property
     def through(self) -> dict[str, str]:
@@ -82,10 +84,12 @@ class RunReport:
                 f"no client could be opened on {', '.join(never)}; the last error: {self.open_errors[never[-1]]}"
             )
         if self.deserted is not None and self.opened:
-            last = next(reversed(self.open_errors.values()), "none")
+            missing = [node for node in self.deserted_by if node in self.open_errors]
+            last = self.open_errors[missing[-1]] if missing else "none"
+            some = "" if self.invoked.keys() <= set(self.deserted_by) else f" on {', '.join(self.deserted_by)}"
             reasons.append(
-                f"no client could be opened for {self.deserted:g} s when all faults were healed, so the workload was "
-                f"not brought to its end; the last error: {last}"
+                f"no client could be opened{some} for {self.deserted:g} s when all faults were healed, so the workload "
+                f"was not brought to its end; the last error: {last}"
             )
         if self.exceptions_total:
             first = self.exceptions[0]

@@ -281,7 +281,9 @@ class Trial:
             await self._recovered(conductor)
 
     async def _later_phases(self, interpreter: Interpreter, later: Generator, stop: asyncio.Event) -> None:
-        """Ends also when no client has been open for the contract's deadline: what waits for one may wait for ever."""
+        """Ends also when it has waited for nothing but clients to be open for the contract's deadline, of all nodes or
+        of one that does not come back: it may wait for ever.
+        """
         deserted = asyncio.Event()
         watcher = asyncio.get_running_loop().create_task(self._watch_clients(interpreter, deserted), name="clients")
         try:
@@ -295,9 +297,9 @@ class Trial:
         patience, since = self.experiment.contract.recovery_deadline, loop.time()
         while loop.time() < since + patience:
             await asyncio.sleep(READY_EVERY)
-            if interpreter.connected:
+            if not interpreter.waits_for:
                 since = loop.time()
-        interpreter.report.deserted = patience
+        interpreter.report.deserted, interpreter.report.deserted_by = patience, interpreter.waits_for
         deserted.set()
 
     async def _recovered(self, conductor: Conductor) -> None:

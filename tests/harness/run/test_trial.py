@@ -17,7 +17,7 @@ from assay.checkers.engine import EngineError, Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
 from assay.harness.core.client import Endpoint
-from assay.harness.core.generator import Generator, repeat
+from assay.harness.core.generator import Generator, each_process, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completion, Operation, Outcome, Phase
 from assay.harness.run import store
@@ -106,6 +106,30 @@ def test_a_system_that_does_not_come_back_ends_the_drain_and_is_no_pass(
     assert run.judgement is not None
     (reason,) = [reason for reason in run.judgement.unknown if "could be opened for 7 s" in reason]
     assert "gone for good" in reason
+
+
+@pytest.mark.parametrize("back", [4.0, None])
+def test_one_node_that_does_not_come_back_ends_a_drain_on_each_process(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: float | None
+) -> None:
+    """The clients of the other nodes are open all the while, and have nothing to do."""
+
+    async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        if endpoint.node == "n2" and (back is None or asyncio.get_running_loop().time() < back):
+            raise ConnectionRefusedError("gone")
+        await open_client(self, endpoint, runtime)
+
+    open_client = toy.ToyClient.open
+    monkeypatch.setattr(toy.ToyClient, "open", opened)
+    run = attempt(toy, tmp_path, nodes=2, concurrency=2)
+    poll = Operation("poll", KEYS[0], {"start": "earliest"}, Phase.DRAIN)
+    parting = replace(run.experiment, body=lambda settings: traffic(KEYS) | each_process(poll), contract=DEAF)
+    run.experiment = parting
+    rows = done(run).table("ops").to_pylist()
+    assert run.judgement is not None
+    reasons = [reason for reason in run.judgement.unknown if "could be opened on n2 for 7 s" in reason]
+    assert len(reasons) == (back is None), "; ".join(run.judgement.unknown)
+    assert len({row["worker"] for row in rows if row["phase"] == "drain"}) == (1 if back is None else 2)
 
 
 def test_a_client_gets_all_addresses_and_what_is_switched_on(
