@@ -178,21 +178,22 @@ class Attempt:
     def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
-        try:
-            with self.interrupt.listening(), naming_a_full_disk(self.settings.store):
-                ended = self._world.loop.run_until_complete(self._trial.run())
-                self._world.loop.run_until_complete(self._trial.keep_logs())
-        except BaseException as error:
-            self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
-            raise
-        # Before the judgement: should that fail, a later judgement must know all that speaks against a pass.
-        self._end(
-            store.INTERRUPTED if ended.interrupted else store.FINISHED,
-            digest=ended.digest,
-            notes=ended.notes,
-            remarks=ended.remarks,
-            problem="; ".join(ended.problems) or None,
-        )
+        with self.interrupt.listening():
+            try:
+                with naming_a_full_disk(self.settings.store):
+                    ended = self._world.loop.run_until_complete(self._trial.run())
+            except BaseException as error:
+                self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
+                raise
+            # Before all else: should that fail, a later judgement must know all that speaks against a pass.
+            self._end(
+                store.INTERRUPTED if ended.interrupted else store.FINISHED,
+                digest=ended.digest,
+                notes=ended.notes,
+                remarks=ended.remarks,
+                problem="; ".join(ended.problems) or None,
+            )
+            self._world.loop.run_until_complete(self._trial.keep_logs())
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
         judgement = self.judgement = self._judge(history, ended)

@@ -35,7 +35,6 @@ from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
-from assay.harness.run.full_disk import is_full
 from assay.harness.run.inspecting import Inspecting
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.keeping import Keeping
@@ -167,15 +166,15 @@ class Trial:
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks)
 
     async def keep_logs(self) -> None:
-        """Takes the nodes' logs into the run's folder, once."""
+        """Takes the nodes' logs into the run's folder, once. What cannot be taken costs a run neither its history nor
+        its verdict.
+        """
         if self._cluster is not None and self.folder.logs is not None and not self._logs_kept:
             self._logs_kept = True
             try:
                 missing = await self.world.save_logs(self.folder.logs)
-            except OSError as error:
-                if not is_full(error):
-                    raise
-                missing = [str(error)]
+            except Exception as error:  # noqa: BLE001 - a user's own code says which there are
+                missing = [placed(error)]
             for one in missing:
                 self.progress.note(f"log not kept: {one}")
 

@@ -242,6 +242,12 @@ def test_effects_that_the_history_does_not_take_make_it_unknown(tmp_path: Path, 
     assert wants in text
 
 
+def test_logs_that_cannot_be_named_cost_no_verdict(tmp_path: Path) -> None:
+    run, _ = played(tmp_path, {"logs": slip}, {})
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.PASS
+
+
 def test_a_result_that_cannot_be_written_down_makes_it_unknown_and_ends_nothing(tmp_path: Path) -> None:
     async def invoke(self: Any, operation: Operation) -> Completion:
         await asyncio.sleep(0.01)

@@ -269,6 +269,43 @@ def test_a_run_that_could_not_be_judged_can_be_judged_again(
         assert judge_again(stored, open_history(stored.history), engines, Registry.standard()).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize(("raises", "status"), [(True, store.FINISHED), (False, store.ERROR)])
+def test_what_spoke_against_a_pass_is_not_forgotten_when_a_run_breaks_off_behind_its_history(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool, status: str
+) -> None:
+    """As by a second Ctrl-C: while the logs are kept, or just before what spoke against it could be written."""
+
+    async def broken(*_arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    async def invoke(self: Any, operation: Operation) -> Completion:
+        if operation.f == "poll" and raises and operation.phase is Phase.MAIN:
+            raise ValueError("odd")
+        return await plainly(self, operation)
+
+    plainly = toy.ToyClient.invoke
+    monkeypatch.setattr(toy.ToyClient, "invoke", invoke)
+    if raises:
+        monkeypatch.setattr("assay.harness.run.trial.Trial.keep_logs", broken)
+    else:
+        monkeypatch.setattr("assay.harness.run.trial.failed_finds", interrupted)
+    run = attempt(toy, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        done(run)
+    stored = open_stored(run.folder.path)
+    assert stored.closed
+    assert stored.info is not None
+    assert stored.info.status == status
+    with Engines("duckdb") as engines:
+        again = judge_again(stored, open_history(stored.history), engines, Registry.standard())
+    assert again.verdict is Verdict.UNKNOWN
+    assert ("ValueError: odd" if raises else "the run ended in an error") in again.unknown[0]
+
+
+def interrupted(*_arguments: Any) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_history_is_opened_once_for_verdict_text_and_report(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
