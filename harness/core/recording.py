@@ -10,11 +10,13 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from assay.harness.core.history.data_sets import HistoryError
-from assay.harness.core.operation import Completed, Effect
+from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import encodable
 from assay.harness.core.report import RunReport
 
 _TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
+
+_OUTCOMES: Final = frozenset(Outcome)
 
 
 class Recorder(Protocol):
@@ -80,6 +82,10 @@ class Recording:
         for one in effects:
             if not isinstance(one, Effect):
                 raise TypeError(f"effects returned {one!r} in its list, not an Effect")
+            if one.outcome is not None and one.outcome not in _OUTCOMES:
+                raise TypeError(
+                    f"outcome of an effect of kind {one.kind!r} is {one.outcome!r}, none of {', '.join(Outcome)}"
+                )
             if one.kind not in self._seen:
                 _look_at(one)
                 self._seen.add(one.kind)

@@ -304,6 +304,23 @@ def test_an_answer_that_is_no_completion_is_an_exception(answer: object) -> None
     assert report.exceptions_total == 3
 
 
+@pytest.mark.parametrize(
+    ("outcome", "recorded", "exceptions"),
+    [("ok", Outcome.OK, 0), ("info", Outcome.INFO, 0), ("OK", Outcome.INFO, 1), (None, Outcome.INFO, 1)],
+)
+def test_an_outcome_by_its_name_is_that_one_and_any_other_an_exception(
+    outcome: Any, recorded: Outcome, exceptions: int
+) -> None:
+    async def script(operation: Operation) -> Completion:
+        return Completion(outcome)
+
+    kept, report = drive(some(1), script)
+    (row,) = kept.rows
+    assert row.completion.outcome is recorded
+    assert (row.ret is None) == (recorded is Outcome.INFO)
+    assert report.exceptions_total == exceptions
+
+
 def test_a_cancellation_that_a_client_lets_escape_is_an_exception() -> None:
     async def cancels(operation: Operation) -> Completion:
         raise asyncio.CancelledError

@@ -232,6 +232,10 @@ def test_there_is_no_remark_where_a_close_failed_once(tmp_path: Path) -> None:
             [Effect("counter-add", "c", value=True)],
             "value of an effect of kind 'counter-add' is True: it takes",
         ),
+        (
+            [Effect("counter-add", "c", outcome="done")],  # type: ignore[arg-type]
+            "outcome of an effect of kind 'counter-add' is 'done', none of ok, fail, info",
+        ),
         ([Effect("counter-add", None)], "key of an effect of kind 'counter-add' is None: it takes text"),  # type: ignore[arg-type]
     ],
 )
