@@ -725,6 +725,26 @@ def test_a_blocking_client_runs_in_threads_and_its_time_limit_holds() -> None:
     assert report.unknown == []
 
 
+class Kept(Blocking):
+    """Does not know what became of anything, and goes on with what it has."""
+
+    keeps = True
+    opened = 0
+
+    def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        type(self).opened += 1
+
+    def invoke(self, operation: Operation) -> Completion:
+        return Completion(Outcome.INFO)
+
+
+def test_a_blocking_client_that_keeps_its_connections_is_the_next_process_too() -> None:
+    recorded = Recorded()
+    asyncio.run(interpret(some(4), endpoints=ENDPOINTS[:1], client=Kept, recorder=recorded, concurrency=1))
+    assert [row.process for row in recorded.rows] == [0, 1, 2, 3]
+    assert Kept.opened == 1
+
+
 def test_a_blocking_client_is_refused_in_the_simulation() -> None:
     class Marked(SimLoop):
         simulated = True
