@@ -137,20 +137,20 @@ class Attempt:
             command=self.command,
         )
         folder.write_run(self._info)
-        trial = self._trial = make_trial(
-            self.experiment,
-            settings,
-            folder,
-            self.registry,
-            run_id=run_id(folder.path),
-            interrupt=self.interrupt,
-            progress=self.progress,
-        )
-        if settings.watch:
-            trial.watched = Watched(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
-        world, self.experiment = trial.world, trial.experiment
-        self._world = world
         try:
+            trial = self._trial = make_trial(
+                self.experiment,
+                settings,
+                folder,
+                self.registry,
+                run_id=run_id(folder.path),
+                interrupt=self.interrupt,
+                progress=self.progress,
+            )
+            if settings.watch:
+                trial.watched = Watched(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
+            world, self.experiment = trial.world, trial.experiment
+            self._world = world
             trial.prepare()
         except Exception as error:
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
@@ -211,8 +211,17 @@ class Attempt:
     def tear_down(self) -> None:
         """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
         world, self._world = self._world, None
-        if world is None:
-            return
+        try:
+            if world is not None:
+                self._take_away(world)
+        finally:
+            self.progress.close()
+            if self._folder is not None:
+                self._folder.reserve.give_up()
+            if self._info is not None and self._info.status == store.RUNNING:
+                self._end(store.ERROR, problem="the run was aborted")
+
+    def _take_away(self, world: World) -> None:
         try:
             # After a second Ctrl-C the run's tasks are still there; being cancelled, they heal what is in force.
             cancel(world.loop, world.tasks())
@@ -220,10 +229,6 @@ class Attempt:
                 world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
         finally:
             close_loop(world.loop)
-            self.progress.close()
-            self.folder.reserve.give_up()
-            if self._info is not None and self._info.status == store.RUNNING:
-                self._end(store.ERROR, problem="the run was aborted")
 
     def _said(self, world: World, trial: Trial, error: Exception) -> str:
         """What the nodes said before a start failed, and where all of it is."""

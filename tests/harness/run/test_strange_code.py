@@ -25,6 +25,7 @@ from assay.harness.core.generator import Generator, limit, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.plugin import remarks
+from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
@@ -144,6 +145,23 @@ def test_nonsense_that_a_method_returns_is_said_with_what_it_takes(
     tmp_path: Path, method: str, given: Any, wants: str
 ) -> None:
     assert wants in refused(tmp_path, **{method: lambda *_: given})
+
+
+def test_a_system_that_cannot_be_made_as_the_settings_want_it_leaves_a_run_that_has_ended(tmp_path: Path) -> None:
+    run = attempt(tmp_path, {"defects": ("odd",), "with_defect": slip}, {}, defect="odd")
+    closed: list[bool] = []
+    run.progress = SimpleNamespace(close=lambda: closed.append(True), note=print)  # type: ignore[assignment]
+    try:
+        with pytest.raises(json.JSONDecodeError):
+            run.set_up()
+    finally:
+        run.tear_down()
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert info.status == store.ERROR
+    assert "JSONDecodeError" in (info.problem or "")
+    assert closed, "a line on the terminal would stay there"
+    assert not run.folder.reserve.path.exists()
 
 
 def test_a_set_up_that_raises_is_named(tmp_path: Path) -> None:
