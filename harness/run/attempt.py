@@ -290,7 +290,8 @@ class Attempt:
         """Marks the run and makes it the latest."""
         origin = None if self._trial is None else self._trial.origin
         self._write(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
-        self.folder.publish()
+        for folder in self.folder.publish():
+            self.progress.note(f"{folder} is a folder where a link should be: remove it, it does not lead to this run")
 
     def _write(self, **columns: Any) -> None:
         """Notes these columns in ``run.json``."""

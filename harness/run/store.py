@@ -121,10 +121,16 @@ class RunFolder:
     def write_run(self, info: RunInfo) -> None:
         self.write_json("run.json", info)
 
-    def publish(self) -> None:
-        """Makes this run the latest of its test and of the store."""
-        swap_link(self.path.parent / LATEST, self.path)
-        swap_link(self.root / LATEST, self.path)
+    def publish(self) -> list[Path]:
+        """Makes this run the latest of its test and of the store. Returns what stays as it is: in a copy of a store
+        folders may be in place of the links.
+        """
+        links = (self.path.parent / LATEST, self.root / LATEST)
+        folders = [link for link in links if link.is_dir() and not link.is_symlink()]
+        for link in links:
+            if link not in folders:
+                swap_link(link, self.path)
+        return folders
 
 
 def encode_json(value: Any) -> bytes:

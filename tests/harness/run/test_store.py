@@ -84,6 +84,17 @@ def test_latest_is_never_missing_while_it_is_swapped(tmp_path: Path) -> None:
     assert not os.readlink(tmp_path / store.LATEST).startswith("/")
 
 
+def test_in_a_copy_of_a_store_a_folder_in_place_of_a_link_stays_and_is_named(tmp_path: Path) -> None:
+    """As ``cp -rL`` leaves it, or an archive without links: the verdict of a run must not be lost by it."""
+    first = store.create(tmp_path, "a.py::t", NOW)
+    (tmp_path / store.LATEST).mkdir()
+    assert first.publish() == [tmp_path / store.LATEST]
+    assert (first.path.parent / store.LATEST).resolve() == first.path.resolve()
+    assert {path.name for path in tmp_path.iterdir()} == {store.LATEST, "a-t"}
+    (tmp_path / store.LATEST).rmdir()
+    assert first.publish() == []
+
+
 def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
     folder = store.create(tmp_path, "a.py::t", NOW)
     assert store.read_run(folder.path) is None
