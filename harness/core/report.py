@@ -61,6 +61,8 @@ class RunReport:
     """A run was ended because it had waited for clients to be open for so many seconds."""
     deserted_by: list[str] = field(default_factory=list)
     """Of these nodes."""
+    unanswered: float | None = None
+    """A run was ended because for so many seconds no operation had been answered."""
 
     @property
     def through(self) -> dict[str, str]:
@@ -90,6 +92,11 @@ class RunReport:
             reasons.append(
                 f"no client could be opened{some} for {self.deserted:g} s when all faults were healed, so the workload "
                 f"was not brought to its end; the last error: {last}"
+            )
+        if self.unanswered is not None:
+            reasons.append(
+                f"no operation was answered for {self.unanswered:g} s when all faults were healed, so the workload was "
+                "not brought to its end"
             )
         if self.exceptions_total:
             first = self.exceptions[0]

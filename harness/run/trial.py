@@ -31,6 +31,7 @@ from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
 from assay.harness.run.asserting import Assertions
 from assay.harness.run.client_nodes import housed
+from assay.harness.run.endless import until_endless
 from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
@@ -280,26 +281,19 @@ class Trial:
             await self._recovered(conductor)
 
     async def _later_phases(self, interpreter: Interpreter, later: Generator, stop: asyncio.Event) -> None:
-        """Ends also when it has waited for nothing but clients to be open for the contract's deadline, of all nodes or
-        of one that does not come back: it may wait for ever.
-        """
-        deserted = asyncio.Event()
-        watcher = asyncio.get_running_loop().create_task(self._watch_clients(interpreter, deserted), name="clients")
+        """Ends also when it would go on for ever."""
+        endless = asyncio.Event()
+        patience = self.experiment.contract.recovery_deadline
+        watch = until_endless(interpreter, patience, self.settings.operation_timeout)
+        watcher = asyncio.get_running_loop().create_task(watch, name="endless")
+        watcher.add_done_callback(lambda task: endless.set())
         try:
-            await interpreter.run(later, stop=stop, until=deserted)
+            await interpreter.run(later, stop=stop, until=endless)
+            if watcher.done():
+                watcher.result()
         finally:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
-
-    async def _watch_clients(self, interpreter: Interpreter, deserted: asyncio.Event) -> None:
-        loop = asyncio.get_running_loop()
-        patience, since = self.experiment.contract.recovery_deadline, loop.time()
-        while loop.time() < since + patience:
-            await asyncio.sleep(READY_EVERY)
-            if not interpreter.waits_for:
-                since = loop.time()
-        interpreter.report.deserted, interpreter.report.deserted_by = patience, interpreter.waits_for
-        deserted.set()
 
     async def _recovered(self, conductor: Conductor) -> None:
         """Waits until all that was hit serves again; whether that took too long is for the checks to say."""

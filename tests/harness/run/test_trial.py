@@ -132,6 +132,38 @@ def test_one_node_that_does_not_come_back_ends_a_drain_on_each_process(
     assert len({row["worker"] for row in rows if row["phase"] == "drain"}) == (1 if back is None else 2)
 
 
+@pytest.mark.parametrize("silent", [30.0, None])
+def test_one_node_that_never_answers_ends_a_drain_on_each_process(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: float | None
+) -> None:
+    """Each time that it does not, another process begins, and asks it, too."""
+
+    async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        self.node = endpoint.node
+        await open_client(self, endpoint, runtime)
+
+    async def invoke(self: Any, operation: Operation) -> Completion:
+        now = asyncio.get_running_loop().time()
+        if self.node == "n2" and operation.phase is Phase.DRAIN and (silent is None or now < silent):
+            await asyncio.sleep(1000)
+        return await invoke_client(self, operation)
+
+    open_client, invoke_client = toy.ToyClient.open, toy.ToyClient.invoke
+    monkeypatch.setattr(toy.ToyClient, "open", opened)
+    monkeypatch.setattr(toy.ToyClient, "invoke", invoke)
+    run = attempt(toy, tmp_path, nodes=2, concurrency=2, operation_timeout=2.0)
+    poll = Operation("poll", KEYS[0], {"start": "earliest"}, Phase.DRAIN)
+    contract = Contract(minimum_during_fault=0, recovery_deadline=12.0)
+    run.experiment = replace(
+        run.experiment, body=lambda settings: traffic(KEYS) | each_process(poll), contract=contract
+    )
+    rows = done(run).table("ops").to_pylist()
+    assert run.judgement is not None
+    assert any("no operation was answered for 36 s" in one for one in run.judgement.unknown) == (silent is None)
+    drained = {row["worker"] for row in rows if row["phase"] == "drain" and row["outcome"] == "ok"}
+    assert len(drained) == (1 if silent is None else 2)
+
+
 def test_a_client_gets_all_addresses_and_what_is_switched_on(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
