@@ -20,7 +20,8 @@ from assay.reports.faults import detail_of, lasted
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-RESULT_WIDTH: Final = 100
+TEXT_WIDTH: Final = 100
+"""Characters of an argument, or of a result: what became of an operation must not be cut off behind either."""
 
 
 def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
@@ -68,15 +69,17 @@ def _line(row: dict[str, Any], digits: int, node: str | None) -> str:
     ``node``: through which its client reached the system, where that is known.
     """
     until = f" - {in_seconds(row['ret'], digits)}" if row["ret"] is not None else " -"
-    text = row["result"] if row["result"] is not None else row["error"] or ""
-    if len(text) > RESULT_WIDTH:
-        text = text[: RESULT_WIDTH - 1] + "…"
+    text = _cut(row["result"] if row["result"] is not None else row["error"] or "")
     on = f" on {row['key']}" if row["key"] is not None else ""
     through = "" if node is None else f" through {node}"
     return (
-        f"op {row['index']}: {row['f']} {row['argument']}{on} by process {row['process']}{through}, "
+        f"op {row['index']}: {row['f']} {_cut(row['argument'])}{on} by process {row['process']}{through}, "
         f"{in_seconds(row['call'], digits)}{until} s: {row['outcome']} {text}"
     ).rstrip()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
 
 
 @dataclass(frozen=True)

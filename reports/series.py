@@ -162,7 +162,7 @@ def complaints(recording: Recording, most: int = 12) -> tuple[Complaint, ...]:
 def sharings(recording: Recording, most: int = 20) -> tuple[Sharing, ...]:
     """Of each group, by name."""
     efforts = ", ".join(
-        f"coalesce(sum(cast(json_extract(result, '$.effort.{name}') as bigint)), 0)::bigint as {name}"
+        f"coalesce(sum(try_cast(json_extract(result, '$.effort.{name}') as bigint)), 0)::bigint as {name}"
         for name in ("watches", "rebalances", "unchanged")
     )
     found = recording.rows(

@@ -34,6 +34,7 @@ from assay.harness.cli import (
     watch,
 )
 from assay.harness.cli.command import Exit, InputError, Parser
+from assay.harness.run.full_disk import is_full
 
 VERBS: Final = (
     check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
@@ -71,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], Exit] = arguments.run
     try:
-        return int(run(arguments))
+        code = int(run(arguments))
+        sys.stdout.flush()  # not at the end of the process, where what cannot be written has an exit code of its own
+        return code
     except InputError as error:
         print(f"assay: {error}", file=sys.stderr)
         return int(Exit.USAGE)
@@ -79,13 +82,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("assay: interrupted", file=sys.stderr)
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output has gone; the interpreter must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()
         return 141
-    except Exception:  # noqa: BLE001 - the last resort: shown whole, with an exit code that no verdict has
+    except Exception as error:  # noqa: BLE001 - the last resort: shown whole, with an exit code that no verdict has
+        if is_full(error):
+            print(f"assay: {error}", file=sys.stderr)
+            _let_go_of_output()
+            return int(Exit.USAGE)
         traceback.print_exc()
         print("assay: internal error, see above; please report it with the command line", file=sys.stderr)
         return int(Exit.INTERNAL)
+
+
+def _let_go_of_output() -> None:
+    """Its reader has gone, or its disk is full: the interpreter must not try to write the rest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:

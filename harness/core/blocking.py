@@ -48,6 +48,10 @@ class Threaded:
         self.effects: Callable[[Completed], Sequence[Effect]] = effects_of(client)
         threading.Thread(target=self._work, name="client", daemon=True).start()
 
+    @property
+    def keeps(self) -> bool:
+        return bool(getattr(self._client, "keeps", False))
+
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         await self._in_thread(lambda: self._client.open(endpoint, runtime))
 

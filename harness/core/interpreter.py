@@ -143,6 +143,8 @@ class Interpreter:
         self._closing = False
         self._listening = False
         self._generator: Generator = as_generator(None)
+        self._names_no_time = False
+        """The generator's last answer was to ask again when something happens."""
 
     @property
     def operations(self) -> int:
@@ -150,9 +152,13 @@ class Interpreter:
         return self._index
 
     @property
-    def connected(self) -> bool:
-        """Whether any worker has a client that is open."""
-        return bool(self._roster.free | self._roster.busy)
+    def waits_for(self) -> list[str]:
+        """The nodes whose clients alone can take the generator on, once they are open; none while it goes on."""
+        roster = self._roster
+        if roster.busy or (roster.free and not self._names_no_time):
+            return []
+        closed = [self._workers[number] for number in bits(roster.everyone & ~roster.free)]
+        return sorted({worker.endpoint.node for worker in closed})
 
     def under_way(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
         """The operations that have not ended, each as if it had just been given up, with its effects."""
@@ -258,6 +264,7 @@ class Interpreter:
                 self._generator = generator
                 if isinstance(answer, Exhausted):
                     return True
+                self._names_no_time = answer.until is None
                 if answer.until is not None:
                     self._alarm.at(answer.until)
                 elif self._roster.free == self._roster.everyone:

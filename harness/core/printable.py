@@ -8,6 +8,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def encodable(text: str) -> str:
+    """``text`` with every half of a character, which no file takes, as its escape (``\\udc80``)."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def plainly(error: Exception) -> str:
     """A reader's words for a damaged file, in one line and without the file's bytes that they may quote."""
     text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])

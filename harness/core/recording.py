@@ -10,10 +10,13 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from assay.harness.core.history.data_sets import HistoryError
-from assay.harness.core.operation import Completed, Effect
+from assay.harness.core.operation import Completed, Effect, Outcome
+from assay.harness.core.printable import encodable
 from assay.harness.core.report import RunReport
 
 _TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
+
+_OUTCOMES: Final = frozenset(Outcome)
 
 
 class Recorder(Protocol):
@@ -44,6 +47,8 @@ class Recording:
         except Exception as error:  # noqa: BLE001 - user code; reported with its traceback, and the verdict unknown
             self._unexpected(completed, error)
             effects = ()
+        if completed.completion.error is not None:
+            completed = self._with_text(completed)
         try:
             self._recorder.completed(completed, effects)
         except HistoryError as error:
@@ -52,6 +57,18 @@ class Recording:
             self._unexpected(completed, error)
             bare = msgspec.structs.replace(completed.completion, result=None)
             self._recorder.completed(msgspec.structs.replace(completed, completion=bare), effects)
+
+    def _with_text(self, completed: Completed) -> Completed:
+        """With an error that its column takes: it is found out to be none only when many rows are converted at once."""
+        error: Any = completed.completion.error
+        if not isinstance(error, str):
+            wrong = TypeError(f"the error of a completion is {error!r}: it takes text")
+            self._unexpected(completed, wrong)
+            error = repr(error)
+        if (whole := encodable(error)) == completed.completion.error:
+            return completed
+        replaced = msgspec.structs.replace(completed.completion, error=whole)
+        return msgspec.structs.replace(completed, completion=replaced)
 
     def _unexpected(self, completed: Completed, error: Exception) -> None:
         self._report.unexpected(completed.index, completed.process, completed.operation.f, error)
@@ -65,6 +82,10 @@ class Recording:
         for one in effects:
             if not isinstance(one, Effect):
                 raise TypeError(f"effects returned {one!r} in its list, not an Effect")
+            if one.outcome is not None and one.outcome not in _OUTCOMES:
+                raise TypeError(
+                    f"outcome of an effect of kind {one.kind!r} is {one.outcome!r}, none of {', '.join(Outcome)}"
+                )
             if one.kind not in self._seen:
                 _look_at(one)
                 self._seen.add(one.kind)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assay.harness.core.observed import Observed
 from assay.harness.core.operation import Outcome
+from assay.harness.core.printable import encodable
 
 KEPT_EXCEPTIONS = 20
 
@@ -57,7 +58,11 @@ class RunReport:
     stopped: bool = False
     """A run was ended by its stop event."""
     deserted: float | None = None
-    """A run was ended because no client had been open for so many seconds."""
+    """A run was ended because it had waited for clients to be open for so many seconds."""
+    deserted_by: list[str] = field(default_factory=list)
+    """Of these nodes."""
+    unanswered: float | None = None
+    """A run was ended because for so many seconds no operation had been answered."""
 
     @property
     def through(self) -> dict[str, str]:
@@ -81,10 +86,17 @@ class RunReport:
                 f"no client could be opened on {', '.join(never)}; the last error: {self.open_errors[never[-1]]}"
             )
         if self.deserted is not None and self.opened:
-            last = next(reversed(self.open_errors.values()), "none")
+            missing = [node for node in self.deserted_by if node in self.open_errors]
+            last = self.open_errors[missing[-1]] if missing else "none"
+            some = "" if self.invoked.keys() <= set(self.deserted_by) else f" on {', '.join(self.deserted_by)}"
             reasons.append(
-                f"no client could be opened for {self.deserted:g} s when all faults were healed, so the workload was "
-                f"not brought to its end; the last error: {last}"
+                f"no client could be opened{some} for {self.deserted:g} s when all faults were healed, so the workload "
+                f"was not brought to its end; the last error: {last}"
+            )
+        if self.unanswered is not None:
+            reasons.append(
+                f"no operation was answered for {self.unanswered:g} s when all faults were healed, so the workload was "
+                "not brought to its end"
             )
         if self.exceptions_total:
             first = self.exceptions[0]
@@ -140,13 +152,13 @@ class RunReport:
     def unexpected(self, index: int, process: int, f: str, error: BaseException) -> None:
         self.exceptions_total += 1
         if len(self.exceptions) < KEPT_EXCEPTIONS:
-            text = "".join(traceback.format_exception(error))
+            text = encodable("".join(traceback.format_exception(error)))
             self.exceptions.append(UnexpectedException(index, process, f, placed(error), text))
 
 
 def describe(error: BaseException) -> str:
     """``ValueError: text`` in one line, at most 200 characters of text."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return encodable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 
 def placed(error: BaseException) -> str:

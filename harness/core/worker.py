@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from assay.harness.core.blocking import BlockingClientError, adapt
 from assay.harness.core.client import Client, Endpoint, effects_of, no_effects
 from assay.harness.core.observed import Observed
@@ -142,6 +144,8 @@ class Worker:
                     completion = self._expired()
                 elif not isinstance(completion, Completion):
                     completion = self._unexpected(TypeError(f"invoke returned {completion!r}, not a Completion"))
+                elif type(completion.outcome) is not Outcome:
+                    completion = self._named(completion)
                 self.completion = completion
                 if self._rest is not None and (pause := self._rest.after(completion.outcome, self.ret - self.call)):
                     await self._pause(pause)
@@ -202,6 +206,14 @@ class Worker:
         if self.task.uncancel():
             raise asyncio.CancelledError  # the run ends as well
         return TIMEOUT
+
+    def _named(self, completion: Completion) -> Completion:
+        """One whose outcome is a name, such as ``"ok"``: all else here asks which of ``Outcome`` it is."""
+        try:
+            return msgspec.structs.replace(completion, outcome=Outcome(completion.outcome))
+        except ValueError:
+            said = f"the outcome of a Completion is {completion.outcome!r}, none of {', '.join(Outcome)}"
+            return self._unexpected(TypeError(said))
 
     def _unexpected(self, error: BaseException) -> Completion:
         if self.expired_at is not None:

@@ -257,9 +257,9 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         yield attempt
     finally:
         remarks.keep(request.node, attempt.remarks)
-        attempt.tear_down()
-        if attempt.interrupted:
+        if attempt.interrupted:  # also where the cluster cannot be taken away
             request.session.shouldstop = "interrupted; what there was has been checked and reported"
+        attempt.tear_down()
 
 
 def registry_of(config: pytest.Config) -> Registry:

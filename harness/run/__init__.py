@@ -7,10 +7,10 @@
   (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines;
   ``made`` makes one), with ``event_logs``, ``sightings`` (who leads, by asking), ``sim_logs``, ``last_lines`` (of
-  logs, for an error), ``progress``, ``interrupt``, ``process_group``, ``full_disk``, ``standstill`` (of the tester
-  itself); what is looked at besides: ``inspecting`` (at each acknowledgement), ``asserting`` (invariants, at each
-  event of a log), ``watched`` (the history, while it grows), ``rest`` and ``processes`` (when the workload is done);
-  ``judging`` (the history to its judgement)
+  logs, for an error), ``progress``, ``interrupt``, ``endless`` (a drain that would never end), ``process_group``,
+  ``full_disk``, ``standstill`` (of the tester itself); what is looked at besides: ``inspecting`` (at each
+  acknowledgement), ``asserting`` (invariants, at each event of a log), ``watched`` (the history, while it grows),
+  ``rest`` and ``processes`` (when the workload is done); ``judging`` (the history to its judgement)
 - what is left: ``keeping`` (by a run in memory), ``store`` (on disk)
 - objects by name: ``named``, ``systems`` (also with a defect or settings), ``model_by_name``; ``variant`` (settings
   that are drawn)

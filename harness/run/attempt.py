@@ -137,20 +137,20 @@ class Attempt:
             command=self.command,
         )
         folder.write_run(self._info)
-        trial = self._trial = make_trial(
-            self.experiment,
-            settings,
-            folder,
-            self.registry,
-            run_id=run_id(folder.path),
-            interrupt=self.interrupt,
-            progress=self.progress,
-        )
-        if settings.watch:
-            trial.watched = Watched(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
-        world, self.experiment = trial.world, trial.experiment
-        self._world = world
         try:
+            trial = self._trial = make_trial(
+                self.experiment,
+                settings,
+                folder,
+                self.registry,
+                run_id=run_id(folder.path),
+                interrupt=self.interrupt,
+                progress=self.progress,
+            )
+            if settings.watch:
+                trial.watched = Watched(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
+            world, self.experiment = trial.world, trial.experiment
+            self._world = world
             trial.prepare()
         except Exception as error:
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
@@ -178,22 +178,23 @@ class Attempt:
     def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
-        try:
-            with self.interrupt.listening(), naming_a_full_disk(self.settings.store):
-                ended = self._world.loop.run_until_complete(self._trial.run())
-                self._world.loop.run_until_complete(self._trial.keep_logs())
-        except BaseException as error:
-            self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
-            raise
-        # Before the judgement: should that fail, a later judgement must know all that speaks against a pass.
-        self._end(
-            store.INTERRUPTED if ended.interrupted else store.FINISHED,
-            digest=ended.digest,
-            notes=ended.notes,
-            remarks=ended.remarks,
-            stood_still=ended.stood_still,
-            problem="; ".join(ended.problems) or None,
-        )
+        with self.interrupt.listening():
+            try:
+                with naming_a_full_disk(self.settings.store):
+                    ended = self._world.loop.run_until_complete(self._trial.run())
+            except BaseException as error:
+                self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
+                raise
+            # Before all else: should that fail, a later judgement must know all that speaks against a pass.
+            self._end(
+                store.INTERRUPTED if ended.interrupted else store.FINISHED,
+                digest=ended.digest,
+                notes=ended.notes,
+                remarks=ended.remarks,
+                stood_still=ended.stood_still,
+                problem="; ".join(ended.problems) or None,
+            )
+            self._world.loop.run_until_complete(self._trial.keep_logs())
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
         judgement = self.judgement = self._judge(history, ended)
@@ -211,8 +212,17 @@ class Attempt:
     def tear_down(self) -> None:
         """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
         world, self._world = self._world, None
-        if world is None:
-            return
+        try:
+            if world is not None:
+                self._take_away(world)
+        finally:
+            self.progress.close()
+            if self._folder is not None:
+                self._folder.reserve.give_up()
+            if self._info is not None and self._info.status == store.RUNNING:
+                self._end(store.ERROR, problem="the run was aborted")
+
+    def _take_away(self, world: World) -> None:
         try:
             # After a second Ctrl-C the run's tasks are still there; being cancelled, they heal what is in force.
             cancel(world.loop, world.tasks())
@@ -220,10 +230,6 @@ class Attempt:
                 world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
         finally:
             close_loop(world.loop)
-            self.progress.close()
-            self.folder.reserve.give_up()
-            if self._info is not None and self._info.status == store.RUNNING:
-                self._end(store.ERROR, problem="the run was aborted")
 
     def _said(self, world: World, trial: Trial, error: Exception) -> str:
         """What the nodes said before a start failed, and where all of it is."""
@@ -286,7 +292,8 @@ class Attempt:
         """Marks the run and makes it the latest."""
         origin = None if self._trial is None else self._trial.origin
         self._write(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
-        self.folder.publish()
+        for folder in self.folder.publish():
+            self.progress.note(f"{folder} is a folder where a link should be: remove it, it does not lead to this run")
 
     def _write(self, **columns: Any) -> None:
         """Notes these columns in ``run.json``."""

@@ -9,7 +9,7 @@ operations are what counts.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -23,16 +23,23 @@ GRACE: Final = 0.5
 """Seconds for the last lines to arrive before the following ends."""
 
 
-_PLAIN: Final[Mapping[str, Any]] = {"int64": int, "string": str, "bool": bool}
+_LATEST: Final = 2.0**62 / NANOSECONDS
+"""Seconds, 146 years: what no clock shows, and no column of times holds."""
+_Number: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_PLAIN: Final[Mapping[str, Any]] = {"int64": _Number, "string": str, "bool": bool}
 
 
 def _line() -> type[msgspec.Struct]:
-    """What the columns of ``EVENTS`` are in a line; its ``time`` is in seconds of the node's monotonic clock."""
-    required = [("time", float), ("seq", int), ("event", str)]
-    optional: list[tuple[str, Any, Any]] = [("incarnation", int, 0), ("topic_zxid", int | None, None)]
+    """What the columns of ``EVENTS`` are in a line; its ``time`` is in seconds of the node's monotonic clock.
+
+    What a column does not take must be none: the history would be lost with it.
+    """
+    time = Annotated[float, msgspec.Meta(ge=-_LATEST, le=_LATEST)]
+    required = [("time", time), ("seq", _Number), ("event", str)]
+    optional: list[tuple[str, Any, Any]] = [("incarnation", _Number, 0), ("topic_zxid", int | None, None)]
     for column in EVENTS:
         if column.nullable:
-            kind = list[int] if column.name in NODE_LISTS else _PLAIN[str(column.type)]
+            kind = list[_Number] if column.name in NODE_LISTS else _PLAIN[str(column.type)]
             optional.append((column.name, kind | None, None))
     return msgspec.defstruct("Line", [*required, *optional, ("detail", Any, None)], frozen=True)
 

@@ -24,6 +24,7 @@ import msgspec
 from assay.cluster import owner
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import FORMAT, History
+from assay.harness.core.printable import encodable
 from assay.harness.core.stamps import Origin
 from assay.harness.run.full_disk import Reserve, is_full
 
@@ -122,15 +123,32 @@ class RunFolder:
     def write_run(self, info: RunInfo) -> None:
         self.write_json("run.json", info)
 
-    def publish(self) -> None:
-        """Makes this run the latest of its test and of the store."""
-        swap_link(self.path.parent / LATEST, self.path)
-        swap_link(self.root / LATEST, self.path)
+    def publish(self) -> list[Path]:
+        """Makes this run the latest of its test and of the store. Returns what stays as it is: in a copy of a store
+        folders may be in place of the links.
+        """
+        links = (self.path.parent / LATEST, self.root / LATEST)
+        folders = [link for link in links if link.is_dir() and not link.is_symlink()]
+        for link in links:
+            if link not in folders:
+                swap_link(link, self.path)
+        return folders
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON with sorted keys; paths become text."""
-    return msgspec.json.encode(value, enc_hook=_plain, order="sorted")
+    """JSON with sorted keys; paths become text, and halves of characters their escapes."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_plain, order="sorted")
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=_plain)), order="sorted")
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(one) for key, one in value.items()}
+    return [_encodable(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:

@@ -31,11 +31,11 @@ from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
 from assay.harness.run.asserting import Assertions
 from assay.harness.run.client_nodes import housed
+from assay.harness.run.endless import until_endless
 from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
-from assay.harness.run.full_disk import is_full
 from assay.harness.run.inspecting import Inspecting
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.keeping import Keeping
@@ -171,15 +171,15 @@ class Trial:
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
 
     async def keep_logs(self) -> None:
-        """Takes the nodes' logs into the run's folder, once."""
+        """Takes the nodes' logs into the run's folder, once. What cannot be taken costs a run neither its history nor
+        its verdict.
+        """
         if self._cluster is not None and self.folder.logs is not None and not self._logs_kept:
             self._logs_kept = True
             try:
                 missing = await self.world.save_logs(self.folder.logs)
-            except OSError as error:
-                if not is_full(error):
-                    raise
-                missing = [str(error)]
+            except Exception as error:  # noqa: BLE001 - a user's own code says which there are
+                missing = [placed(error)]
             for one in missing:
                 self.progress.note(f"log not kept: {one}")
 
@@ -285,24 +285,19 @@ class Trial:
             await self._recovered(conductor)
 
     async def _later_phases(self, interpreter: Interpreter, later: Generator, stop: asyncio.Event) -> None:
-        """Ends also when no client has been open for the contract's deadline: what waits for one may wait for ever."""
-        deserted = asyncio.Event()
-        watcher = asyncio.get_running_loop().create_task(self._watch_clients(interpreter, deserted), name="clients")
+        """Ends also when it would go on for ever."""
+        endless = asyncio.Event()
+        patience = self.experiment.contract.recovery_deadline
+        watch = until_endless(interpreter, patience, self.settings.operation_timeout)
+        watcher = asyncio.get_running_loop().create_task(watch, name="endless")
+        watcher.add_done_callback(lambda task: endless.set())
         try:
-            await interpreter.run(later, stop=stop, until=deserted)
+            await interpreter.run(later, stop=stop, until=endless)
+            if watcher.done():
+                watcher.result()
         finally:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
-
-    async def _watch_clients(self, interpreter: Interpreter, deserted: asyncio.Event) -> None:
-        loop = asyncio.get_running_loop()
-        patience, since = self.experiment.contract.recovery_deadline, loop.time()
-        while loop.time() < since + patience:
-            await asyncio.sleep(READY_EVERY)
-            if interpreter.connected:
-                since = loop.time()
-        interpreter.report.deserted = patience
-        deserted.set()
 
     async def _recovered(self, conductor: Conductor) -> None:
         """Waits until all that was hit serves again; whether that took too long is for the checks to say."""

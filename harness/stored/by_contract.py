@@ -106,6 +106,9 @@ def judge_again(
     themselves, and ``EngineUnavailable``.
     """
     notes, stood_still = ((), 0.0) if stored.info is None else (stored.info.notes, stored.info.stood_still)
+    if stored.info is not None and stored.info.status == store.ERROR:
+        error = _last(stored.info.problem)
+        notes = (*notes, f"the run ended in an error, so what spoke against a pass is not known: {error}")
     judgement = judge_run(
         history,
         stored.contract,
@@ -139,6 +142,11 @@ def judge_again(
     if digest is not None and history.closed is not None and history.closed.digest != digest:
         raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")
     return judgement
+
+
+def _last(problem: str | None) -> str:
+    """Of a traceback the line that is the error."""
+    return ((problem or "").strip().splitlines() or ["it was not said which"])[-1]
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from assay.checkers.contract import forbid
 from assay.checkers.source import open_history
-from assay.reports.evidence import look_up
+from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
 
 from helpers.judging import judge
@@ -33,6 +34,21 @@ def test_times_have_as_many_digits_as_tell_them_apart(tmp_path: Path, unit: int,
     lines = look_up(open_history(folder), judgement).operations
     assert first in lines[0]
     assert second in lines[1]
+
+
+@pytest.mark.parametrize("values", [1, 200])
+def test_what_became_of_an_operation_is_shown_however_long_its_argument_is(tmp_path: Path, values: int) -> None:
+    book = Book()
+    book.send([1], 0, (1000, 1001), process=1)
+    book.send([2], 0, (1002, 1003), process=2)
+    folder = write(tmp_path / "history", book.rows)
+    judgement = judge(folder, forbid("inconsistent-offset"))
+    ops = open_history(folder).table("ops")
+    said = pa.array([json.dumps([*range(values)])] * len(ops))
+    ops = ops.set_column(ops.schema.get_field_index("argument"), "argument", said)
+    text = describe(judgement, operations_of(ops, judgement), Ending())
+    assert "by process 1, 1.000 - 1.001 s: ok" in text
+    assert "by process 2, 1.002 - 1.003 s: ok" in text
 
 
 def test_the_faults_between_cause_and_effect_say_what_they_cut(tmp_path: Path) -> None:

@@ -127,3 +127,12 @@ def test_a_group_has_its_generations_and_its_holds_counted_and_who_left(tmp_path
                 unchanged=4,
             ),
         )
+
+
+def test_what_a_workload_of_ones_own_calls_an_effort_is_none_and_costs_no_report(tmp_path: Path) -> None:
+    with HistoryWriter(tmp_path / "h") as writer:
+        about = {"argument": {"group": "g"}, "result": {"effort": {"watches": "many"}}}
+        hold = Effect("acquire", "t-0", group="g", generation=1)
+        writer.completed(completed(0, SECOND, f="poll", **about), [hold])
+    with Recording(open_history(tmp_path / "h")) as recording:
+        assert [one.watches for one in sharings(recording)] == [0]

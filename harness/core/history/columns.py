@@ -14,7 +14,7 @@ def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBa
     for field, column in zip(schema, columns, strict=True):
         try:
             array = pa.array(column, field.type)
-        except (pa.ArrowException, OverflowError, TypeError) as error:
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:  # also UnicodeEncodeError
             raise HistoryError(f"column {field.name} of the history takes {field.type}: {error}") from error
         if array.null_count and not field.nullable:
             raise HistoryError(f"column {field.name} of the history must have a value in every row")

@@ -162,7 +162,7 @@ class HistoryWriter(History):
         self._convert(part)
         try:
             part.write(rows, self._digest)
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:
             self._error = error
             raise
         if part.unsealed_rows >= self._part_rows:
@@ -234,7 +234,7 @@ class HistoryWriter(History):
 
     def _seal_in_time(self) -> None:
         self._timer = None
-        with contextlib.suppress(HistoryError, OSError, pa.ArrowException):  # kept, for the next call to raise
+        with contextlib.suppress(Exception):  # kept, for the next call to raise
             self._seal()
 
     def _seal(self) -> None:
@@ -242,7 +242,7 @@ class HistoryWriter(History):
             self._convert(part)
             try:
                 part.seal()
-            except (OSError, pa.ArrowException) as error:
+            except Exception as error:
                 self._error = error
                 raise
         if self._under_way is not None:
@@ -256,8 +256,8 @@ class HistoryWriter(History):
     def _convert(self, part: PartWriter) -> None:
         try:
             part.convert(self._digest)
-        except (HistoryError, OSError, pa.ArrowException) as error:
-            self._error = error  # rows are lost: this history can never be marked as complete
+        except Exception as error:
+            self._error = error  # rows are lost, whatever it was: this history can never be marked as complete
             raise
 
     def _raise_if_unusable(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -265,3 +268,28 @@ def test_images_without_a_docker_command_name_its_package(
 def test_the_doctor_of_hosts_needs_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--cluster=ssh", f"--hosts={tmp_path}/none.toml"]) == Exit.USAGE
     assert f"there is no {tmp_path}/none.toml" in capsys.readouterr().err
+
+
+COMMAND = [sys.executable, "-m", "assay.harness.cli.main", "defects", "isr-of-one"]
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_what_cannot_be_written_has_an_exit_code_that_no_verdict_has_and_one_line(buffered: str) -> None:
+    """Also where Python would write it at its very end alone, and exit with 120."""
+    environment = os.environ | {"PYTHONUNBUFFERED": buffered}
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(COMMAND, stdout=full, stderr=subprocess.PIPE, env=environment, check=False)
+    assert done.returncode == Exit.USAGE
+    assert done.stderr.decode() == "assay: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_reader_that_has_gone_is_no_error(buffered: str) -> None:
+    read, write_end = os.pipe()
+    os.close(read)
+    environment = os.environ | {"PYTHONUNBUFFERED": buffered}
+    try:
+        done = subprocess.run(COMMAND, stdout=write_end, stderr=subprocess.PIPE, env=environment, check=False)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -304,12 +304,61 @@ def test_an_answer_that_is_no_completion_is_an_exception(answer: object) -> None
     assert report.exceptions_total == 3
 
 
+@pytest.mark.parametrize(
+    ("outcome", "recorded", "exceptions"),
+    [("ok", Outcome.OK, 0), ("info", Outcome.INFO, 0), ("OK", Outcome.INFO, 1), (None, Outcome.INFO, 1)],
+)
+def test_an_outcome_by_its_name_is_that_one_and_any_other_an_exception(
+    outcome: Any, recorded: Outcome, exceptions: int
+) -> None:
+    async def script(operation: Operation) -> Completion:
+        return Completion(outcome)
+
+    kept, report = drive(some(1), script)
+    (row,) = kept.rows
+    assert row.completion.outcome is recorded
+    assert (row.ret is None) == (recorded is Outcome.INFO)
+    assert report.exceptions_total == exceptions
+
+
 def test_a_cancellation_that_a_client_lets_escape_is_an_exception() -> None:
     async def cancels(operation: Operation) -> Completion:
         raise asyncio.CancelledError
 
     recorded, report = drive(some(3), cancels)
     assert len(recorded.rows) == report.exceptions_total == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "recorded", "exceptions"),
+    [
+        ("no such key", "no such key", 0),
+        ("bytes \udcff of a server", "bytes \\udcff of a server", 0),
+        (TimeoutError("late"), "TimeoutError('late')", 1),
+    ],
+)
+def test_an_error_that_is_no_text_or_half_of_one_is_recorded_as_text(
+    tmp_path: Path, error: Any, recorded: str, exceptions: int
+) -> None:
+    async def script(operation: Operation) -> Completion:
+        return Completion(Outcome.FAIL, None, error)
+
+    kept, report = drive(some(1), script)
+    assert [row.completion.error for row in kept.rows] == [recorded]
+    assert report.exceptions_total == exceptions
+    with HistoryWriter(tmp_path) as writer:
+        writer.completed(kept.rows[0])
+
+
+def test_the_words_of_an_exception_can_be_written_whatever_they_are() -> None:
+    async def script(operation: Operation) -> Completion:
+        raise ValueError("bytes \udcff of a server")
+
+    kept, report = drive(some(1), script)
+    (said,) = report.unknown
+    for text in (said, kept.rows[0].completion.error or ""):
+        assert "bytes \\udcff of a server" in text
+        text.encode()
 
 
 def test_effects_that_raise_are_reported_and_the_operation_is_recorded() -> None:
@@ -674,6 +723,26 @@ def test_a_blocking_client_runs_in_threads_and_its_time_limit_holds() -> None:
     assert [row.operation.argument for row in recorded.rows if row.completion.error == "timeout"] == [1]
     assert threading.main_thread().name not in Blocking.threads
     assert report.unknown == []
+
+
+class Kept(Blocking):
+    """Does not know what became of anything, and goes on with what it has."""
+
+    keeps = True
+    opened = 0
+
+    def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        type(self).opened += 1
+
+    def invoke(self, operation: Operation) -> Completion:
+        return Completion(Outcome.INFO)
+
+
+def test_a_blocking_client_that_keeps_its_connections_is_the_next_process_too() -> None:
+    recorded = Recorded()
+    asyncio.run(interpret(some(4), endpoints=ENDPOINTS[:1], client=Kept, recorder=recorded, concurrency=1))
+    assert [row.process for row in recorded.rows] == [0, 1, 2, 3]
+    assert Kept.opened == 1
 
 
 def test_a_blocking_client_is_refused_in_the_simulation() -> None:

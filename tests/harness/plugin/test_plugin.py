@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.cluster.node import NodeError
+from assay.harness.run.attempt import Attempt
+
 pytestmark = pytest.mark.slow
 
 SIM = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--cluster=sim", "--nodes=1")
@@ -228,6 +231,22 @@ def test_the_first_interrupt_stops_checks_and_reports_what_there_is(toy_project:
     assert (info["status"], info["verdict"]) == ("interrupted", "unknown")
     assert (run / "report.html").exists()
     assert json.loads((run / "verdict.json").read_text())["operations"] >= 200
+
+
+@pytest.mark.alone
+def test_an_interrupt_ends_the_session_also_where_the_cluster_cannot_be_taken_away(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stuck(self: Attempt) -> None:
+        whole(self)
+        raise NodeError("the engine is gone")
+
+    whole = Attempt.tear_down
+    monkeypatch.setattr(Attempt, "tear_down", stuck)
+    interrupt_at(toy_project, 200)
+    result = toy_project.runpytest_inprocess(*SIM, NO_PAGE, "--repeat=3")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(failed=1, errors=1)
 
 
 @pytest.mark.alone

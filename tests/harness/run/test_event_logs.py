@@ -1,8 +1,18 @@
-"""Topics of one name, one after the other, have keys of their own in the history's events."""
+"""Lines of event logs as events of the history; topics of one name, one after the other, have keys of their own."""
 
 from __future__ import annotations
 
-from assay.harness.run.event_logs import Lives
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from assay.cluster.sim.loop import SimLoop
+from assay.harness.core.history.in_memory import HistoryInMemory
+from assay.harness.core.stamps import Stamps
+from assay.harness.run.event_logs import UNREADABLE, Collector, Lives
 
 
 def test_lives_of_a_topic_are_numbered_as_they_are_heard_of() -> None:
@@ -23,3 +33,47 @@ def test_one_that_was_missed_is_none_of_those_that_were_counted() -> None:
 def test_what_says_no_topic_stays_as_it_is() -> None:
     lives = Lives()
     assert [lives.key(None, None), lives.key("workers", None), lives.key(None, 5)] == [None, "workers", None]
+
+
+class Saying:
+    """A node that says these lines."""
+
+    name = "n1"
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    async def events(self) -> AsyncIterator[str]:
+        for line in self.lines:
+            yield line
+
+
+@pytest.mark.parametrize(
+    ("odd", "taken"),
+    [
+        ({"epoch": 2**63 - 1}, True),
+        ({"epoch": 2**63}, False),
+        ({"seq": -(2**64)}, False),
+        ({"incarnation": 1 << 70}, False),
+        ({"isr": [1, 1 << 70]}, False),
+        ({"time": 1e30}, False),
+        ({"time": -1e300}, False),
+        ({"event": 7}, False),
+    ],
+)
+def test_a_line_that_the_history_does_not_take_is_kept_as_unreadable(odd: dict[str, Any], taken: bool) -> None:
+    """What a system writes is its own affair: it must not cost the run its history."""
+    history = HistoryInMemory()
+
+    async def collect() -> None:
+        nodes: list[Any] = [Saying([json.dumps({"time": 1.0, "seq": 1, "event": "led"} | odd)])]
+        collector = Collector(nodes, history, Stamps(), None)
+        collector.start()
+        await collector.stop()
+        assert collector.problems == []
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(collect())
+    events = history.columns()["events"]
+    assert events[4] == (["led"] if taken else [UNREADABLE])
+    assert all(-(2**63) <= value < 2**63 for column in events for value in column if isinstance(value, int))

@@ -8,6 +8,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +84,17 @@ def test_latest_is_never_missing_while_it_is_swapped(tmp_path: Path) -> None:
     assert not os.readlink(tmp_path / store.LATEST).startswith("/")
 
 
+def test_in_a_copy_of_a_store_a_folder_in_place_of_a_link_stays_and_is_named(tmp_path: Path) -> None:
+    """As ``cp -rL`` leaves it, or an archive without links: the verdict of a run must not be lost by it."""
+    first = store.create(tmp_path, "a.py::t", NOW)
+    (tmp_path / store.LATEST).mkdir()
+    assert first.publish() == [tmp_path / store.LATEST]
+    assert (first.path.parent / store.LATEST).resolve() == first.path.resolve()
+    assert {path.name for path in tmp_path.iterdir()} == {store.LATEST, "a-t"}
+    (tmp_path / store.LATEST).rmdir()
+    assert first.publish() == []
+
+
 def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
     folder = store.create(tmp_path, "a.py::t", NOW)
     assert store.read_run(folder.path) is None
@@ -90,6 +102,15 @@ def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
     assert store.read_run(folder.path) == info(NOW)
     (folder.path / "run.json").write_text("{")
     assert store.read_run(folder.path) is None
+
+
+def test_text_of_any_origin_can_be_written(tmp_path: Path) -> None:
+    """A path or an error may have bytes that are no UTF-8, as halves of characters."""
+    folder = store.create(tmp_path, "a.py::t", NOW)
+    odd = msgspec.structs.replace(info(NOW), problem="caf\udce9 \U0001f600", notes=("\udc80",))
+    folder.write_run(odd)
+    read = msgspec.structs.replace(odd, problem="caf\\udce9 \U0001f600", notes=("\\udc80",))
+    assert store.read_run(folder.path) == read
 
 
 def test_gc_keeps_the_newest_of_each_test_the_latest_and_what_is_going_on(tmp_path: Path) -> None:

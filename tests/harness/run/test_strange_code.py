@@ -25,6 +25,7 @@ from assay.harness.core.generator import Generator, limit, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.plugin import remarks
+from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
@@ -146,6 +147,23 @@ def test_nonsense_that_a_method_returns_is_said_with_what_it_takes(
     assert wants in refused(tmp_path, **{method: lambda *_: given})
 
 
+def test_a_system_that_cannot_be_made_as_the_settings_want_it_leaves_a_run_that_has_ended(tmp_path: Path) -> None:
+    run = attempt(tmp_path, {"defects": ("odd",), "with_defect": slip}, {}, defect="odd")
+    closed: list[bool] = []
+    run.progress = SimpleNamespace(close=lambda: closed.append(True), note=print)  # type: ignore[assignment]
+    try:
+        with pytest.raises(json.JSONDecodeError):
+            run.set_up()
+    finally:
+        run.tear_down()
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert info.status == store.ERROR
+    assert "JSONDecodeError" in (info.problem or "")
+    assert closed, "a line on the terminal would stay there"
+    assert not run.folder.reserve.path.exists()
+
+
 def test_a_set_up_that_raises_is_named(tmp_path: Path) -> None:
     assert "did not start: set_up() raised JSONDecodeError" in refused(tmp_path, set_up=slip_later)
 
@@ -232,6 +250,10 @@ def test_there_is_no_remark_where_a_close_failed_once(tmp_path: Path) -> None:
             [Effect("counter-add", "c", value=True)],
             "value of an effect of kind 'counter-add' is True: it takes",
         ),
+        (
+            [Effect("counter-add", "c", outcome="done")],  # type: ignore[arg-type]
+            "outcome of an effect of kind 'counter-add' is 'done', none of ok, fail, info",
+        ),
         ([Effect("counter-add", None)], "key of an effect of kind 'counter-add' is None: it takes text"),  # type: ignore[arg-type]
     ],
 )
@@ -240,6 +262,12 @@ def test_effects_that_the_history_does_not_take_make_it_unknown(tmp_path: Path, 
     assert run.judgement is not None
     assert run.judgement.verdict is Verdict.UNKNOWN
     assert wants in text
+
+
+def test_logs_that_cannot_be_named_cost_no_verdict(tmp_path: Path) -> None:
+    run, _ = played(tmp_path, {"logs": slip}, {})
+    assert run.judgement is not None
+    assert run.judgement.verdict is Verdict.PASS
 
 
 def test_a_result_that_cannot_be_written_down_makes_it_unknown_and_ends_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from assay.checkers.engine import EngineError, Engines
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Verdict
 from assay.harness.core.client import Endpoint
-from assay.harness.core.generator import Generator, repeat
+from assay.harness.core.generator import Generator, each_process, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completion, Operation, Outcome, Phase
 from assay.harness.run import store
@@ -106,6 +106,62 @@ def test_a_system_that_does_not_come_back_ends_the_drain_and_is_no_pass(
     assert run.judgement is not None
     (reason,) = [reason for reason in run.judgement.unknown if "could be opened for 7 s" in reason]
     assert "gone for good" in reason
+
+
+@pytest.mark.parametrize("back", [4.0, None])
+def test_one_node_that_does_not_come_back_ends_a_drain_on_each_process(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: float | None
+) -> None:
+    """The clients of the other nodes are open all the while, and have nothing to do."""
+
+    async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        if endpoint.node == "n2" and (back is None or asyncio.get_running_loop().time() < back):
+            raise ConnectionRefusedError("gone")
+        await open_client(self, endpoint, runtime)
+
+    open_client = toy.ToyClient.open
+    monkeypatch.setattr(toy.ToyClient, "open", opened)
+    run = attempt(toy, tmp_path, nodes=2, concurrency=2)
+    poll = Operation("poll", KEYS[0], {"start": "earliest"}, Phase.DRAIN)
+    parting = replace(run.experiment, body=lambda settings: traffic(KEYS) | each_process(poll), contract=DEAF)
+    run.experiment = parting
+    rows = done(run).table("ops").to_pylist()
+    assert run.judgement is not None
+    reasons = [reason for reason in run.judgement.unknown if "could be opened on n2 for 7 s" in reason]
+    assert len(reasons) == (back is None), "; ".join(run.judgement.unknown)
+    assert len({row["worker"] for row in rows if row["phase"] == "drain"}) == (1 if back is None else 2)
+
+
+@pytest.mark.parametrize("silent", [30.0, None])
+def test_one_node_that_never_answers_ends_a_drain_on_each_process(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: float | None
+) -> None:
+    """Each time that it does not, another process begins, and asks it, too."""
+
+    async def opened(self: Any, endpoint: Endpoint, runtime: Any) -> None:
+        self.node = endpoint.node
+        await open_client(self, endpoint, runtime)
+
+    async def invoke(self: Any, operation: Operation) -> Completion:
+        now = asyncio.get_running_loop().time()
+        if self.node == "n2" and operation.phase is Phase.DRAIN and (silent is None or now < silent):
+            await asyncio.sleep(1000)
+        return await invoke_client(self, operation)
+
+    open_client, invoke_client = toy.ToyClient.open, toy.ToyClient.invoke
+    monkeypatch.setattr(toy.ToyClient, "open", opened)
+    monkeypatch.setattr(toy.ToyClient, "invoke", invoke)
+    run = attempt(toy, tmp_path, nodes=2, concurrency=2, operation_timeout=2.0)
+    poll = Operation("poll", KEYS[0], {"start": "earliest"}, Phase.DRAIN)
+    contract = Contract(minimum_during_fault=0, recovery_deadline=12.0)
+    run.experiment = replace(
+        run.experiment, body=lambda settings: traffic(KEYS) | each_process(poll), contract=contract
+    )
+    rows = done(run).table("ops").to_pylist()
+    assert run.judgement is not None
+    assert any("no operation was answered for 36 s" in one for one in run.judgement.unknown) == (silent is None)
+    drained = {row["worker"] for row in rows if row["phase"] == "drain" and row["outcome"] == "ok"}
+    assert len(drained) == (1 if silent is None else 2)
 
 
 def test_a_client_gets_all_addresses_and_what_is_switched_on(
@@ -243,6 +299,43 @@ def test_a_run_that_could_not_be_judged_can_be_judged_again(
     with Engines("duckdb") as engines:
         stored = open_stored(run.folder.path)
         assert judge_again(stored, open_history(stored.history), engines, Registry.standard()).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("raises", "status"), [(True, store.FINISHED), (False, store.ERROR)])
+def test_what_spoke_against_a_pass_is_not_forgotten_when_a_run_breaks_off_behind_its_history(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool, status: str
+) -> None:
+    """As by a second Ctrl-C: while the logs are kept, or just before what spoke against it could be written."""
+
+    async def broken(*_arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    async def invoke(self: Any, operation: Operation) -> Completion:
+        if operation.f == "poll" and raises and operation.phase is Phase.MAIN:
+            raise ValueError("odd")
+        return await plainly(self, operation)
+
+    plainly = toy.ToyClient.invoke
+    monkeypatch.setattr(toy.ToyClient, "invoke", invoke)
+    if raises:
+        monkeypatch.setattr("assay.harness.run.trial.Trial.keep_logs", broken)
+    else:
+        monkeypatch.setattr("assay.harness.run.trial.failed_finds", interrupted)
+    run = attempt(toy, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        done(run)
+    stored = open_stored(run.folder.path)
+    assert stored.closed
+    assert stored.info is not None
+    assert stored.info.status == status
+    with Engines("duckdb") as engines:
+        again = judge_again(stored, open_history(stored.history), engines, Registry.standard())
+    assert again.verdict is Verdict.UNKNOWN
+    assert ("ValueError: odd" if raises else "the run ended in an error") in again.unknown[0]
+
+
+def interrupted(*_arguments: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_history_is_opened_once_for_verdict_text_and_report(

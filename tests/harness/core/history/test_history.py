@@ -347,6 +347,26 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path: Path) -
         runner.run(go())
 
 
+@pytest.mark.parametrize(
+    "lost",
+    [Effect("append", "k", name="\udc80"), Effect("append", "k", value=1 << 64), Effect("append", "k", node=7)],  # type: ignore[arg-type]
+)
+def test_a_history_that_lost_rows_in_the_background_is_never_complete(tmp_path: Path, lost: Effect) -> None:
+    """Whatever the reason was why they could not be written."""
+
+    async def go() -> None:
+        writer = HistoryWriter(tmp_path, loop=asyncio.get_running_loop(), seal_seconds=1.0)
+        writer.completed(row(1), [lost])
+        await asyncio.sleep(2)
+        with pytest.raises(HistoryError, match="failed earlier: column"):
+            writer.close()
+        writer.abandon()
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(go())
+    assert HistoryReader(tmp_path).closed is None
+
+
 def test_memory_is_bounded_by_the_batch(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path, batch_rows=100, part_rows=1000) as writer:
         for n in range(5050):
