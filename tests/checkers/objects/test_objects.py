@@ -19,7 +19,7 @@ from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES, MAX_REG
 from assay.checkers.objects.queues import QUEUE_ANOMALIES, QUEUES
 from assay.checkers.objects.sets import SET_ANOMALIES, SETS
 from assay.checkers.source import register_contract, register_history
-from assay.checkers.verdict import Verdict
+from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import format_1
 
 from helpers.judging import judge, opened
@@ -325,3 +325,22 @@ def test_a_queue_is_no_log_and_its_loss_is_unknown_without_a_drain(tmp_path: Pat
         write(tmp_path / "whole" / "history", [*rows, step(20, "queue-drained", None, (60, 61))]), Contract()
     )
     assert judged.verdict is Verdict.PASS, judged.unknown
+
+
+def test_a_drain_of_unknown_outcome_may_have_taken_whatever_is_missing(tmp_path: Path) -> None:
+    """Any number of elements, where a dequeue takes one. What is not missing proves that it took nothing."""
+    added = [step(op, "queue-enqueue", op, (2 * op + 1, 2 * op + 2)) for op in range(5)]
+    drained = step(20, "queue-drained", None, (60, 61))
+    taken = [step(10 + op, "queue-dequeue", op, (40 + 2 * op, 41 + 2 * op)) for op in range(5)]
+    given_up = step(21, "queue-drained", None, (30, None))
+
+    def judged(name: str, *rows: Row) -> Judgement:
+        return judge(write(tmp_path / name / "history", [*added, *rows]), Contract())
+
+    assert judged("lost", drained).anomalies == {"queue-lost": 5}
+    assert judged("dequeue", drained, step(21, "queue-dequeue", None, (30, None))).anomalies == {"queue-lost": 4}
+    doubted = judged("drain", drained, given_up)
+    assert (doubted.verdict, doubted.anomalies) == (Verdict.UNKNOWN, {})
+    assert any("5 acknowledged elements were never dequeued, but a drain" in reason for reason in doubted.unknown)
+    passed = judged("all", *taken, drained, given_up)
+    assert passed.verdict is Verdict.PASS, passed.unknown
