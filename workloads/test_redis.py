@@ -9,6 +9,7 @@ even then: Redis promises none of it (https://redis.io/docs/latest/operate/oss_a
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
@@ -32,7 +33,8 @@ class Elements(sets.SetClient):
             return Completion(Outcome.OK, sorted(map(int, await self._read())))
         except ValueError as error:  # READONLY, NOREPLICAS, LOADING: not done
             if str(error).startswith("READONLY"):
-                self.primary = await leader(self.sentinels)
+                with suppress(OSError):  # no sentinel answers: the next operation asks again
+                    self.primary = await leader(self.sentinels)
             return Completion(Outcome.FAIL, error=str(error).split()[0])
         except (OSError, EOFError) as error:
             return Completion(Outcome.INFO, error=type(error).__name__)

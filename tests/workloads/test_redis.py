@@ -72,6 +72,12 @@ def test_a_replica_sends_the_client_to_the_primary_that_the_sentinels_name() -> 
     assert (completion.outcome, client.primary) == (Outcome.FAIL, "10.0.0.9:6379")
 
 
+def test_a_refusal_is_one_also_where_no_sentinel_says_who_the_primary_is() -> None:
+    """An error that the client did not expect would make the verdict of the run unknown."""
+    completion, _, client = run(b"-READONLY You can't write.\r\n", b"")
+    assert (completion.outcome, client.primary) == (Outcome.FAIL, "127.0.0.1:6379")
+
+
 def test_what_a_replica_has_is_no_read_of_the_set() -> None:
     """It was the primary when the client asked who is, and serves reads while it catches up."""
     completion, _, client = run(b"*1\r\n$1\r\n9\r\n" + REPLICA, ELSEWHERE, operation=READ)
