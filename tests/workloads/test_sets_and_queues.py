@@ -172,6 +172,13 @@ def test_ids_of_two_that_count_from_the_same_number_are_named(tmp_path: Path) ->
     assert (judgement.verdict, judgement.anomalies) == (Verdict.FAIL, {"id-duplicate": 175})
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, -(2**127)])
+def test_a_number_of_any_length_is_an_id(tmp_path: Path, number: int) -> None:
+    judgement = judged(tmp_path, unique_ids.traffic(), unique_ids.effects, lambda _: number, forbid(*ID_ANOMALIES))
+    assert judgement.anomalies == {"id-duplicate": 1}
+    assert str(number) in judgement.findings[0].claim
+
+
 def test_an_id_that_did_not_arrive_was_handed_out_to_no_one() -> None:
     lost = Completed(0, 0, "w0", Operation(unique_ids.GENERATE), Completion(Outcome.INFO, 7), 0, None)
     assert [(one.value, one.name) for one in unique_ids.effects(lost)] == [(None, None)]
