@@ -64,7 +64,10 @@ class LockedSet(sets.SetClient):
         except self.errors as error:
             return Completion(Outcome.FAIL, error=type(error).__name__)
         else:
-            return self._store(elements, lock)
+            completion = self._store(elements, lock)
+            if completion.outcome is Outcome.INFO:
+                lock = None  # its write may arrive yet, so it does not give up the lock, which ends by itself
+            return completion
         finally:
             if lock is not None:
                 with suppress(*self.errors):

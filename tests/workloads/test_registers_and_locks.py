@@ -205,7 +205,25 @@ def test_a_lock_that_does_not_come_changes_nothing_and_a_write_without_an_answer
     assert Failing(Shared(), fenced=False).invoke(add) == Completion(Outcome.FAIL, error="Lost")
     silent = Silent(Shared(), fenced=False)
     assert silent.invoke(add) == Completion(Outcome.INFO, error="Lost")
-    assert silent.shared.released == [1]
+
+
+def test_who_may_still_write_does_not_give_up_the_lock() -> None:
+    """Another would read, and write over, what this write then undoes: the client's fault and not that of the lock."""
+
+    class Slow(Elements):
+        late: list[int] | None = None
+
+        def store(self, elements: list[int], lock: int | None) -> bool:
+            if self.late is None:
+                self.late = elements
+                raise Lost
+            return super().store(elements, lock)
+
+    slow = Slow(Shared(), fenced=False)
+    assert slow.invoke(Operation(sets.ADD, sets.KEY, 1)).outcome is Outcome.INFO
+    assert (slow.shared.holder, slow.shared.released) == (1, [])
+    assert slow.invoke(Operation(sets.ADD, sets.KEY, 2)).outcome is Outcome.OK
+    assert slow.shared.released == [2]
 
 
 class Giver:
