@@ -172,7 +172,7 @@ def _repeated(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(first)} at {evidence.returned(first)} and again by {evidence.who(again)} at "
         f"{evidence.returned(again)}."
     )
-    return Explanation(claim, (again, first), row["takes"] - 2)
+    return Explanation(claim, (again, first, row["add_op"]), row["takes"] - 2)
 
 
 QUEUE_DUPLICATE: Final = Check(
@@ -191,10 +191,11 @@ QUEUE_DUPLICATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op
+        select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op, min(a.op) as add_op
         from {first_rows("found_queue_duplicate", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and t.turn = f.adds
             join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
+            join queue_adds a on f.key = a.key and f.value = a.value
         group by f.key, f.value, f.takes, f.adds {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
