@@ -26,6 +26,7 @@ BANK: Final = "bank"
 ACCOUNTS: Final = tuple(str(number) for number in range(8))
 BALANCE: Final = 50
 OPEN, TRANSFER, READ = "open", "transfer", "read"
+LEVELS: Final = ("serializable", "snapshot isolation", "read committed")
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
@@ -55,11 +56,13 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """By the level of isolation, ``serializable`` or ``read committed``, of transfers that look first and then write
-    what they have worked out. ``may_stall``: the faults under which no one is served.
+    """By the level of isolation of transfers that look first and then write what they have worked out: one of
+    ``LEVELS``. ``may_stall``: the faults under which no one is served.
     """
+    if level not in LEVELS:
+        raise ValueError(f"it is not known what {level} promises of a bank; known are {', '.join(LEVELS)}")
     contract = forbid(*BANK_ANOMALIES, may_stall=may_stall)
-    if level == "serializable":
+    if level != "read committed":
         return contract
     because = "two transfers that read the same balance lose one of their updates at read committed"
     return contract.tolerate(*BANK_ANOMALIES, because=because)

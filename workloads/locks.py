@@ -24,8 +24,11 @@ from assay.workloads import sets
 THINKS: Final = 0.05
 """Seconds between a holder's read and its write."""
 ACQUIRE, GUARDED, RELEASE = "acquire", "guarded", "release"
-HELD, STALE, NOT_HELD = "held", "stale-epoch", "not-held"
-"""Why an operation failed: another has the lock, a newer token is known, the client has no token."""
+HELD, STALE, NOT_HELD, HAS = "held", "stale-epoch", "not-held", "has-a-token"
+"""Why an operation failed: another has the lock, a newer token is known, the client has no token, or has one already.
+
+Of a client that has a token it is not asked whether that is still good, so it has not acquired anything then.
+"""
 
 
 class LockedSet(sets.SetClient):
@@ -61,7 +64,10 @@ class LockedSet(sets.SetClient):
         except self.errors as error:
             return Completion(Outcome.FAIL, error=type(error).__name__)
         else:
-            return self._store(elements, lock)
+            completion = self._store(elements, lock)
+            if completion.outcome is Outcome.INFO:
+                lock = None  # its write may arrive yet, so it does not give up the lock, which ends by itself
+            return completion
         finally:
             if lock is not None:
                 with suppress(*self.errors):
@@ -107,7 +113,9 @@ class Leases:
         name, token = str(operation.key), self.token
         try:
             if operation.f == ACQUIRE:
-                self.token = self.acquire(name) if token is None else token
+                if token is not None:
+                    return Completion(Outcome.FAIL, error=HAS)
+                self.token = self.acquire(name)
                 held = Completion(Outcome.OK, {"token": self.token})
                 return held if self.token is not None else Completion(Outcome.FAIL, error=HELD)
             if token is None:

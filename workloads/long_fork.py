@@ -14,6 +14,7 @@ from typing import Any, Final
 from assay import TRANSACTION_ANOMALIES, Context, Contract, Generator, Operation, Phase, forbid, unfold
 
 TXN: Final = "txn"
+LEVELS: Final = ("serializable", "snapshot isolation", "parallel snapshot isolation")
 GROUP: Final = 3
 """Keys that are read together."""
 OF_LISTS: Final = ("duplicate-elements", "incompatible-order")
@@ -40,10 +41,9 @@ def traffic() -> Generator:
 
 
 def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """By the level of isolation, ``serializable``, ``snapshot isolation`` or ``parallel snapshot isolation``.
-
-    ``may_stall``: the faults under which no one is served.
-    """
+    """By the level of isolation, one of ``LEVELS``. ``may_stall``: the faults under which no one is served."""
+    if level not in LEVELS:
+        raise ValueError(f"it is not known what {level} promises of long forks; known are {', '.join(LEVELS)}")
     contract = forbid(*LONG_FORK_ANOMALIES, may_stall=may_stall)
     if level != "parallel snapshot isolation":
         return contract

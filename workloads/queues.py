@@ -46,11 +46,13 @@ def effects(completed: Completed) -> Sequence[Effect]:
     f, key, completion = completed.operation.f, str(completed.operation.key), completed.completion
     if f == ENQUEUE:
         return [Effect("queue-enqueue", key, value=completed.operation.argument)]
-    if completion.result is None:  # given up by the harness: one may be taken yet
-        return [Effect("queue-dequeue", key)]
+    if completion.result is None:  # given up by the harness: one may be taken yet, and by a drain any number
+        return [Effect("queue-drained" if f == DRAIN else "queue-dequeue", key)]
     taken = [Effect("queue-dequeue", key, value=value, outcome=Outcome.OK) for value in completion.result]
     if f == DRAIN and completion.outcome is Outcome.OK:
         return [*taken, Effect("queue-drained", key)]
+    if f == DRAIN and completion.outcome is Outcome.INFO:  # what was on its way may be given out again to no one
+        return [*taken, Effect("queue-dequeue", key)]
     nothing = Outcome.OK if completion.outcome is Outcome.OK else Outcome.FAIL
     return taken or [Effect("queue-dequeue", key, outcome=nothing)]
 

@@ -32,6 +32,7 @@ from assay import (
 )  # fmt: skip
 from assay.workloads import bank, list_append, sets
 from assay.workloads.galera_system import Galera
+from assay.workloads.sql import unknown
 from assay.workloads.test_mariadb import LOSES, RepeatableRead
 
 CLUSTER = Galera()
@@ -74,8 +75,7 @@ class Elements(Session):
             self.session.commit()
             return Completion(Outcome.OK, found)
         except self.errors as error:
-            outcome = Outcome.INFO if operation.f == sets.ADD and not self.broken_off(error) else Outcome.FAIL
-            return Completion(outcome, error=f"{type(error).__name__}: {error}"[:200])
+            return self._undone("broken-off") if self.broken_off(error) else unknown(error)
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:

@@ -8,12 +8,14 @@ sentinels chose meanwhile. ``min-replicas-to-write`` makes it refuse, after ``mi
 even then: Redis promises none of it (https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/).
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
 from assay.workloads import sets
 from assay.workloads.redis_system import Redis, leader
-from assay.workloads.resp import ask
+from assay.workloads.resp import ask, converse
 
 
 class Elements(sets.SetClient):
@@ -28,13 +30,25 @@ class Elements(sets.SetClient):
         try:
             if operation.f == sets.ADD:
                 return Completion(Outcome.OK, await ask(self.primary, "SADD", sets.KEY, operation.argument))
-            return Completion(Outcome.OK, sorted(map(int, await ask(self.primary, "SMEMBERS", sets.KEY))))
+            return Completion(Outcome.OK, sorted(map(int, await self._read())))
         except ValueError as error:  # READONLY, NOREPLICAS, LOADING: not done
             if str(error).startswith("READONLY"):
-                self.primary = await leader(self.sentinels)
+                with suppress(OSError):  # no sentinel answers: the next operation asks again
+                    self.primary = await leader(self.sentinels)
             return Completion(Outcome.FAIL, error=str(error).split()[0])
         except (OSError, EOFError) as error:
             return Completion(Outcome.INFO, error=type(error).__name__)
+
+    async def _read(self) -> Sequence[str]:
+        """A primary that was replaced answers reads as a replica, from what it has by then, and does not say so."""
+        elements, role = await converse(self.primary, ("SMEMBERS", sets.KEY), ("ROLE",))
+        for said in (elements, role):
+            if isinstance(said, ValueError):
+                raise said
+        if role[0] != "master":
+            raise ValueError(f"READONLY its role is {role[0]}")
+        answered: Sequence[str] = elements
+        return answered
 
     async def close(self) -> None:
         """Each command has a connection of its own."""

@@ -11,6 +11,8 @@ from assay import Completed, Effect, Generator, Operation, Outcome, Phase, repea
 
 KEY: Final = "ids"
 GENERATE: Final = "generate"
+LARGEST: Final = 2**63 - 1
+"""That a history keeps as a number; what is larger, such as a UUID, is kept as text."""
 
 
 def traffic() -> Generator:
@@ -22,5 +24,5 @@ def effects(completed: Completed) -> Sequence[Effect]:
     if completed.completion.outcome is not Outcome.OK:
         return [Effect("id-generate", KEY)]
     got = completed.completion.result
-    number = got if isinstance(got, int) else None
+    number = got if isinstance(got, int) and abs(got) <= LARGEST else None
     return [Effect("id-generate", KEY, value=number, name=None if number is not None else str(got))]

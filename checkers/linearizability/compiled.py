@@ -6,10 +6,11 @@ magnitude, for a debugger.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, ParamSpec, TypeVar
 
-from assay.checkers.linearizability.model import ModelError
+from assay.checkers.linearizability.model import Model, ModelError, asking
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,3 +65,29 @@ def compiled_step(step: Callable[..., Any]) -> Any:
             f"{step.__qualname__} cannot be compiled; write it in the Python that numba knows, on integers, or set "
             f"compiled = False in its class: {why}"
         ) from error
+
+
+@contextmanager
+def noticing(model: Model) -> Iterator[None]:
+    """Around the search: what a model's step raises becomes a ``ModelError``, also from compiled code.
+
+    Nothing is raised through numba's callbacks: it reports to the interpreter that it ignores the error, and the search
+    would take the action for one that the state does not allow.
+    """
+    ignored: list[BaseException] = []
+    former = sys.unraisablehook
+
+    def notice(error: Any) -> None:
+        if error.exc_value is None or "numba" not in str(error.object):
+            former(error)
+        elif not ignored:
+            ignored.append(error.exc_value)
+
+    sys.unraisablehook = notice
+    try:
+        with asking(model, "step"):
+            yield
+            if ignored:
+                raise ignored[0]
+    finally:
+        sys.unraisablehook = former

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from assay.checkers.linearizability import core, tables
-from assay.checkers.linearizability.compiled import all_compiled, compile_all, compiled_step
+from assay.checkers.linearizability.compiled import all_compiled, compile_all, compiled_step, noticing
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.explain import NoPlace, explain, order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
@@ -72,7 +72,8 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
         space.counters[tables.WIDEST] = limits.widest
         while True:
             space.counters[tables.BUDGET] = budget = _plain.left if plain else BUDGET
-            status = core.advance(step, not model.compiled, layout, space.memory)
+            with noticing(model):
+                status = core.advance(step, not model.compiled, layout, space.memory)
             if plain:
                 _plain.left -= budget - int(space.counters[tables.BUDGET])
             if status == core.PLACED:

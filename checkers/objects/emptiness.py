@@ -5,7 +5,8 @@ way, or given out and put back. Rows are those of ``objects.queues``; an ok ``qu
 answer that is judged.
 
 An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it. A
-dequeue of unknown outcome may have taken any one element from its call on, unless another dequeue returned it later.
+dequeue of unknown outcome may have taken any one element from its call on, unless another dequeue returned it later,
+and a drain of unknown outcome any number of them.
 The queue may have been empty at an instant if no element that is returned later was certainly inside, and no more of
 the others than dequeues of unknown outcome had been called. The answer is false if there is no such instant from its
 call to its return: by cover, since at each instant it may be another element that is there. Equal elements count as
@@ -19,6 +20,9 @@ from assay.checkers.engine import INFINITY, Row
 from assay.checkers.objects.queues import enqueued_by
 from assay.checkers.sql import first_rows, greatest_before, order_by, sum_so_far
 
+ANY: Final = 2**32
+"""More elements than a queue has: what a drain of unknown outcome may have taken."""
+
 
 def _false(row: Row, evidence: Evidence) -> Explanation:
     empty, add = row["empty_op"], row["add_op"]
@@ -26,7 +30,7 @@ def _false(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(empty)} found {row['key']} empty between {evidence.called(empty)} and "
         f"{evidence.returned(empty)}, but at every moment of this time acknowledged elements were inside that no "
         f"dequeue of unknown outcome may have taken: {row['inside']} at its end, of which {row['due']} were dequeued "
-        f"later, and {row['unknown']} such dequeues"
+        f"later, and {'any number of' if row['unknown'] >= ANY else row['unknown']} such dequeues"
     )
     if add is not None:
         claim += f"; one of them is {row['value']}, acknowledged to {evidence.who(add)} at {evidence.returned(add)}"
@@ -85,6 +89,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
                         from queue_element_steps
                         union all
                         select key, call, 0, 0, 0, 1 from queue_rows where kind = 'queue-dequeue' and outcome = 'info'
+                        union all select key, call, 0, 0, 0, {ANY} from queue_open_drains
                         union all select key, ret, 0, 0, 0, 0 from queue_empties
                         union all select key, -1, 0, 0, 0, 0 from queue_empties) as changes
                     group by key, time, late) as folded) as summed

@@ -96,17 +96,18 @@ def _back(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     did = "read" if row["reads"] == 1 else "written"
     there = f"{evidence.who(first)} had {did} {_held(row['value'])} by {evidence.returned(first)}"
-    value, called = _held(row["late_value"]), seconds(row["before"])
+    value, called, reader = _held(row["late_value"]), seconds(row["before"]), None
     if row["late_reads"] == 1:
         claim = f"{evidence.who(late)} read {value}, called at {called}, although {there}."
     elif row["late_value"] == row["value"]:
         claim = f"{there}, and no one began to write it before {evidence.who(late)} did at {called}."
     else:
+        reader = row["read_op"]
         claim = (
-            f"{value} was read as the largest, and no one began to write it before {evidence.who(late)} did at "
-            f"{called}, although {there}."
+            f"{value} was read as the largest by {evidence.who(reader)}, and no one began to write it before "
+            f"{evidence.who(late)} did at {called}, although {there}."
         )
-    return Explanation(f"{row['key']}: {claim}", (late, first), row["overtaken"] - 1)
+    return Explanation(f"{row['key']}: {claim}", (late, first, reader), row["overtaken"] - 1)
 
 
 MAX_ORDER: Final = Check(
@@ -124,8 +125,20 @@ MAX_ORDER: Final = Check(
         ),
         Table("found_max_order", late_calls("max_places", "value, reads")),
     ),
+    evidence_views=(
+        View(
+            "max_uses",
+            """
+            select r.op, r.key, r.reads, r.value, r.ret, case when r.reads = 1 or l.looked > 0 then r.call end as call
+            from max_rows r join max_levels l on r.key = l.key and r.value = l.value
+            """,
+        ),
+    ),
     evidence=f"""
-        {last_before(first_rows("found_max_order", "key, before"), "max_rows", ("value", "reads"))}
+        select o.*, l.read_op
+        from ({last_before(first_rows("found_max_order", "key, before"), "max_uses", ("value", "reads"))}) o
+            left join max_levels l on o.key = l.key and o.late_value = l.value
+        {order_by("o.key, o.before")}
         """,
     examined="select count(*) as examined from max_rows",
     explain=_back,

@@ -6,13 +6,14 @@ How a workload records itself in ``effects`` (``key`` is the queue's name; value
 - ``queue-dequeue``: one was dequeued; ok with its ``value``, fail (nothing was taken), or info: one may have been
   taken, and it is unknown which. An ok one without a value found the queue empty.
 - ``queue-drained``: a drain found the end of the queue: all that was acknowledged before its call had been taken by
-  then.
+  then. Info: it is not known how a drain ended, nor what it took.
 
 Per value, by multiplicity and time: each dequeue needs an enqueue of its own that was called no later than it
 returned. Each element that was acknowledged before the (last) drain was called needs a dequeue of its own that returned
 no earlier than the element's enqueue was called. How many lack one is the most by which, from any moment on, enqueues
 outnumber dequeues (Hall 1935; who may take whom depends on one threshold): one running sum. Each dequeue of unknown
-outcome may have taken any one element of its queue: n of them excuse n losses.
+outcome may have taken any one element of its queue: n of them excuse n losses. A drain of unknown outcome may have
+taken any number: then no loss is proved, and where elements are missing the verdict is unknown.
 """
 
 from typing import Final
@@ -20,7 +21,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts
 from assay.checkers.engine import Engine, Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql import RETURNED, WHOLE, first_rows, order_by, row_number, sum_so_far
+from assay.checkers.sql import RETURNED, WHOLE, first_rows, order_by, row_number, sum_so_far, total_of
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(
@@ -57,17 +58,47 @@ EXCUSES: Final = Table(
     "select key, count(*) as excuses from queue_rows where kind = 'queue-dequeue' and outcome = 'info' group by key",
 )
 
-UNDRAINED: Final = View(
-    "queue_undrained",
+OPEN_DRAINS: Final = Table(
+    "queue_open_drains",
+    "select key, min(call) as call from queue_rows where kind = 'queue-drained' and outcome = 'info' group by key",
+)
+
+ACKED: Final = Table(
+    "queue_acked",
     """
-    select o.key
-    from (select key from effect_kinds where kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') group by key) o
-        left join queue_drains d on o.key = d.key
-    where d.key is null
+    select a.key, a.value, a.op, a.sub, a.call, a.ret, d.drained
+    from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
     """,
 )
 
-QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, UNDRAINED)
+SHORT: Final = Table(
+    "queue_short",
+    f"""
+    select key, value, max(ahead) as short from (
+        select key, value, {sum_so_far("weight", by="key, value", order="back, weight, op, sub")} as ahead
+        from (
+            select key, value, 0 - call as back, 1 as weight, op, sub from queue_acked
+            union all select key, value, 0 - ret, -1, op, sub from queue_takes) as turns) as counted
+    group by key, value having max(ahead) > 0
+    """,
+)
+"""How many of each element no dequeue took."""
+
+DOUBTED: Final = View(
+    "queue_doubted",
+    f"""
+    select o.key, cast(0 as bigint) as short
+    from (select key from effect_kinds where kind in ('queue-enqueue', 'queue-dequeue', 'queue-drained') group by key) o
+        left join queue_drains d on o.key = d.key
+    where d.key is null
+    union all
+    select s.key, {total_of("s.short")}
+    from queue_short s join queue_open_drains o on s.key = o.key group by s.key
+    """,
+)
+"""Queues without the end of a drain, and those of which ``short`` elements may have gone to one of unknown outcome."""
+
+QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, OPEN_DRAINS, ACKED, SHORT, DOUBTED)
 
 
 def enqueued_by(key: str, value: int, op: int) -> str:
@@ -94,24 +125,6 @@ QUEUE_LOST: Final = Check(
     anomaly="queue-lost",
     meaning="an acknowledged element of a queue was never dequeued",
     views=(
-        Table(
-            "queue_acked",
-            """
-            select a.key, a.value, a.op, a.sub, a.call, a.ret, d.drained
-            from queue_adds a join queue_drains d on a.key = d.key where a.ret < d.drained
-            """,
-        ),
-        View(
-            "queue_short",
-            f"""
-            select key, value, max(ahead) as short from (
-                select key, value, {sum_so_far("weight", by="key, value", order="back, weight, op, sub")} as ahead
-                from (
-                    select key, value, 0 - call as back, 1 as weight, op, sub from queue_acked
-                    union all select key, value, 0 - ret, -1, op, sub from queue_takes) as turns) as counted
-            group by key, value having max(ahead) > 0
-            """,
-        ),
         View(
             "queue_losses",
             f"""
@@ -131,7 +144,9 @@ QUEUE_LOST: Final = Check(
             "found_queue_lost",
             """
             select l.key, l.value, l.op, l.sub, l.ret, l.drained, l.losses, coalesce(x.excuses, 0) as excuses
-            from queue_losses l left join queue_excuses x on l.key = x.key where l.number > coalesce(x.excuses, 0)
+            from queue_losses l left join queue_excuses x on l.key = x.key
+                left join queue_open_drains o on l.key = o.key
+            where l.number > coalesce(x.excuses, 0) and o.key is null
             """,
         ),
     ),
@@ -157,7 +172,7 @@ def _repeated(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(first)} at {evidence.returned(first)} and again by {evidence.who(again)} at "
         f"{evidence.returned(again)}."
     )
-    return Explanation(claim, (again, first), row["takes"] - 2)
+    return Explanation(claim, (again, first, row["add_op"]), row["takes"] - 2)
 
 
 QUEUE_DUPLICATE: Final = Check(
@@ -176,10 +191,11 @@ QUEUE_DUPLICATE: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op
+        select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op, min(a.op) as add_op
         from {first_rows("found_queue_duplicate", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and t.turn = f.adds
             join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
+            join queue_adds a on f.key = a.key and f.value = a.value
         group by f.key, f.value, f.takes, f.adds {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
@@ -230,12 +246,18 @@ QUEUE_PHANTOM: Final = Check(
 
 
 def _doubts(engine: Engine) -> list[str]:
-    """Without the end of a drain it is not known what was still to come."""
+    """Without the end of a drain it is not known what was still to come, nor what one took of which that is unknown."""
+
+    def why(row: Row) -> str:
+        if not row["short"]:
+            return "no drain reached the end of this queue"
+        return f"{row['short']} acknowledged elements were never dequeued, but a drain ended with unknown outcome"
+
     return doubts(
         engine,
-        "queue_undrained",
-        lambda row: f"queue-lost cannot be judged of {row['key']}: no drain reached the end of this queue",
-        lambda more: f"nor can it of {more} other queues, for the same reason",
+        "queue_doubted",
+        lambda row: f"queue-lost cannot be judged of {row['key']}: {why(row)}",
+        lambda more: f"nor can it of {more} other queues, for the same reasons",
     )
 
 

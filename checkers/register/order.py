@@ -20,38 +20,41 @@ from assay.checkers.register.views import INITIAL
 from assay.checkers.sql import greatest_before, order_by, row_number
 from assay.checkers.times import seconds
 
+_CHAINED: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
+"""Of two values of one chain, not one value."""
 _VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
 
 
 def _stale(row: Row, evidence: Evidence) -> Explanation:
     late = f"{evidence.who(row['late_op'])} began to {_VERBS.get(row['late_kind'], 'use')} {held(row['late_value'])}"
     there = f"{held(row['value'])} was there by {seconds(row['there'])} ({evidence.who(row['there_op'])})"
+    givers = tuple(row[f"{name}_op"] for name in ("place", "late_place", "begun_place", "replacer", "begun_replacer"))
     if row["across"] == 0:
-        order = "version" if row["versioned"] == 1 else "its CAS"
+        order = "version" if row["versioned"] == 1 else f"its CAS ({evidence.who(row['place_op'])})"
         claim = (
             f"In {row['key']} {held(row['value'])} comes after {held(row['late_value'])} by {order}, and {there}, "
             f"yet {late} only at {seconds(row['reach'])}."
         )
-        return Explanation(claim, (row["late_op"], row["there_op"]), row["overtaken"] - 1)
+        return Explanation(claim, (row["late_op"], row["there_op"], *givers), row["overtaken"] - 1)
     before = (
         f"{row['key']} had its initial value"
         if row["begun"] == -INFINITY
         else f"{row['key']} held {held(row['begun_value'])} by {seconds(row['begun'])} "
         f"({evidence.who(row['begun_op'])})"
     )
-    if row["begun_value"] is not None and row["begun_value"] != row["late_value"]:
+    if (INITIAL if row["begun_value"] is None else row["begun_value"]) != row["late_value"]:
         late += " (of the same chain of CAS operations)"
     named = (row["late_op"], row["there_op"], row["begun_op"], row["last_op"])
     witness = evidence.operations.get(row["there_op"])
     if witness is not None and witness.call > row["begun"]:
         # One operation proves it: it began when the first value was there, and ended before the late call.
         claim = f"{before}; then {there}, called at {seconds(witness.call)}; then {late} at {seconds(row['reach'])}."
-        return Explanation(claim, named[:3], row["overtaken"] - 1)
+        return Explanation(claim, (*named[:3], *givers), row["overtaken"] - 1)
     claim = (
         f"{before}; {held(row['value'])} was still in use after that ({evidence.who(row['last_op'])}, called at "
         f"{evidence.called(row['last_op'])}), and {there}; then {late} at {seconds(row['reach'])}."
     )
-    return Explanation(claim, named, row["overtaken"] - 1)
+    return Explanation(claim, (*named, *givers), row["overtaken"] - 1)
 
 
 STALE_READ: Final = Check(
@@ -147,6 +150,28 @@ STALE_READ: Final = Check(
             where turn = 1
             """,
         ),
+        View("register_first_keys", "select key, max(versioned) as versioned from register_first group by key"),
+        View(
+            "register_givers",
+            """
+            select l.key, l.value, l.op
+            from register_links l join register_first_keys f on l.key = f.key and f.versioned = 0
+            union all
+            select u.key, u.value, min(u.op) from (
+                select key, value, op, version from register_seen
+                union all select key, value, op, version from register_kept) u
+                join register_first_keys f on u.key = f.key and f.versioned = 1
+            where u.version is not null group by u.key, u.value
+            """,
+        ),
+        View(
+            "register_replacers",
+            """
+            select l.key, l.expected as value, min(l.op) as op
+            from register_links l join register_first_keys f on l.key = f.key
+            group by l.key, l.expected having count(*) = 1
+            """,
+        ),
         Table(
             "register_first_zones",
             """
@@ -169,22 +194,33 @@ STALE_READ: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.reach, coalesce(min(w.ret), f.there) as there, f.overtaken, f.across, f.versioned,
-            min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
-            coalesce(min(w.op), min(t.op)) as there_op, coalesce(min(w.value), min(t.value)) as value,
-            coalesce(min(n.ret), min(z.first_ret)) as begun, coalesce(min(n.op), min(b.op)) as begun_op,
-            coalesce(min(n.value), min(b.value)) as begun_value, min(e.op) as last_op
-        from register_first f
-            left join register_witnesses w on f.key = w.key and f.reach = w.reach
-            left join register_begun n on f.across = 1 and f.key = n.key and f.reach = n.reach
-            left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
-            left join register_first_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
-            left join register_first_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
-            left join register_first_moments b on z.key = b.key and z.first_ret = b.moment and b.is_return = 1
-            left join register_first_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
-            left join register_first_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
-        group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned
-        {order_by("f.key, f.reach")}
+        select g.*, p.op as place_op, l.op as late_place_op, b.op as begun_place_op, r.op as replacer_op,
+            n.op as begun_replacer_op
+        from (
+            select f.key, f.reach, coalesce(min(w.ret), f.there) as there, f.overtaken, f.across, f.versioned,
+                min(l.op) as late_op, min(l.kind) as late_kind, min(l.value) as late_value,
+                coalesce(min(w.op), min(t.op)) as there_op, coalesce(min(w.value), min(t.value)) as value,
+                coalesce(min(n.ret), min(z.first_ret)) as begun, coalesce(min(n.op), min(b.op)) as begun_op,
+                coalesce(min(n.value), min(b.value)) as begun_value, min(e.op) as last_op
+            from register_first f
+                left join register_witnesses w on f.key = w.key and f.reach = w.reach
+                left join register_begun n on f.across = 1 and f.key = n.key and f.reach = n.reach
+                left join register_first_moments l on f.key = l.key and f.reach = l.moment and l.is_return = 0
+                left join register_first_moments t on f.key = t.key and f.there = t.moment and t.is_return = 1
+                left join register_first_zones z on f.across = 1 and f.key = z.key and f.reach = z.last_call
+                left join register_first_moments b on z.key = b.key and z.first_ret = b.moment and b.is_return = 1
+                left join register_first_zones x on f.across = 1 and f.key = x.key and f.there = x.first_ret
+                left join register_first_moments e on x.key = e.key and x.last_call = e.moment and e.is_return = 0
+            group by f.key, f.reach, f.there, f.overtaken, f.across, f.versioned) g
+            left join register_givers p on g.across = 0 and g.key = p.key and g.value = p.value
+            left join register_givers l on (g.versioned = 1 or (g.across = 1 and {_CHAINED}))
+                and g.key = l.key and g.late_value = l.value
+            left join register_givers b on g.across = 1 and {_CHAINED} and g.key = b.key and g.begun_value = b.value
+            left join register_replacers r on g.versioned = 0 and (g.across = 0 or {_CHAINED})
+                and g.key = r.key and g.late_value = r.value
+            left join register_replacers n on g.across = 1 and {_CHAINED}
+                and g.key = n.key and coalesce(g.begun_value, {INITIAL}) = n.value
+        {order_by("g.key, g.reach")}
         """,
     examined="select count(*) as examined from register_placed",
     explain=_stale,

@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.rest.looks import at_rest_check, claimed, lasting
+from assay.checkers.rest.looks import at_rest_check, claimed, lasting, milliseconds
 from assay.checkers.sql import first_rows, order_by
 from assay.checkers.times import seconds
 
@@ -44,7 +44,7 @@ LATE_FLUSH: Final = at_rest_check(
             "flush_lacking",
             "key, node, log_end, flush_ms",
             "obedience_deadline",
-            over="d.obedience_deadline + g.flush_ms * 1000000",
+            over=f"d.obedience_deadline + {milliseconds('g.flush_ms')} * 1000000",
         ),
     ),
     evidence=f"""

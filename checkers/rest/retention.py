@@ -12,17 +12,21 @@ from typing import Final
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.rest.looks import at_rest_check, lasting
+from assay.checkers.rest.looks import at_rest_check, lasting, milliseconds
 from assay.checkers.sql import first_rows, order_by
 from assay.checkers.times import seconds
+
+OVERDUE: Final = f"""
+    t.retention_ms >= 0 and s.timestamp >= 0 and s.timestamp
+        < l.wall_ms - {milliseconds("t.retention_ms")} - {milliseconds("t.retention_check_ms")}
+"""
 
 DUE: Final = View(
     "retention_due",
     f"""
     select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
-        case when t.retention_ms >= 0 and s.timestamp >= 0
-            and s.timestamp + t.retention_ms + t.retention_check_ms < l.wall_ms then 0
-            else t.retention_check_ms * 1000000 end as wait
+        case when {OVERDUE} then 0
+            else {milliseconds("t.retention_check_ms")} * 1000000 end as wait
     from looks s
         join rest_looks l on l.look = s.look
         join (
@@ -37,8 +41,7 @@ DUE: Final = View(
         join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
         left join rest_busy m on m.look = s.look and m.key = s.key
     where s.what = 'segment' and w.oldest < w.active and s.end_offset <= r.high_watermark and m.key is null and (
-        (t.retention_ms >= 0 and s.timestamp >= 0
-            and s.timestamp + t.retention_ms + t.retention_check_ms < l.wall_ms)
+        ({OVERDUE})
         or (t.retention_bytes >= 0 and w.size - s.size >= t.retention_bytes))
     """,
 )

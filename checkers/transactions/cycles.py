@@ -60,6 +60,8 @@ class _Instance:
     size: int
     cycle: Sequence[Link] = ()
     repeat: Row | None = None
+    members: Sequence[int] = ()
+    """All of the component, where there is a cycle."""
 
 
 def prepare(engine: Engine) -> list[str]:
@@ -145,6 +147,7 @@ class _Search:
                 key = reasons.key(instance.cycle)
                 claim = circle(instance.cycle, instance.size, why, reasons, moments)
             ops = instance.ops[:MOST_OPERATIONS]
+            shown = [op for op in reasons.readers(instance.cycle) if op not in ops][: MOST_OPERATIONS - len(ops)]
             rows.append(
                 {
                     "anomaly": instance.anomaly,
@@ -152,8 +155,8 @@ class _Search:
                     "key": key,
                     "first_op": ops[0],
                     "second_op": ops[-1] if len(ops) == 1 else ops[1],
-                    "ops": ",".join(map(str, ops)),
-                    "more": instance.size - len(ops),
+                    "ops": ",".join(map(str, (*ops, *shown))),
+                    "more": instance.size - len({*ops, *shown}.intersection(instance.members or ops)),
                     "claim": claim,
                 }
             )
@@ -177,7 +180,7 @@ class _Search:
             return component.rank
         rank, steps = cycles.shortest(component)
         cycle = links(steps)
-        self._add(rank, suffix, [link.source for link in cycle], len(ops), cycle=cycle)
+        self._add(rank, suffix, [link.source for link in cycle], len(ops), cycle=cycle, members=ops)
         return rank
 
     def _repeat(self, row: Row, size: int) -> int:
@@ -193,10 +196,11 @@ class _Search:
         *,
         cycle: Sequence[Link] = (),
         repeat: Row | None = None,
+        members: Sequence[int] = (),
     ) -> None:
         name = CLASSES[rank] + suffix
         self._counts[name] = self._counts.get(name, 0) + 1
-        self._instances.append(_Instance(name, ops, size, cycle, repeat))
+        self._instances.append(_Instance(name, ops, size, cycle, repeat, members))
 
     def _turns(self) -> InTime:
         """An edge between each two neighbours of a process."""

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from assay.checkers.engine import Engine, Row
 from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import FIRST, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Step
 from assay.checkers.verdict import LONGEST_LIST
+
+_SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group by key, value)"
+"""Of each element of a list who read it first."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,13 @@ class Reasons:
 
     def __init__(self, engine: Engine, cycle: Iterable[Link]) -> None:
         pairs = sorted({(step.source, step.target) for link in cycle for step in link.edges if step.kind != ORDER})
-        wanted = " or ".join(f"(source = {source} and target = {target})" for source, target in pairs)
+        wanted = " or ".join(f"(e.source = {source} and e.target = {target})" for source, target in pairs)
         rows = engine.rows(
-            "select source, target, kind, key, low, high from txn_edges "
-            f"where {wanted or '1 = 0'} order by source nulls first, target nulls first, kind nulls first, "
-            "key nulls first, low nulls first, high nulls first"
+            "select e.source, e.target, e.kind, e.key, e.low, e.high, coalesce(h.op, l.op) as reader from txn_edges e "
+            f"left join {_SHOWN} h on e.kind = {WW} and e.key = h.key and e.high = h.value "
+            f"left join {_SHOWN} l on e.kind = {WW} and e.key = l.key and e.low = l.value "
+            f"where {wanted or '1 = 0'} order by e.source nulls first, e.target nulls first, e.kind nulls first, "
+            "e.key nulls first, e.low nulls first, e.high nulls first"
         )
         self._rows: dict[tuple[int, int], Row] = {}
         for row in rows:
@@ -63,6 +69,12 @@ class Reasons:
         """The key of the first link that has one."""
         return next((self._rows[step.source, step.target]["key"] for link in cycle for step in link.edges
                      if step.kind != ORDER), None)  # fmt: skip
+
+    def readers(self, cycle: Iterable[Link]) -> list[int]:
+        """Whose reads show the order of what the cycle's transactions appended: those of all other links do so
+        themselves."""
+        firsts = [link.edges[0] for link in cycle if link.kind == WW]
+        return list(dict.fromkeys(self._rows[one.source, one.target]["reader"] for one in firsts))
 
     def sentence(self, link: Link, moments: Mapping[int, Moments]) -> str:
         """Why the link's target comes after its source."""
@@ -81,7 +93,8 @@ class Reasons:
         if link.kind == WR:
             return f"{target} read {low} of {key}, which {source} {wrote}"
         if link.kind == WW:
-            return f"{target} appended {high} to {key} after {low} of {source}"
+            shown = f", by what transaction {first_row['reader']} read"
+            return f"{target} appended {high} to {key} after {low} of {source}{shown}"
         seen = f"{key} up to {low}" if key in self._lists else f"{low} of {key}"
         if low is None:
             seen = f"{key} when nothing was in it"

@@ -15,12 +15,16 @@ from assay.workloads.test_galera import Elements
 
 
 class Session:
-    """Holds ``elements``; ``trouble`` is raised by the query, or the commit, of this name."""
+    """Holds ``elements``, what was committed of them, and what a transaction adds to them or shows of them.
 
-    def __init__(self, trouble: Exception | None = None, at: str = "insert") -> None:
+    ``trouble`` is raised by the query, the commit or the rollback of this name, ``times`` times.
+    """
+
+    def __init__(self, trouble: Exception | None = None, at: str = "insert", times: int = 9) -> None:
         self.elements: list[int] = []
-        self._trouble, self._at = trouble, at
-        self.commits = 0
+        self._trouble, self._at, self._times = trouble, at, times
+        self._added: list[int] = []
+        self._shown: list[int] | None = None
 
     def cursor(self) -> Session:
         return self
@@ -32,17 +36,34 @@ class Session:
 
     def execute(self, query: str, given: tuple[int, ...]) -> None:
         self.description = query.startswith("select")
-        if self._trouble is not None and query.startswith(self._at):
-            raise self._trouble
-        self.elements += given
+        self._stumble(query.partition(" ")[0])
+        self._added += given
+        if self._shown is None:
+            self._shown = list(self.elements)
 
     def fetchall(self) -> list[tuple[int]]:
-        return [(element,) for element in self.elements]
+        assert self._shown is not None
+        return [(element,) for element in self._shown]
 
     def commit(self) -> None:
-        self.commits += 1
-        if self._trouble is not None and self._at == "commit":
+        self._stumble("commit")
+        self.elements += self._added
+        self._over()
+
+    def rollback(self) -> None:
+        self._stumble("rollback")
+        self._over()
+
+    def _over(self) -> None:
+        self._added, self._shown = [], None
+
+    def _stumble(self, at: str) -> None:
+        if self._trouble is not None and self._at == at and self._times > 0:
+            self._times -= 1
             raise self._trouble
+
+
+AWAY = pymysql.OperationalError(1047, "WSREP has not yet prepared node")
 
 
 def asked(session: Session, f: str, argument: int | None = None) -> Completion:
@@ -56,13 +77,14 @@ def test_what_is_added_is_read() -> None:
     session = Session()
     assert asked(session, sets.ADD, 5) == Completion(Outcome.OK)
     assert asked(session, sets.READ).result == [5]
-    assert session.commits == 2, "a read that goes on in its transaction would see its old snapshot"
+    session.elements.append(6)
+    assert asked(session, sets.READ).result == [5, 6], "a read that goes on in its transaction sees its old snapshot"
 
 
 @pytest.mark.parametrize(
     ("error", "at", "outcome"),
     [
-        (pymysql.OperationalError(1047, "WSREP has not yet prepared node"), "insert", Outcome.FAIL),
+        (AWAY, "insert", Outcome.FAIL),
         (pymysql.OperationalError(1213, "Deadlock found"), "commit", Outcome.FAIL),
         (pymysql.OperationalError(2013, "Lost connection"), "commit", Outcome.INFO),
         (OSError("reset"), "insert", Outcome.INFO),
@@ -72,8 +94,24 @@ def test_an_add_failed_only_where_the_server_says_so(error: Exception, at: str, 
     assert asked(Session(error, at), sets.ADD, 5).outcome is outcome
 
 
-def test_a_read_that_failed_has_no_effect() -> None:
-    assert asked(Session(OSError("reset"), "select"), sets.READ).outcome is Outcome.FAIL
+def test_what_failed_is_not_committed_with_the_next() -> None:
+    """A server that leaves the majority refuses the commit alone, and takes it when it is back."""
+    session = Session(AWAY, "commit", times=1)
+    assert asked(session, sets.ADD, 5).outcome is Outcome.FAIL
+    assert asked(session, sets.ADD, 6).outcome is Outcome.OK
+    assert asked(session, sets.READ).result == [6]
+
+
+def test_a_read_that_failed_does_not_leave_its_snapshot_to_the_next() -> None:
+    session = Session(AWAY, "commit", times=1)
+    assert asked(session, sets.READ).outcome is Outcome.FAIL
+    session.elements.append(5)
+    assert asked(session, sets.READ).result == [5]
+
+
+def test_a_session_that_is_gone_is_followed_by_another() -> None:
+    """As of all outcomes that are unknown."""
+    assert asked(Session(OSError("reset"), "select"), sets.READ).outcome is Outcome.INFO
 
 
 def test_the_first_server_alone_begins_the_cluster() -> None:

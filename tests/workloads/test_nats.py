@@ -70,7 +70,11 @@ def test_a_stream_that_is_gone_has_no_elements() -> None:
 def test_a_publication_without_an_answer_may_have_been_done(trouble: Exception) -> None:
     completion = asked(Stream(trouble=trouble), sets.ADD, 5)
     assert (completion.outcome, completion.error) == (Outcome.INFO, type(trouble).__name__)
-    assert asked(Stream(trouble=trouble), sets.READ).outcome is Outcome.FAIL
+
+
+def test_a_read_without_an_answer_is_followed_by_another_connection() -> None:
+    """As every operation of unknown outcome is: a closed connection would answer none of the last reads."""
+    assert asked(Stream(trouble=ConnectionResetError()), sets.READ).outcome is Outcome.INFO
 
 
 def test_a_slip_of_the_client_is_no_trouble() -> None:

@@ -15,7 +15,10 @@ from assay.harness.run.settings import Settings
 from assay.workloads import sets
 from assay.workloads import test_redis as redis
 
-ADD = Operation("add", sets.KEY, 7)
+ADD, READ = Operation("add", sets.KEY, 7), Operation("read", sets.KEY)
+PRIMARY, REPLICA = b"*3\r\n$6\r\nmaster\r\n:9\r\n*0\r\n", b"*2\r\n$5\r\nslave\r\n$8\r\n10.0.0.9\r\n"
+ELSEWHERE = b"*2\r\n$8\r\n10.0.0.9\r\n$4\r\n6379\r\n"
+"""What a sentinel answers."""
 
 
 async def against(*answers: bytes) -> tuple[list[bytes], redis.Elements]:
@@ -49,13 +52,12 @@ def test_an_add_is_one_command_and_its_answer_is_the_result() -> None:
 
 
 def test_a_read_returns_all_elements_and_each_is_an_effect() -> None:
-    read = Operation("read", sets.KEY)
-    completion, *_ = run(b"*2\r\n$2\r\n10\r\n$1\r\n9\r\n", operation=read)
+    completion, *_ = run(b"*2\r\n$2\r\n10\r\n$1\r\n9\r\n" + PRIMARY, operation=READ)
     assert completion.result == [9, 10]
-    seen = redis.Elements.effects(Completed(0, 0, "w0", read, completion, 0, 1))
+    seen = redis.Elements.effects(Completed(0, 0, "w0", READ, completion, 0, 1))
     assert [(effect.kind, effect.value) for effect in seen] == [("set-read", 9), ("set-read", 10)]
-    empty, *_ = run(b"*0\r\n", operation=read)
-    assert [effect.value for effect in redis.Elements.effects(Completed(0, 0, "w0", read, empty, 0, 1))] == [None]
+    empty, *_ = run(b"*0\r\n" + PRIMARY, operation=READ)
+    assert [effect.value for effect in redis.Elements.effects(Completed(0, 0, "w0", READ, empty, 0, 1))] == [None]
 
 
 @pytest.mark.parametrize("refusal", [b"-NOREPLICAS Not enough good replicas to write.\r\n", b"-LOADING Redis is\r\n"])
@@ -66,8 +68,22 @@ def test_what_is_refused_has_failed(refusal: bytes) -> None:
 
 
 def test_a_replica_sends_the_client_to_the_primary_that_the_sentinels_name() -> None:
-    completion, _, client = run(b"-READONLY You can't write.\r\n", b"*2\r\n$8\r\n10.0.0.9\r\n$4\r\n6379\r\n")
+    completion, _, client = run(b"-READONLY You can't write.\r\n", ELSEWHERE)
     assert (completion.outcome, client.primary) == (Outcome.FAIL, "10.0.0.9:6379")
+
+
+def test_a_refusal_is_one_also_where_no_sentinel_says_who_the_primary_is() -> None:
+    """An error that the client did not expect would make the verdict of the run unknown."""
+    completion, _, client = run(b"-READONLY You can't write.\r\n", b"")
+    assert (completion.outcome, client.primary) == (Outcome.FAIL, "127.0.0.1:6379")
+
+
+def test_what_a_replica_has_is_no_read_of_the_set() -> None:
+    """It was the primary when the client asked who is, and serves reads while it catches up."""
+    completion, _, client = run(b"*1\r\n$1\r\n9\r\n" + REPLICA, ELSEWHERE, operation=READ)
+    assert (completion.outcome, completion.result, client.primary) == (Outcome.FAIL, None, "10.0.0.9:6379")
+    completion, *_ = run(b"-LOADING Redis is\r\n" + REPLICA, operation=READ)
+    assert (completion.outcome, completion.error) == (Outcome.FAIL, "LOADING")
 
 
 @pytest.mark.parametrize("broken", [b"", b"$5\r\nhal"])

@@ -205,19 +205,38 @@ def test_a_lock_that_does_not_come_changes_nothing_and_a_write_without_an_answer
     assert Failing(Shared(), fenced=False).invoke(add) == Completion(Outcome.FAIL, error="Lost")
     silent = Silent(Shared(), fenced=False)
     assert silent.invoke(add) == Completion(Outcome.INFO, error="Lost")
-    assert silent.shared.released == [1]
+
+
+def test_who_may_still_write_does_not_give_up_the_lock() -> None:
+    """Another would read, and write over, what this write then undoes: the client's fault and not that of the lock."""
+
+    class Slow(Elements):
+        late: list[int] | None = None
+
+        def store(self, elements: list[int], lock: int | None) -> bool:
+            if self.late is None:
+                self.late = elements
+                raise Lost
+            return super().store(elements, lock)
+
+    slow = Slow(Shared(), fenced=False)
+    assert slow.invoke(Operation(sets.ADD, sets.KEY, 1)).outcome is Outcome.INFO
+    assert (slow.shared.holder, slow.shared.released) == (1, [])
+    assert slow.invoke(Operation(sets.ADD, sets.KEY, 2)).outcome is Outcome.OK
+    assert slow.shared.released == [2]
 
 
 class Giver:
     """Gives a lock to the next one when its holder has had it for ``PATIENCE`` operations of any client.
 
-    ``blind``: what is guarded accepts every token. ``again``: a token is given out twice.
+    ``blind``: what is guarded accepts every token. ``again``: a token is given out twice. ``knowing``: what is guarded
+    knows at once what is given out, and so the contract may say.
     """
 
     PATIENCE = 6
 
-    def __init__(self, *, blind: bool = False, again: bool = False) -> None:
-        self.blind, self.again = blind, again
+    def __init__(self, *, blind: bool = False, again: bool = False, knowing: bool = False) -> None:
+        self.blind, self.again, self.knowing = blind, again, knowing
         self.token = self.since = self.now = self.seen = 0
         self.free = True
 
@@ -235,6 +254,7 @@ class Lease(locks.Leases):
         giver.token += not (giver.again and giver.token == 5)
         giver.again = giver.again and giver.token <= 5
         giver.since, giver.free = giver.now, False
+        giver.seen = giver.token if giver.knowing else giver.seen
         return giver.token
 
     def guarded(self, name: str, token: int, argument: Any) -> bool:
@@ -263,18 +283,20 @@ def leased(folder: Path, giver: Giver) -> Judgement:
                 completed = Completed(index, done.process, done.worker, done.operation, completion, call, call + 5)
                 writer.completed(completed, locks.Leases.effects(completed))
                 index += 1
-    contract = msgspec.structs.replace(forbid("fencing-violation", "double-ownership"), fenced_by_requests=True)
-    return judge(folder, contract)
+    contract = forbid("fencing-violation", "double-ownership")
+    return judge(folder, msgspec.structs.replace(contract, fenced_by_requests=not giver.knowing))
 
 
 @pytest.mark.parametrize(
     ("giver", "anomalies"),
     [
         (Giver, set()),
+        (lambda: Giver(knowing=True), set()),
+        (lambda: Giver(knowing=True, blind=True), {"fencing-violation"}),
         (lambda: Giver(blind=True), {"fencing-violation"}),
         (lambda: Giver(again=True), {"double-ownership"}),
     ],
-    ids=["right", "every token is accepted", "a token is given out twice"],
+    ids=["right", "right, and knowing", "knowing, and accepts all", "accepts every token", "a token is given twice"],
 )
 def test_leases_are_judged_by_their_tokens(tmp_path: Path, giver: Callable[[], Giver], anomalies: set[str]) -> None:
     judgement = leased(tmp_path, giver())
@@ -287,6 +309,7 @@ def test_what_a_lease_says_of_a_rejection_and_of_one_that_is_not_held() -> None:
     client = Lease(giver)
     assert client.invoke(Operation(locks.GUARDED, "l", 1)) == Completion(Outcome.FAIL, error="not-held")
     assert client.invoke(Operation(locks.ACQUIRE, "l")) == Completion(Outcome.OK, {"token": 1})
+    assert client.invoke(Operation(locks.ACQUIRE, "l")) == Completion(Outcome.FAIL, error="has-a-token")
     assert Lease(giver).invoke(Operation(locks.ACQUIRE, "l")) == Completion(Outcome.FAIL, error="held")
     giver.seen = 2
     rejected = client.invoke(Operation(locks.GUARDED, "l", 1))

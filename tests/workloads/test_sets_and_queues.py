@@ -132,8 +132,20 @@ def test_a_take_that_broke_off_with_nothing_excuses_no_loss() -> None:
     assert outcomes(queues.DEQUEUE, Completion(Outcome.INFO, [])) == [("queue-dequeue", None, Outcome.FAIL)]
     assert outcomes(queues.DEQUEUE, Completion(Outcome.INFO)) == [("queue-dequeue", None, None)]
     assert outcomes(queues.DEQUEUE, Completion(Outcome.OK, [])) == [("queue-dequeue", None, Outcome.OK)]
-    assert outcomes(queues.DRAIN, Completion(Outcome.INFO, [3])) == [("queue-dequeue", 3, Outcome.OK)]
     assert outcomes(queues.DRAIN, Completion(Outcome.OK, [3]))[1:] == [("queue-drained", None, None)]
+    assert outcomes(queues.DRAIN, Completion(Outcome.FAIL, [])) == [("queue-dequeue", None, Outcome.FAIL)]
+
+
+def test_what_a_drain_took_that_broke_off_accuses_no_one() -> None:
+    """One that the harness gave up may have taken any number. One that says what it took may have had another on its
+    way, which is given out again when others have found the end."""
+
+    def kinds(completion: Completion) -> list[tuple[str, int | None, Outcome | None]]:
+        completed = Completed(0, 0, "w0", Operation(queues.DRAIN, "q"), completion, 0, None)
+        return [(one.kind, one.value, one.outcome) for one in queues.effects(completed)]
+
+    assert kinds(Completion(Outcome.INFO)) == [("queue-drained", None, None)]
+    assert kinds(Completion(Outcome.INFO, [3])) == [("queue-dequeue", 3, Outcome.OK), ("queue-dequeue", None, None)]
 
 
 class Ids:
@@ -158,6 +170,13 @@ def test_ids_of_two_that_count_from_the_same_number_are_named(tmp_path: Path) ->
     ids = Ids(2, apart=False)
     judgement = judged(tmp_path, unique_ids.traffic(), unique_ids.effects, ids, forbid(*ID_ANOMALIES))
     assert (judgement.verdict, judgement.anomalies) == (Verdict.FAIL, {"id-duplicate": 175})
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, -(2**127)])
+def test_a_number_of_any_length_is_an_id(tmp_path: Path, number: int) -> None:
+    judgement = judged(tmp_path, unique_ids.traffic(), unique_ids.effects, lambda _: number, forbid(*ID_ANOMALIES))
+    assert judgement.anomalies == {"id-duplicate": 1}
+    assert str(number) in judgement.findings[0].claim
 
 
 def test_an_id_that_did_not_arrive_was_handed_out_to_no_one() -> None:

@@ -53,19 +53,26 @@ class Store:
         return None
 
 
-@pytest.mark.parametrize("level", ["serializable", "read committed"])
+@pytest.mark.parametrize("level", bank.LEVELS)
 def test_a_right_bank_passes(tmp_path: Path, level: str) -> None:
     judgement = judged(tmp_path, bank.traffic(), bank.effects, Store(), bank.promised(level))
     assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
 
 
 def test_a_bank_that_loses_updates_fails_and_read_committed_says_why_it_may(tmp_path: Path) -> None:
-    judgement = judged(tmp_path / "strict", bank.traffic(), bank.effects, Store(1), bank.promised("serializable"))
-    assert judgement.verdict is Verdict.FAIL
-    assert {"bank-total", "bank-unaccounted"} <= judgement.anomalies.keys()
+    for level in ("serializable", "snapshot isolation"):
+        judgement = judged(tmp_path / level, bank.traffic(), bank.effects, Store(1), bank.promised(level))
+        assert judgement.verdict is Verdict.FAIL
+        assert {"bank-total", "bank-unaccounted"} <= judgement.anomalies.keys()
     judgement = judged(tmp_path / "loose", bank.traffic(), bank.effects, Store(1), bank.promised("read committed"))
     assert judgement.verdict is Verdict.PASS
     assert "lose one of their updates" in judgement.reasons["bank-total"]
+
+
+@pytest.mark.parametrize("workload", [bank, long_fork])
+def test_a_level_that_no_one_knows_excuses_nothing(workload: Any) -> None:
+    with pytest.raises(ValueError, match=r"serialisable .* known are serializable, snapshot isolation,"):
+        workload.promised("serialisable")
 
 
 @pytest.mark.parametrize("level", list_append.ALLOWED)

@@ -215,6 +215,35 @@ def test_a_model_is_held_to_its_claims(f: str, claim: str) -> None:
         search(table([("k", ops)]), Liar())
 
 
+class Strict(Account):
+    """Knows deposits alone, and says so by raising: a share of what is there, or a withdrawal."""
+
+    name = "strict"
+
+    def encode(self, call: Call) -> Action:
+        return Action(("deposit", "share", "withdraw").index(call.f), call.argument)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 1:
+            return True, state // x
+        if f == 2:
+            raise ValueError("no one withdraws")
+        return True, state + x
+
+
+@pytest.mark.parametrize(
+    ("op", "raised"),
+    [(("share", 0), "ZeroDivisionError"), (("withdraw", 1), "ValueError: no one withdraws .*test_linearizability.py")],
+)
+def test_what_a_step_raises_is_an_error_also_where_it_is_compiled(op: tuple[str, int], raised: str) -> None:
+    """Numba lets nothing be raised through its callbacks: the action would count as one that cannot be."""
+    ops = [operation("deposit", 4, call=0, ret=10), operation("share", 2, call=20, ret=30)]
+    assert search(table([("k", ops)]), Strict()).verdict is Verdict.PASS
+    with pytest.raises(ModelError, match=f"step: the model strict raised {raised}"):
+        search(table([("k", [*ops, operation(*op, call=40, ret=50)])]), Strict())
+
+
 def test_the_algorithm_fits_the_key_and_is_named() -> None:
     unique = [operation("write", 1, call=0, ret=1), operation("read", None, 1, call=2, ret=3)]
     again = [*unique, operation("write", 1, call=4, ret=5)]

@@ -23,7 +23,7 @@ from helpers.object_oracle import bag_linearizable, false_empties
 
 S = 1_000_000_000
 DECLARED = Contract(linearizable_queues=True)
-ADD, TAKE = "queue-enqueue", "queue-dequeue"
+ADD, TAKE, DRAIN = "queue-enqueue", "queue-dequeue", "queue-drained"
 
 
 def step(op: int, kind: str, value: int | None, call: int, ret: int | None, outcome: str = "ok") -> Row:
@@ -51,6 +51,9 @@ def test_it_is_reported_with_an_element_that_was_there(tmp_path: Path) -> None:
 
 
 HAVE = {
+    "a drain of unknown outcome was called later": [
+        step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, 4), step(3, DRAIN, None, 5, None, "info"),
+    ],
     "taken later": [step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, 4), step(3, TAKE, 7, 5, 6)],
     "by cover": [
         step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, 10), step(3, ADD, 8, 4, 5), step(4, TAKE, 7, 6, 7),
@@ -80,6 +83,9 @@ HAVE_NOT = {
     "one of unknown outcome may have taken it, and another was enqueued later": [
         step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, None, "info"), step(3, TAKE, None, 4, 5), step(4, ADD, 7, 6, 7),
         step(5, TAKE, 7, 8, 9),
+    ],
+    "a drain of unknown outcome may have taken both": [
+        step(1, ADD, 7, 1, 2), step(2, ADD, 8, 1, 2), step(3, DRAIN, None, 3, None, "info"), step(4, TAKE, None, 4, 5),
     ],
     "its dequeue was called first": [step(1, ADD, 7, 1, 2), step(2, TAKE, None, 3, 5), step(3, TAKE, 7, 4, 6)],
     "its enqueue was not acknowledged yet": [step(1, ADD, 7, 1, 4), step(2, TAKE, None, 3, 5)],

@@ -262,6 +262,19 @@ def test_it_is_found_and_its_neighbour_is_not(
     assert (finding.anomaly, finding.key) == (anomaly, "r-0")
     assert words in finding.claim
     assert finding.operations
+    if anomaly == "stale-read":
+        assert not linearizable(named(bad.rows, finding), versions=versions), "what is named proves it"
+
+
+def named(rows: list[Row], finding: Finding) -> list[Row]:
+    """Of these rows those that a finding names, as if every value that they use may have been written before."""
+    some = [row for row in rows if row["op"] in finding.operations]
+    written = {row["value"] for row in some if row["kind"] != "register-read"}
+    used = {row[name] for row in some for name in ("value", "expected")} - written - {None}
+    before = Ledger("r-0", next_op=200)
+    for value in sorted(used):
+        before.write(value, (-1, None))
+    return before.rows + some
 
 
 def test_one_late_call_is_one_instance(tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ SEGMENTS: tuple[Row, ...] = (
     {"what": "segment", "node": "n2", "key": KEY, "base_offset": 90, "size": 100},
 )  # fmt: skip
 BRIEF = changing("topic", {"retention_ms": 5_000})
+FOR_EVER = 2**63 - 1
+"""As Kafka's own settings have it."""
 SMALL = changing("topic", {"retention_bytes": 1_000})
 
 
@@ -186,6 +188,10 @@ LEGAL: tuple[Change, ...] = (
     all_of(changing("topic", {"retention_bytes": 1_001}), adding(*SEGMENTS)),
     all_of(BRIEF, adding(*SEGMENTS), changing("partition", {"leader": -1})),
     all_of(GROWN, adding({"what": "deletion", "key": TOPIC})),  # each waits for the other
+    adding({**FLUSHED, "flush_ms": FOR_EVER}),
+    all_of(changing("topic", {"retention_ms": FOR_EVER}), adding(*SEGMENTS)),
+    all_of(BRIEF, changing("topic", {"retention_check_ms": FOR_EVER}), adding(*SEGMENTS)),
+    all_of(BRIEF, adding(*SEGMENTS), changing("segment", {"timestamp": FOR_EVER}, base_offset=0)),
 )
 
 

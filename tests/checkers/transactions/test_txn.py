@@ -153,11 +153,12 @@ def test_the_strongest_class_of_a_component_is_reported_with_a_shortest_cycle(tm
     judgement = judged(tmp_path, made)
     assert judgement.anomalies == {"G0": 1}
     (finding,) = judgement.findings
-    assert finding.operations == (0, 1, 2)
+    assert (finding.operations, finding.omitted) == ((0, 1, 2, 3), 0)
     assert finding.claim == (
-        "3 transactions go round in a circle: transaction 1 appended 2 to x after 1 of transaction 0; "
-        "transaction 2 appended 3 to y after 2 of transaction 1; "
-        "transaction 0 appended 1 to z after 3 of transaction 2."
+        "3 transactions go round in a circle: "
+        "transaction 1 appended 2 to x after 1 of transaction 0, by what transaction 3 read; "
+        "transaction 2 appended 3 to y after 2 of transaction 1, by what transaction 3 read; "
+        "transaction 0 appended 1 to z after 3 of transaction 2, by what transaction 3 read."
     )
 
 
@@ -184,7 +185,8 @@ def test_each_edge_says_why_it_holds(tmp_path: Path) -> None:
     )
     # That 12 read b tells the same, but less of it.
     assert claims["G-singlea"] == (
-        "2 transactions go round in a circle: transaction 12 appended 2 to a after 1 of transaction 11; "
+        "2 transactions go round in a circle: "
+        "transaction 12 appended 2 to a after 1 of transaction 11, by what transaction 13 read; "
         "transaction 12 read c when nothing was in it, without the 1 that transaction 11 appended."
     )
     # There are two that wrote to g after it was read.
