@@ -17,7 +17,8 @@ class Home:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each.
+    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each, an IPv6
+    address in brackets.
 
     ``home``: where the client lives, if on a node of its own; None: in the harness.
     """

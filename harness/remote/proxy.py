@@ -38,7 +38,7 @@ class RemoteClient:
         if endpoint.home is None:
             raise ValueError(f"no node is named for a client of {endpoint.node} to live on")
         host, _, port = endpoint.home.address.rpartition(":")
-        self._reader, self._writer = await asyncio.open_connection(host, int(port), limit=LONGEST)
+        self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=LONGEST)
         self._endpoint = endpoint
         sent = endpoint.plain if isinstance(endpoint, Observed) else endpoint
         answer = await self._ask(Open(replace(sent, home=None), self._limit))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
+from assay.cluster.naming import at
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import CLIENT_ROLE, Software, System, ZooKeeperClients
 from assay.harness.core.client import Endpoint, Home
@@ -111,6 +112,6 @@ def _as_here(name: str) -> str:
 
 def housed(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:
     """Each with a node for its clients to live on, in turns, so that every node gets its share of them."""
-    homes = [Home(node.name, f"{node.address}:{PORT}") for node in by_role(cluster, CLIENT_ROLE)]
+    homes = [Home(node.name, at(node.address, PORT)) for node in by_role(cluster, CLIENT_ROLE)]
     pairs = range(math.lcm(len(endpoints), len(homes)))
     return [replace(endpoints[i % len(endpoints)], home=homes[i % len(homes)]) for i in pairs]

@@ -18,9 +18,9 @@ def endpoints(
     everyone = servers(cluster, system)
     wanted = system.client_roles if isinstance(system, ClientRoles) else system.roles
     nodes = [node for node in everyone if node.role in wanted]
-    addresses = [f"{node.address}:{system.port(node.role)}" for node in nodes]
+    addresses = [at(node.address, system.port(node.role)) for node in nodes]
     roles = {
-        role: tuple(f"{node.address}:{system.port(role)}" for node in everyone if node.role == role)
+        role: tuple(at(node.address, system.port(role)) for node in everyone if node.role == role)
         for role in dict.fromkeys(node.role for node in everyone)
     }
     zookeeper = tuple(at(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))

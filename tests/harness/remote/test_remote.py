@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import socket
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +25,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.harness.core.report import RunReport
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
 from assay.harness.remote.messages import Raised, Request, encode, receive
+from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.client_nodes import WithClientNodes
 
 from helpers.examples import some_of
@@ -343,3 +346,28 @@ def test_a_message_is_read_by_its_kind() -> None:
         assert await receive(reader, Request) is None, "cut short by the end of the line"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_a_worker_process_is_found_at_an_address_of_either_kind(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host.strip("[]"), 0), family=family) as free:
+            port = free.getsockname()[1]
+    except OSError:
+        pytest.skip("this machine has no such addresses")
+
+    async def real() -> Completion:
+        words = ["--client", f"{Recording.__module__}:{Recording.__qualname__}", "--port", str(port)]
+        process = asyncio.ensure_future(server.entry(ClientRuntime(random.Random(1), None), words))
+        await until(lambda: server.ready(host.strip("[]"), port))
+        client = RemoteClient(Recording, LIMIT)
+        await client.open(Endpoint("n1", "10.0.0.1:1", ("10.0.0.1:1",), Home("client1", f"{host}:{port}")), None)
+        try:
+            return await client.invoke(Operation("echo", argument=1))
+        finally:
+            await client.close()
+            process.cancel()
+            await process
+
+    assert asyncio.run(asyncio.wait_for(real(), 30)) == Completion(Outcome.OK, result=1)
