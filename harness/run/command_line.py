@@ -36,6 +36,12 @@ def defaults(nemesis: Sequence[str]) -> Defaults:
     return DEFAULTS_OF_MIX if tuple(nemesis) == (MIX,) else DEFAULTS
 
 
+def typed(number: float) -> str:
+    """As short as it can be without becoming another number."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
+
+
 def repeat_command(test: str, settings: Settings) -> str:
     """What to type to do exactly this run again; options at their default are left out."""
     usual = defaults(settings.nemesis)
@@ -44,13 +50,13 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--hosts", None if settings.hosts is None else str(settings.hosts), None),
         ("--replay", None if settings.replay is None else str(settings.replay), None),
         ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
-        ("--nemesis-interval", f"{settings.nemesis_interval:g}", usual.nemesis_interval),
+        ("--nemesis-interval", typed(settings.nemesis_interval), usual.nemesis_interval),
         ("--nemesis-target", settings.nemesis_target, None),
         ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
         ("--workload-mix", ",".join(settings.workload_mix) or None, None),
-        ("--time-limit", f"{settings.time_limit:g}", usual.time_limit),
-        ("--rate", NONE if settings.rate is None else f"{settings.rate:g}", usual.rate or NONE),
-        ("--operation-timeout", f"{settings.operation_timeout:g}", usual.operation_timeout),
+        ("--time-limit", typed(settings.time_limit), usual.time_limit),
+        ("--rate", NONE if settings.rate is None else typed(settings.rate), usual.rate or NONE),
+        ("--operation-timeout", typed(settings.operation_timeout), usual.operation_timeout),
         ("--nodes", ",".join([str(settings.nodes), *settings.role_nodes]), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),

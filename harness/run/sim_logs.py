@@ -65,7 +65,7 @@ class SimLogs(logging.Handler):
         for node, lines in self._lines.items():
             path = folder / node / FILE
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("\n".join(lines) + "\n")
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 class _Stderr(io.TextIOBase):

@@ -37,6 +37,8 @@ def test_the_mix_is_the_nemesis_that_is_called_so() -> None:
         (replace(USUAL, nemesis=("mix",), rate=20.0), "--nemesis=mix --nemesis-interval=10 --time-limit=30 --rate=20 "
          "--operation-timeout=5 --concurrency=6 "),
         (replace(MIXED, rate=None), "--nemesis=mix --rate=none "),
+        (replace(USUAL, rate=1234567.0, time_limit=36000.25), "--time-limit=36000.25 --rate=1234567.0 "),
+        (replace(USUAL, rate=0.1, time_limit=1e6), "--time-limit=1e+06 --rate=0.1 "),
         (replace(MIXED, nodes=5, concurrency=30), "--nemesis=mix --nodes=5 "),
         (replace(MIXED, nodes=2, role_nodes=("s=3",), concurrency=12), "--nemesis=mix --nodes=2,s=3 "),
     ],

@@ -264,6 +264,18 @@ def test_effects_that_the_history_does_not_take_make_it_unknown(tmp_path: Path, 
     assert wants in text
 
 
+def test_a_log_with_half_a_character_is_kept_and_so_are_all_others(tmp_path: Path) -> None:
+    async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
+        print("bytes \udcff of a file", file=sys.stderr)
+        await asyncio.Event().wait()
+        return 0
+
+    run, _ = played(tmp_path, {"entry": entry}, {}, nodes=2)
+    said = [path.read_text() for path in sorted(run.folder.logs.glob("*/process.log"))]
+    assert len(said) == 2
+    assert all("bytes \\udcff of a file" in text for text in said)
+
+
 def test_logs_that_cannot_be_named_cost_no_verdict(tmp_path: Path) -> None:
     run, _ = played(tmp_path, {"logs": slip}, {})
     assert run.judgement is not None

@@ -281,6 +281,25 @@ def test_a_crash_in_the_harness_leaves_a_readable_history_marked_as_cut(
     assert "a bug in the trial" in str(info.problem)
 
 
+def test_what_ended_a_run_is_said_though_its_history_cannot_be_saved(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_arguments: Any) -> None:
+        monkeypatch.setattr("assay.harness.core.history.HistoryWriter.flush", no_memory)
+        raise RuntimeError("a bug in the trial")
+
+    def no_memory(*_arguments: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("assay.harness.run.trial.Trial._recovered", broken)
+    run = attempt(toy, tmp_path)
+    with pytest.raises(RuntimeError, match="a bug in the trial"):
+        done(run)
+    info = store.read_run(run.folder.path)
+    assert info is not None
+    assert "a bug in the trial" in str(info.problem)
+
+
 def test_a_run_that_could_not_be_judged_can_be_judged_again(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
