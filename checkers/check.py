@@ -44,7 +44,6 @@ class Table(View):
 class Involved:
     """What a sentence needs of an operation. ``ret`` None: it is not known when it ended, or whether."""
 
-    op: int
     process: int
     call: int
     ret: int | None
@@ -247,7 +246,7 @@ def involved(engine: Engine, ops: set[int], through: Mapping[str, str] = Mapping
         f"where op in ({', '.join(str(op) for op in sorted(ops))}) group by op"
     )
     return {
-        row["op"]: Involved(row["op"], row["process"], row["call"], row["ret"], through.get(workers.get(row["op"], "")))
+        row["op"]: Involved(row["process"], row["call"], row["ret"], through.get(workers.get(row["op"], "")))
         for row in rows
     }
 

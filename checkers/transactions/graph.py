@@ -91,9 +91,8 @@ class Graph:
 
 @dataclass(frozen=True)
 class Component:
-    """Nodes that all lead to each other. ``number``: its label; ``rank``: an index into ``CLASSES``."""
+    """Nodes that all lead to each other. ``rank``: an index into ``CLASSES``."""
 
-    number: int
     rank: int
     members: Ints
     """Positions of its nodes."""
@@ -106,7 +105,6 @@ class Classified:
 
     graph: Graph
     """Edges inside components only."""
-    label: Ints
     components: list[Component]
     unsure: int = 0
 
@@ -135,7 +133,7 @@ def classify(graph: Graph, limit: int = LIMIT) -> Classified:
     """The components that have a cycle, each with the strongest class that it has."""
     count = len(graph.nodes)
     if count == 0:
-        return Classified(graph, np.zeros(0, np.int64), [])
+        return Classified(graph, [])
     label, inside = strong(count, graph.source, graph.target)
     graph = graph.only((label[graph.source] == label[graph.target]) & inside[graph.source])
     rank = np.full(int(label.max()) + 1, G2_ITEM)
@@ -148,17 +146,16 @@ def classify(graph: Graph, limit: int = LIMIT) -> Classified:
     members = np.flatnonzero(inside)
     by_label = members[np.argsort(label[members], kind="stable")]
     groups = np.split(by_label, np.flatnonzero(np.diff(label[by_label])) + 1) if len(by_label) else []
-    classified = Classified(graph, label, [])
+    classified = Classified(graph, [])
     single = Singles(graph, limit)
     for group in groups:
-        number = int(label[group[0]])
-        worst = int(rank[number])
+        worst = int(rank[label[group[0]]])
         if worst == G_NONADJACENT:
             if next(single.cycles(group), None) is not None:
                 worst = G_SINGLE
             elif single.spent:
                 classified.unsure += 1
-        classified.components.append(Component(number, worst, group))
+        classified.components.append(Component(worst, group))
     classified.components.sort(key=lambda one: _least(graph, one))
     return classified
 

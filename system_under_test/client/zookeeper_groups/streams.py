@@ -26,7 +26,6 @@ class Hold:
     number: int
     position: int
     """What is read next, and committed: all before it was handed out."""
-    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

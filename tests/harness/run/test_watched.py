@@ -70,10 +70,10 @@ def test_a_loss_is_reported_once_while_the_run_goes_on(fail_fast: bool, tmp_path
             known = tally.watched
             await until(lambda: tally.watched != known)
         finally:
-            pid = watch.pid
+            process = watch.process
             await watch.stop()
-        assert pid is not None
-        assert gone(pid)
+        assert process is not None
+        assert gone(process.pid)
         assert len(heard.alarms) == 1
         assert heard.alarms[0].startswith("at 0.0 s, while the run goes on: FAIL set-vanished: ")
         assert watch.found == {"set-vanished"}
@@ -164,11 +164,11 @@ def test_what_it_prints_and_no_one_understands_is_said_at_once(tmp_path: Path, m
     async def play() -> None:
         watch, heard, _, _ = watched(GrowingRun(tmp_path))
         await watch.start()
-        pid = watch.pid
+        process = watch.process
         await until(lambda: bool(heard.alarms))
         await watch.stop()
-        assert pid is not None
-        assert gone(pid)
+        assert process is not None
+        assert gone(process.pid)
         (problem,) = watch.problems
         assert problem.startswith("--watch ended early: assay watch printed what is no judgement: ")
 
