@@ -16,13 +16,19 @@ WORTH: Final = 0.25
 
 @dataclass
 class Standstill:
-    """Adds up what each sleep took too long."""
+    """Adds up what a task that sleeps again and again was late by."""
 
+    asleep: float
+    """Seconds that each of its sleeps is meant to take."""
     total: float = 0.0
     """Seconds."""
+    _last: tuple[float, float] | None = None
 
-    def slept(self, meant: float, took: float, computed: float) -> None:
-        """One sleep, all in seconds; ``computed``: processor time of the whole process in it."""
-        lost = took - meant - computed
-        if lost >= WORTH:
-            self.total += lost
+    def woke(self, now: float, computed: float) -> None:
+        """Once at its begin and after each sleep; ``computed``: seconds of the whole process on a processor so far."""
+        if self._last is not None:
+            before, computed_before = self._last
+            lost = now - before - self.asleep - (computed - computed_before)
+            if lost >= WORTH:
+                self.total += lost
+        self._last = now, computed

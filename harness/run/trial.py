@@ -104,7 +104,7 @@ class Trial:
     _conductor: Conductor | None = None
     _assertions: Assertions = field(default_factory=Assertions)
     _logs_kept: bool = False
-    _standstill: Standstill = field(default_factory=Standstill)
+    _standstill: Standstill = field(default_factory=lambda: Standstill(TICK))
     _unready: Exception | None = None
     """What a node's ``ready`` raised last."""
     _problems: list[str] = field(default_factory=list)
@@ -373,9 +373,8 @@ class Trial:
                 stop.set()
             self.tally.elapsed = loop.time() - origin
             self.progress.update(self.tally)
-            begun, computed = loop.time(), time.process_time()
+            self._standstill.woke(loop.time(), time.process_time())
             await asyncio.sleep(TICK)
-            self._standstill.slept(TICK, loop.time() - begun, time.process_time() - computed)
 
     def _servers(self) -> list[Node]:
         return servers(self.cluster, self.system)

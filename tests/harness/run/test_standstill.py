@@ -16,13 +16,13 @@ import asyncio, time
 from assay.harness.run.standstill import Standstill
 
 async def main():
-    still = Standstill()
+    still = Standstill(0.05)
     loop = asyncio.get_running_loop()
-    print("begun", flush=True)
-    for _ in range(20):
-        begun, computed = loop.time(), time.process_time()
+    for number in range(30):
+        still.woke(loop.time(), time.process_time())
+        if number == 1:
+            print("begun", flush=True)
         await asyncio.sleep(0.05)
-        still.slept(0.05, loop.time() - begun, time.process_time() - computed)
     print(still.total)
 
 asyncio.run(main())
@@ -41,15 +41,17 @@ asyncio.run(main())
     ],
 )
 def test_what_a_sleep_took_too_long_counts_less_what_was_computed(took: float, computed: float, total: float) -> None:
-    still = Standstill()
-    still.slept(0.1, took, computed)
+    still = Standstill(0.1)
+    still.woke(50.0, 7.0)
+    still.woke(50.0 + took, 7.0 + computed)
     assert still.total == pytest.approx(total)
 
 
 def test_it_adds_up() -> None:
-    still = Standstill()
-    for took in (0.6, 0.1, 0.3, 1.1):
-        still.slept(0.1, took, 0.0)
+    still, now = Standstill(0.1), 0.0
+    for took in (0.0, 0.6, 0.1, 0.3, 1.1):
+        now += took
+        still.woke(now, 0.0)
     assert still.total == pytest.approx(1.5)
 
 
