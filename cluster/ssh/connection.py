@@ -69,6 +69,9 @@ class SshConnection:
         self._name = name
         self._login = login
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        """Held while a session is asked for: paramiko keeps one reason of a refusal for all who ask at once, so that
+        the others would take the connection for broken."""
         self._transport: paramiko.Transport | None = None
         self._ways: list[paramiko.Transport] = []
         """To jump hosts, the nearest last."""
@@ -260,7 +263,8 @@ class SshConnection:
         deadline = time.monotonic() + CONNECT_TIMEOUT
         while True:
             try:
-                return transport.open_session(timeout=CONNECT_TIMEOUT)
+                with self._opening:
+                    return transport.open_session(timeout=CONNECT_TIMEOUT)
             except paramiko.ChannelException as error:
                 if time.monotonic() >= deadline:
                     raise NodeError(

@@ -63,8 +63,8 @@ def test_files_find_a_connection_again_that_was_lost_without_a_word(
 
 def test_a_session_that_is_not_granted_is_waited_for_and_takes_no_other_with_it() -> None:
     with machine(sessions=2) as there, connected(there) as connection, ThreadPoolExecutor() as executor:
-        asked = [executor.submit(connection.run, f"sleep 0.5; echo {number}") for number in range(4)]
-        assert [one.result() for one in asked] == [f"{number}\n" for number in range(4)]
+        asked = [executor.submit(connection.run, f"sleep 0.2; echo {number}") for number in range(6)]
+        assert [one.result() for one in asked] == [f"{number}\n" for number in range(6)]
         assert len(there.reached) == 1
 
 
