@@ -69,6 +69,7 @@ def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_sessio
     with pytest.raises(KeyboardInterrupt):
         doctor._iptables()
     with engine.engine() as client:
-        left = [one for one in engine.owned(client) if one.owner == str(owner.current())]
-        assert [(one.kind, one.run_id) for one in left] == [("container", "doctor")]
+        ours = [one for one in engine.owned(client) if one.owner == str(owner.current())]
+        left = [one for one in ours if one.run_id == "doctor"]  # other tests of this process may have containers
+        assert [one.kind for one in left] == ["container"]
         assert engine.remove_container(client, left[0].name)

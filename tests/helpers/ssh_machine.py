@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +73,21 @@ class _Door(paramiko.ServerInterface):
         return True
 
 
+GONE = (OSError, EOFError, paramiko.SSHException)
+"""What is raised where the one that asked does not wait for the answer."""
+
+
 def _execute(channel: paramiko.Channel, command: bytes) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as run:
         output, errors = (stream.read() for stream in (run.stdout, run.stderr) if stream is not None)
-        channel.sendall(output)
-        channel.sendall_stderr(errors)
-        channel.shutdown_write()
-    channel.send_exit_status(run.returncode)
-    channel.close()
+        with suppress(*GONE):
+            channel.sendall(output)
+            channel.sendall_stderr(errors)
+            channel.shutdown_write()
+    with suppress(*GONE):
+        channel.send_exit_status(run.returncode)
+        channel.close()
 
 
 class Machine:
