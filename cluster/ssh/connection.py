@@ -264,7 +264,10 @@ class SshConnection:
         while True:
             try:
                 with self._opening:
-                    return transport.open_session(timeout=CONNECT_TIMEOUT)
+                    channel = transport.open_session(timeout=CONNECT_TIMEOUT)
+                if channel.closed:  # paramiko hands it out also where the connection was lost just then
+                    raise paramiko.SSHException("the connection was lost while a session was opened")
+                return channel
             except paramiko.ChannelException as error:
                 if time.monotonic() >= deadline:
                     raise NodeError(
