@@ -62,33 +62,35 @@ def exhaust(pid: str) -> dict[str, int]:
     before = look()
     Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     deadline = time.monotonic() + WITHIN
-    taken = mmap.mmap(-1, 8)
-    taker = os.fork()
+    taken, enough = mmap.mmap(-1, 8), mmap.mmap(-1, 1)
+    parent, taker = os.getpid(), os.fork()
     if taker == 0:
-        _take(before["limit"], taken)
+        _take(before["limit"], taken, enough, parent)
     try:
         while _alive(pid):
             if time.monotonic() >= deadline:
                 raise RuntimeError(f"process {pid} was not ended within {WITHIN:g} s")
             time.sleep(0.01)
     finally:
-        os.kill(taker, signal.SIGTERM)
+        enough[0] = 1
         _, status = os.waitpid(taker, 0)
-    # The kernel may end the taker as well, when the other is slow to go; we do not kill it.
+    # The kernel may end the taker as well, when the other is slow to go. We send it no signal: one that arrives while
+    # the kernel is at this, which counts first and kills then, would be the end that its status shows.
     ended_too = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     found = look()
     return {**found, "ended": found["ended"] - ended_too, "before": before["ended"], "taken": _number(taken)}
 
 
-def _take(limit: int, taken: mmap.mmap) -> NoReturn:
-    """In a process of its own, until it is ended."""
+def _take(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoReturn:
+    """In a process of its own, until it is ended, told that it is ``enough``, or its parent is gone."""
     held: list[bytes] = []
-    while True:
+    while not enough[0] and os.getppid() == parent:
         if len(held) * CHUNK < limit:
             held.append(b"x" * CHUNK)
             taken[:] = (len(held) * CHUNK).to_bytes(8, "little")
         else:
             time.sleep(0.01)
+    os._exit(0)
 
 
 def _number(taken: mmap.mmap) -> int:
