@@ -321,6 +321,32 @@ def test_one_whose_session_is_over_has_lost_what_it_owned() -> None:
     simulate(check)
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(5.0, ["committed"]), (9.0, ["lost"])])
+def test_a_group_waits_for_one_that_has_to_join_again_for_its_rebalance_timeout(
+    seconds: float, expected: list[str]
+) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x", 3)
+            calls: list[str] = []
+
+            async def revoked(partitions: Sequence[Partition]) -> None:
+                await one.commit("farewell")
+                calls.append("committed")
+
+            listener = GroupListener(on_revoked=revoked, on_lost=lambda partitions: calls.append("lost"))
+            one = consumer(cluster, listener=listener, rebalance_timeout=7.0)
+            while len(await one.poll(1.0)) < PARTITIONS:
+                pass
+            two = Reader(consumer(cluster, rebalance_timeout=7.0, timeout=15.0))
+            await asyncio.sleep(seconds)  # it works on what it has read, for longer than its session of 2 s
+            await one.poll(0.0)
+            assert calls == expected
+            await two.stop()
+
+    simulate(check)
+
+
 def test_topics_and_partitions_that_come_later_are_joined() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
