@@ -260,8 +260,8 @@ class Connection:
         if pending is None or pending.answer.done():
             return
         what = f"{pending.request} to {self.peer}"
-        self._doubt(f"{what} was not answered within {timeout:.3g} s")
         pending.answer.set_exception(Unknown(f"{what}: no answer within {timeout:.3g} s"))
+        self._doubt(f"{what} was not answered within {timeout:.3g} s")  # which may end it, and answer all that wait
 
     def _doubt(self, reason: str) -> None:
         self._suspect = self._suspect or reason

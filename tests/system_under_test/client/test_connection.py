@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -260,6 +261,8 @@ def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(t
 def test_a_connection_that_takes_back_is_closed_on_real_sockets_too() -> None:
     async def main() -> None:
         endings: list[str] = []
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
@@ -280,5 +283,6 @@ def test_a_connection_that_takes_back_is_closed_on_real_sockets_too() -> None:
             await asyncio.sleep(0.05)
         server.close()
         assert endings == ["reset", "eof"]
+        assert not failures, "the call is answered once"
 
     asyncio.run(main())
