@@ -134,9 +134,13 @@ class GroupConsumer:
         self._membership.subscribe(topics)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group."""
+        """Leaves the group. Raises what ``on_revoked`` raises."""
         self._subscribed = False
-        await self._revoke(self._farewell())
+        try:
+            await self._revoke(self._farewell())
+        except Exception:
+            await self._membership.leave()
+            raise
         await self._membership.leave()
 
     def assign(self, partitions: Sequence[Partition]) -> None:

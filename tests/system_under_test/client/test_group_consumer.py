@@ -347,6 +347,27 @@ def test_a_group_waits_for_one_that_has_to_join_again_for_its_rebalance_timeout(
     simulate(check)
 
 
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_callback_that_raises_keeps_no_one_in_the_group(closes: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+
+            def revoked(partitions: Sequence[Partition]) -> None:
+                raise RuntimeError(f"{len(partitions)} partitions are gone")
+
+            one = consumer(cluster, listener=GroupListener(on_revoked=revoked))
+            await one.poll(0.0)
+            with pytest.raises(RuntimeError, match="4 partitions"):
+                await (one.close() if closes else one.unsubscribe())
+            two = consumer(cluster)
+            before = asyncio.get_running_loop().time()
+            await two.poll(0.0)
+            assert len(two.assignment) == PARTITIONS
+            assert asyncio.get_running_loop().time() - before < 1.0, "it does not wait for the session of the first"
+
+    simulate(check)
+
+
 def test_topics_and_partitions_that_come_later_are_joined() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
