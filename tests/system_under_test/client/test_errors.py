@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.connection import NotSent, Unknown
-from assay.system_under_test.client.delivery import Delivery
+from assay.system_under_test.client.delivery import Delivery, Way
 from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
     PRODUCE_NOT_DONE,
@@ -137,7 +137,7 @@ def test_a_send_is_reported_as_it_was(script: list[Step], retries: int, repeat_u
         config = ProducerConfig(retries=retries, repeat_unknown=repeat_unknown)
         delivery = Delivery(broker, broker, config)  # type: ignore[arg-type]
         try:
-            await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout)
+            await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout, Way())
         except SendFailed:
             assert broker.appended == 0
         except SendUnknown:

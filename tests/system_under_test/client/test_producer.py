@@ -265,6 +265,34 @@ def test_close_settles_what_is_in_flight_as_unknown_and_what_waits_as_failed() -
     simulate(main)
 
 
+@pytest.mark.parametrize(
+    ("script", "leader", "expected"),
+    [
+        pytest.param([], -1, SendFailed, id="no leader yet"),
+        pytest.param([E.NOT_ENOUGH_REPLICAS], 1, SendFailed, id="refused, and to be sent again"),
+        pytest.param([E.REQUEST_TIMED_OUT], 1, SendUnknown, id="in doubt, and to be sent again"),
+        pytest.param([E.REQUEST_TIMED_OUT, E.NOT_ENOUGH_REPLICAS], 1, SendUnknown, id="in doubt, then refused"),
+    ],
+)
+def test_close_knows_whether_what_waits_for_its_next_try_may_have_been_appended(
+    script: list[E], leader: int, expected: type[Exception]
+) -> None:
+    async def main() -> None:
+        tries = len(script)
+        async with producing(repeat_unknown=True, retry_back_off=0.2) as (cluster, producer):
+            cluster.leader = leader
+            cluster.brokers[1].script = [*script]
+            sent = asyncio.create_task(producer.send("t", 0, [(None, b"a")]))
+            await asyncio.sleep(0.1 + 0.2 * max(0, tries - 1))
+            assert len(cluster.brokers[1].requests) == tries
+            await producer.close()
+            with pytest.raises(expected, match="closed"):
+                await sent
+            assert cluster.log == []
+
+    simulate(main)
+
+
 def test_a_cancelled_send_that_still_waited_is_not_sent() -> None:
     async def main() -> None:
         async with producing() as (cluster, producer):
