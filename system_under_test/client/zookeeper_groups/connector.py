@@ -174,15 +174,17 @@ class ConsumerConnector:
         if self._closed:
             return
         self._closed = True
-        await self._background.close()
-        if self._config.auto_commit:
-            await self._commit_quietly()
-        self._current()
-        self._end(ChangeKind.RELEASED)
-        for stream in self._streams.values():
-            await stream.close()
-        await self._zookeeper.close()  # with the session its registration and its claims go, all at once
-        await self._membership.close()
+        try:
+            await self._background.close()
+            if self._config.auto_commit:
+                await self._commit_quietly()
+        finally:  # also when it is cancelled: a session that lives on would own all this, and read nothing
+            self._current()
+            self._end(ChangeKind.RELEASED)
+            for stream in self._streams.values():
+                await stream.close()
+            await self._zookeeper.close()  # with the session its registration and its claims go, all at once
+            await self._membership.close()
 
     # -- streams ---------------------------------------------------------------------------------------------------
 

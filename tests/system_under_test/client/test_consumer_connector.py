@@ -393,6 +393,27 @@ def test_after_a_shutdown_nothing_is_left_but_the_offsets_and_streams_end() -> N
     simulate(check)
 
 
+def test_a_shutdown_that_is_cancelled_lets_go_of_everything_all_the_same() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            one = Consumer(cluster, "c1", offsets_storage="kafka")
+            await one.start()
+            await until(lambda: len(one.owned) == 2, "it owns both")
+            for node in cluster.nodes:
+                await node.stop()  # its last commit gets no answer
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await one.connector.shutdown()
+            assert await owners(zookeeper) == {}
+            assert one.kinds() == [ChangeKind.ACQUIRED] * 2 + [ChangeKind.RELEASED] * 2
+            for node in cluster.nodes:
+                await node.resume()
+            await zookeeper.close()
+
+    simulate(check)
+
+
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_brokers_are_found_in_zookeeper_also_those_that_come_later(storage: str) -> None:
     """When it starts one broker lives, and in the end only the others do."""
