@@ -102,8 +102,10 @@ class Producer:
         """Appends one message, serialized, to the partition that the partitioner chooses. Raises as :meth:`send`, and
         what a serializer raises.
         """
+        deadline = asyncio.get_running_loop().time() + self._config.timeout
         message = self.serialized(topic, key, value)
-        return await self.send(topic, await self.partition_for(topic, message[0]), [message])
+        partition = await self.partition_for(topic, message[0], deadline)
+        return await self.enqueue(topic, partition, [message], deadline)
 
     async def send_list(self, messages: Iterable[tuple[str, object, object]]) -> list[SendResult | ClientError]:
         """Appends (topic, key, value), each serialized, to the partitions that the partitioner chooses: what goes to

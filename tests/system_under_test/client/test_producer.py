@@ -322,6 +322,27 @@ def test_keyed_messages_go_where_the_java_producer_sends_them() -> None:
     simulate(main)
 
 
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_keyed_message_has_its_time_once_for_its_topic_and_its_partition(leads: bool) -> None:
+    async def main() -> None:
+        async with producing(timeout=1.0) as (cluster, producer):
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            cluster.leader = -1
+            sent = asyncio.create_task(producer.send_keyed("new", b"k", b"a"))
+            await asyncio.sleep(0.7)
+            cluster.topics.append("new")
+            if leads:
+                cluster.leader = 1
+                assert (await sent).base_offset == 0
+            else:
+                with pytest.raises(SendFailed):
+                    await sent
+            assert loop.time() - began < 1.1
+
+    simulate(main)
+
+
 def test_a_broker_that_keeps_silent_about_the_partition_leaves_the_outcome_unknown() -> None:
     async def main() -> None:
         async with producing() as (cluster, producer):
