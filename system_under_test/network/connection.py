@@ -206,6 +206,8 @@ class Connection:
         except TimeoutError as error:
             self._doubt(f"{name} to {self.peer} was not taken within {timeout:.3g} s")
             raise NotSent(f"{name} to {self.peer}: earlier requests were not taken within {timeout:.3g} s") from error
+        if self._loop.time() >= deadline:
+            raise NotSent(f"{name} to {self.peer}: no time is left")
         answer: asyncio.Future[R] = self._loop.create_future()
         timer = self._loop.call_at(deadline, self._expire, correlation_id, timeout)
         self._pending[correlation_id] = _Pending(answer, name, request_info(type(request)).response, version)

@@ -167,6 +167,26 @@ def test_an_answer_that_is_none_is_unknown_and_ends_the_connection(reply: bytes)
     simulate(main)
 
 
+def test_a_call_without_time_is_not_sent_and_harms_no_other() -> None:
+    """Sent, its outcome would be unknown for nothing."""
+    ids: list[int] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            ids.append(await read(reader))
+            answer(writer, ids[-1])
+
+    async def main() -> None:
+        async with connected(script) as connection:
+            for left in (0.0, -1.0):
+                with pytest.raises(NotSent, match="no time is left"):
+                    await connection.call(ASK, 0, left)
+            assert (await connection.call(ASK, 0, 1.0)).error_code == 0
+            assert len(ids) == 1
+
+    simulate(main)
+
+
 def test_a_late_answer_to_a_cancelled_call_is_dropped() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ids = [await read(reader), await read(reader)]
