@@ -368,6 +368,33 @@ def test_a_callback_that_raises_keeps_no_one_in_the_group(closes: bool) -> None:
     simulate(check)
 
 
+@pytest.mark.parametrize("objects", [False, True])
+def test_a_reset_to_which_the_caller_objects_skips_no_record(objects: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            everything = await fill(cluster, "x", 1)
+
+            def on_reset(partition: Partition, offset: int) -> None:
+                if objects:
+                    raise RuntimeError(f"{partition[1]} is to be read from {offset} on")
+
+            one = consumer(cluster, listener=GroupListener(on_reset=on_reset))
+            await one.poll(0.0)
+            for last in range(PARTITIONS):  # each poll begins with another partition
+                for partition in range(PARTITIONS):
+                    one.seek(("orders", partition), 99 if partition == last else 0)
+                found: set[bytes | None] = set()
+                raised = 0
+                for _ in range(3):
+                    try:
+                        found |= {record.value for record in await one.poll(0.5)}
+                    except RuntimeError:
+                        raised += 1
+                assert (found, raised) == (everything, int(objects))
+
+    simulate(check)
+
+
 def test_topics_and_partitions_that_come_later_are_joined() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
