@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping
 
@@ -201,6 +202,39 @@ def test_what_was_committed_is_read_on_from_by_the_next_owner() -> None:
             assert max((first.values + second.values).values()) == 1
             await second.shutdown()
             await zookeeper.close()
+
+    simulate(check)
+
+
+def test_what_a_member_lets_go_of_in_order_is_read_on_from_while_there_is_traffic() -> None:
+    """Nothing is handed out between its last commit and the release."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+
+            async def feed() -> None:
+                for number in itertools.count():
+                    for partition in range(2):
+                        await cluster.producer.send("orders", partition, [(None, b"%d-%d" % (partition, number))])
+
+            traffic = asyncio.get_running_loop().create_task(feed())
+            one, two = Consumer(cluster, "c1"), Consumer(cluster, "c2")
+            await one.start()
+            await until(lambda: len(one.values) > 20, "something is read")
+            await two.start()
+            await until(lambda: len(two.values) > 20, "by the other as well")
+            await two.shutdown()
+            await until(lambda: len(one.owned) == 2, "all of it")
+            await asyncio.sleep(0.2)
+            traffic.cancel()
+            assert max((one.values + two.values).values()) == 1
+            ends: dict[Partition, int] = {}
+            for _, change in sorted([*one.changes, *two.changes], key=lambda each: each[0]):
+                if change.kind is ChangeKind.RELEASED:
+                    ends[change.topic, change.partition] = change.offset
+                else:
+                    assert change.offset == ends.get((change.topic, change.partition), 0)
+            await one.shutdown()
 
     simulate(check)
 
