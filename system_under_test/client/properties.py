@@ -110,6 +110,8 @@ def connector(properties: Mapping[str, str], source: str = "properties") -> Conn
     values = _converted(properties, _CONSUMER, source)
     if "zookeeper" not in values:
         raise PropertiesError(f"{source}: zookeeper.connect is missing: host:port,host:port")
+    # As in Kafka: a group that comes from ZooKeeper would begin where the reset says.
+    values.setdefault("dual_commit", values.get("offsets_storage") == "kafka")
     return _made(ConnectorConfig, values, source)
 
 

@@ -150,6 +150,21 @@ def test_the_time_in_the_queue_is_no_part_of_the_time_of_a_request() -> None:
     assert producer(BROKERS | {"request.timeout.ms": "1500"}).config.timeout == 1.5
 
 
+@pytest.mark.parametrize(
+    ("said", "dual"),
+    [
+        ({}, False),
+        ({"offsets.storage": "zookeeper"}, False),
+        ({"offsets.storage": "kafka"}, True),
+        ({"offsets.storage": "kafka", "dual.commit.enabled": "false"}, False),
+    ],
+)
+def test_offsets_in_the_topic_are_committed_to_zookeeper_too_unless_it_is_said(
+    said: dict[str, str], dual: bool
+) -> None:
+    assert connector(GROUP | said).dual_commit is dual
+
+
 def test_a_consumer_of_the_old_design() -> None:
     assert connector(GROUP) == ConnectorConfig(zookeeper="zk1:2181,zk2:2181", bootstrap=("n1:9092", "n2:9092"))
     made = connector(
