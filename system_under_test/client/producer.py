@@ -83,6 +83,9 @@ class Producer:
         if not values:
             raise ValueError("a message set needs at least one message")
         _check(values)
+        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
+        if not isinstance(stamp, int) or not -(2**63) <= stamp < 2**63:
+            raise ValueError(f"a time of creation is a number of milliseconds, not {timestamp!r}")
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._traits.queue(
@@ -94,7 +97,6 @@ class Producer:
                 partial(message_set.pack, magic=self._config.message_format, codec_number=self._config.codec),
             )
             self._queues[topic, partition] = queue
-        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
         size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
         return queue.put([(key, value, stamp) for key, value in values], size, deadline)
 

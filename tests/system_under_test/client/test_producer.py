@@ -322,6 +322,19 @@ def test_keyed_messages_go_where_the_java_producer_sends_them() -> None:
     simulate(main)
 
 
+@pytest.mark.parametrize("time", [2**63, 1.5, 2**63 - 1])
+def test_a_time_that_no_message_can_have_fails_that_send_alone(time: Any) -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            sends = [producer.send("t", 0, [(None, b"%d" % n)], timestamp=time if n == 1 else 7) for n in range(3)]
+            found = await asyncio.gather(*sends, return_exceptions=True)
+            fits = time == 2**63 - 1
+            assert [type(each) for each in found] == [SendResult, SendResult if fits else ValueError, SendResult]
+            assert cluster.log == ([b"0", b"1", b"2"] if fits else [b"0", b"2"])
+
+    simulate(main)
+
+
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_keyed_message_has_its_time_once_for_its_topic_and_its_partition(leads: bool) -> None:
     async def main() -> None:
