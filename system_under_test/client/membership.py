@@ -162,10 +162,22 @@ class Membership(Coordinated):
         ]
 
     async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
-        """How many partitions each has now; 0 for a topic that does not exist yet. Raises ``ReadFailed``."""
+        """How many partitions each has now; 0 for a topic that does not exist yet. Raises ``ReadFailed``.
+
+        For one of which the answer says no more than that it is to be asked for again, that is done for a while: a
+        broker that was just started knows none.
+        """
         wanted = sorted(topics)
-        found = (await self._metadata.describe(wanted, deadline)).topics if wanted else {}
-        return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
+        if not wanted:
+            return {}
+        loop = asyncio.get_running_loop()
+        patience = min(loop.time() + ATTEMPT, deadline)
+        while True:
+            found = (await self._metadata.describe(wanted, deadline)).topics
+            known = all(view.partitions or view.error is not ErrorCode.LEADER_NOT_AVAILABLE for view in found.values())
+            if known or loop.time() + BACK_OFF >= patience:
+                return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
+            await asyncio.sleep(BACK_OFF)
 
     async def _watch(self, generation: Generation) -> None:
         """Ends when there are more partitions than were assigned. Fewer mean nothing: a broker may not know all yet."""
