@@ -45,6 +45,8 @@ class AsyncProducer:
         self._handler = handler
         self._callbacks = callbacks or Callbacks()
         self._room = asyncio.Semaphore(config.queue_size)
+        self._seeking_room = 0
+        self._no_one_seeks = asyncio.Event()
         self._ledger = Ledger(config.timeout, self._callbacks, self._room.release)
         self._waiting: deque[Envelope] = deque()
         self._company = asyncio.Event()
@@ -67,12 +69,17 @@ class AsyncProducer:
         if self._closed:
             raise SendFailed("the producer was closed")
         envelope = self._callbacks.before_enqueue(Envelope(topic, value, key, partition, on_done))
+        self._seeking_room += 1
         try:
             await self._find_room()
         except SendFailed as error:
             self._ledger.call(self._callbacks.after_enqueue, envelope, False)
             self._ledger.report(envelope, error)
             raise
+        finally:
+            self._seeking_room -= 1
+            if not self._seeking_room:
+                self._no_one_seeks.set()
         accepted = self._accept(envelope, has_place=True)
         self._ledger.call(self._callbacks.after_enqueue, accepted, True)
         assert accepted.ticket is not None
@@ -121,19 +128,22 @@ class AsyncProducer:
         try:
             await self._hurry(audit, timeout)
         finally:
-            await self._end()
-        await audit.done.wait()
-        self._ledger.end(audit)
-        self._ledger.call(self._callbacks.close)
+            await self._end(audit)
         return audit.account
 
-    async def _end(self) -> None:
+    async def _end(self, audit: Audit) -> None:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
         while self._waiting:
             self._ledger.settle(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._producer.close()
+        await audit.done.wait()
+        if self._seeking_room:  # each that finds some now finds the end as well, and lets the next one in
+            self._no_one_seeks.clear()
+            await self._no_one_seeks.wait()
+        self._ledger.end(audit)
+        self._ledger.call(self._callbacks.close)
 
     # -- into the queue --------------------------------------------------------------------------------------------
 

@@ -243,9 +243,9 @@ class Coordinated:
         addresses = list(self._bootstrap.addresses)
         self._random.shuffle(addresses)
         for address in addresses:
-            left = min(ATTEMPT, left_until(deadline))
             try:
-                connection = await self._pool.get(address, left)
+                connection = await self._pool.get(address, min(ATTEMPT, left_until(deadline)))
+                left = min(ATTEMPT, left_until(deadline))
                 found = await connection.call(self.find_request(group_id=self.group), 0, left)
             except CallError:
                 continue

@@ -30,6 +30,13 @@ class SendResult:
     node: int
 
 
+@dataclass(slots=True)
+class Way:
+    """Where one message set is. ``in_doubt``: may a try have been carried out, by what is known at this moment?"""
+
+    in_doubt: bool = False
+
+
 class Delivery:
     """Carries one message set to the leader of the partition, again and again while it certainly did not arrive.
 
@@ -49,8 +56,10 @@ class Delivery:
         except errors.ReadFailed as error:
             raise errors.SendFailed(f"not sent: {error}", error=error.error) from error
 
-    async def deliver(self, topic: str, partition: int, records: bytes, deadline: float) -> SendResult:
-        """Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``."""
+    async def deliver(self, topic: str, partition: int, records: bytes, deadline: float, way: Way) -> SendResult:
+        """Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``. When it is cancelled, ``way``
+        says what is known.
+        """
         loop = asyncio.get_running_loop()
         failure: errors.SendFailed | None = None
         doubt: errors.SendUnknown | None = None
@@ -60,19 +69,20 @@ class Delivery:
             if loop.time() >= deadline:
                 break
             try:
-                return await self._attempt(topic, partition, records, deadline)
+                return await self._attempt(topic, partition, records, deadline, way)
             except errors.SendUnknown as error:
                 if not self._config.repeat_unknown:
                     raise
                 doubt = error
             except errors.SendFailed as error:
                 failure = error
+                way.in_doubt = doubt is not None
                 if error.error is not None and error.error not in errors.PRODUCE_WORTH_REPEATING:
                     break
         # One try with an unknown outcome leaves the whole in doubt, however the others ended.
         raise doubt or failure or errors.SendFailed(f"{topic}-{partition}: not sent in time")
 
-    async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float) -> SendResult:
+    async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float, way: Way) -> SendResult:
         loop = asyncio.get_running_loop()
         leader = await self.known_before_sending(self._metadata.leader(topic, partition, deadline))
         where = f"{topic}-{partition} at broker {leader.id}"
@@ -86,6 +96,7 @@ class Delivery:
         try:
             connection = await self._pool.get(leader.address, left)
             left = deadline - loop.time()
+            way.in_doubt = True
             if self._config.acks == 0:
                 await connection.send(request, PRODUCE_VERSION, left)
                 return SendResult(-1, leader.id)

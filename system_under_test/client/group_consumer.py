@@ -134,9 +134,13 @@ class GroupConsumer:
         self._membership.subscribe(topics)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group."""
+        """Leaves the group. Raises what ``on_revoked`` raises."""
         self._subscribed = False
-        await self._revoke(self._farewell())
+        try:
+            await self._revoke(self._farewell())
+        except Exception:
+            await self._membership.leave()
+            raise
         await self._membership.leave()
 
     def assign(self, partitions: Sequence[Partition]) -> None:
@@ -316,16 +320,17 @@ class GroupConsumer:
                 raise
         if self._membership.generation is not generation:
             return []
+        for one, start in starts.items():  # first: a callback that raises must not skip what was taken before
+            if self._positions.offsets.get(one) == begin[one]:
+                self._positions.offsets[one] = start
+                self._fetching.moved(one)
+                self._listener.on_reset(one, start)
         received: list[Received] = []
         failed: ReadFailed | None = None
         for one, fetched in found.items():
-            if self._positions.offsets.get(one) != begin[one]:
-                continue  # its position was set during the fetch
-            if one in starts:
-                self._positions.offsets[one] = starts[one]
-                self._listener.on_reset(one, starts[one])
-                self._fetching.moved(one)
-            elif fetched.error not in PASSING:
+            if one in starts or self._positions.offsets.get(one) != begin[one]:
+                continue  # its position was set, by now or during the fetch
+            if fetched.error not in PASSING:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 failed = ReadFailed(what, error=fetched.error, node=fetched.node)
             received += self._take(one, fetched)

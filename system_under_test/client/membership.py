@@ -8,6 +8,7 @@ A commit says what is known of it: done, certainly not done, or unknown.
 
 import asyncio
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -161,10 +162,22 @@ class Membership(Coordinated):
         ]
 
     async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
-        """How many partitions each has now; 0 for a topic that does not exist yet. Raises ``ReadFailed``."""
+        """How many partitions each has now; 0 for a topic that does not exist yet. Raises ``ReadFailed``.
+
+        For one of which the answer says no more than that it is to be asked for again, that is done for a while: a
+        broker that was just started knows none.
+        """
         wanted = sorted(topics)
-        found = (await self._metadata.describe(wanted, deadline)).topics if wanted else {}
-        return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
+        if not wanted:
+            return {}
+        loop = asyncio.get_running_loop()
+        patience = min(loop.time() + ATTEMPT, deadline)
+        while True:
+            found = (await self._metadata.describe(wanted, deadline)).topics
+            known = all(view.partitions or view.error is not ErrorCode.LEADER_NOT_AVAILABLE for view in found.values())
+            if known or loop.time() + BACK_OFF >= patience:
+                return {topic: len(found[topic].partitions) if topic in found else 0 for topic in wanted}
+            await asyncio.sleep(BACK_OFF)
 
     async def _watch(self, generation: Generation) -> None:
         """Ends when there are more partitions than were assigned. Fewer mean nothing: a broker may not know all yet."""
@@ -199,28 +212,44 @@ class Membership(Coordinated):
         raise JoinFailed(f"group {self.group}: not a member in time: {last}")
 
     async def _beat(self, generation: Generation) -> None:
-        """Ends when the generation is over, or after so long without an answer that it must be."""
+        """Ends when another member may own what this one owned, or after so long without an answer that it must be so.
+
+        A generation that is over because others come or go does not end it: what the member has still to do before it
+        joins again may take longer than its session.
+        """
         loop = asyncio.get_running_loop()
         answered = loop.time()
+        until = math.inf
         request = groups.HeartbeatRequest(
             group_id=self.group, generation_id=generation.number, member_id=generation.member_id
         )
-        while self.generation is generation:
+        while self._has_place(generation):
             await asyncio.sleep(self._session_timeout / 4)
+            if self.generation is None:  # the group may not know yet that it waits for this member
+                until = min(until, loop.time() + self._rebalance_timeout)
+            if loop.time() >= until:
+                self._over(ErrorCode.REQUEST_TIMED_OUT)
+                return
             if loop.time() < self._silent_until:
                 continue
             try:
                 code = ErrorCode.of((await self._ask(request, 0, self._session_timeout / 3, self._pulse)).error_code)
             except CallError:
                 code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-            if self.generation is not generation:
+            if not self._has_place(generation):
                 return
-            if code is ErrorCode.NONE:
+            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
                 answered = loop.time()
             elif code in STALE_COORDINATOR:
                 self._coordinator = None
             if code in OVER or loop.time() - answered > self._session_timeout:
                 self._over(code)
+
+    def _has_place(self, generation: Generation) -> bool:
+        """Is it in this generation, or to join again after it?"""
+        if self.generation is not None:
+            return self.generation is generation
+        return self.ended is ErrorCode.REBALANCE_IN_PROGRESS
 
     async def _stop_beating(self) -> None:
         tasks, self._tasks = self._tasks, []

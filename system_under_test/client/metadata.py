@@ -163,11 +163,11 @@ class Metadata:
                 left = deadline - loop.time()
                 if left <= 0:
                     break
-                timeout = min(left, ATTEMPT_TIMEOUT)
                 self._silent[address] = loop.time()  # until it answers; the caller may lose patience first
                 try:
-                    connection = await self._pool.get(address, timeout)
-                    view = cluster_view(await connection.call(request, METADATA_VERSION, timeout))
+                    connection = await self._pool.get(address, min(left, ATTEMPT_TIMEOUT))
+                    left = min(deadline - loop.time(), ATTEMPT_TIMEOUT)
+                    view = cluster_view(await connection.call(request, METADATA_VERSION, left))
                 except CallError as error:
                     last = error
                     continue

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from assay.system_under_test.client.delivery import Delivery, SendResult
+from assay.system_under_test.client.delivery import Delivery, SendResult, Way
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
 from assay.system_under_test.records.message_set import Record
 
@@ -83,12 +83,14 @@ class ProduceQueue:
     async def _send_batch(self, batch: list[Send]) -> None:
         if not batch:
             return
+        way = Way()
         try:
             records = self.pack([record for entry in batch for record in entry.records])
             deadline = min(entry.deadline for entry in batch)
-            result = await self.delivery.deliver(self.topic, self.partition, records, deadline)
+            result = await self.delivery.deliver(self.topic, self.partition, records, deadline, way)
         except asyncio.CancelledError:
-            self._settle(batch, SendUnknown("the producer was closed before the answer came"))
+            unknown = SendUnknown("the producer was closed before the answer came")
+            self._settle(batch, unknown if way.in_doubt else SendFailed("the producer was closed; not sent"))
             raise
         except Exception as error:  # noqa: BLE001 - what waits behind goes on
             if not isinstance(error, ClientError):

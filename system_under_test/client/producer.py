@@ -83,6 +83,9 @@ class Producer:
         if not values:
             raise ValueError("a message set needs at least one message")
         _check(values)
+        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
+        if not isinstance(stamp, int) or not -(2**63) <= stamp < 2**63:
+            raise ValueError(f"a time of creation is a number of milliseconds, not {timestamp!r}")
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._traits.queue(
@@ -94,7 +97,6 @@ class Producer:
                 partial(message_set.pack, magic=self._config.message_format, codec_number=self._config.codec),
             )
             self._queues[topic, partition] = queue
-        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
         size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
         return queue.put([(key, value, stamp) for key, value in values], size, deadline)
 
@@ -102,8 +104,10 @@ class Producer:
         """Appends one message, serialized, to the partition that the partitioner chooses. Raises as :meth:`send`, and
         what a serializer raises.
         """
+        deadline = asyncio.get_running_loop().time() + self._config.timeout
         message = self.serialized(topic, key, value)
-        return await self.send(topic, await self.partition_for(topic, message[0]), [message])
+        partition = await self.partition_for(topic, message[0], deadline)
+        return await self.enqueue(topic, partition, [message], deadline)
 
     async def send_list(self, messages: Iterable[tuple[str, object, object]]) -> list[SendResult | ClientError]:
         """Appends (topic, key, value), each serialized, to the partitions that the partitioner chooses: what goes to

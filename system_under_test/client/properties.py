@@ -96,6 +96,9 @@ def producer(properties: Mapping[str, str], source: str = "properties") -> Produ
         raise PropertiesError(f"{source}: {elsewhere[0]} is for producer.type=async")
     values = _converted(given, known, source)
     values.setdefault("key_serializer", values.get("value_serializer", as_bytes))
+    if kind == "async":  # a request's time, there: what a message waits in the queue is no part of it
+        linger = values.get("linger", AsyncProducerConfig.linger)
+        values["timeout"] = linger + values.get("timeout", AsyncProducerConfig.timeout)
     apart = {name: values.pop(name) for name in ("bootstrap", "handler", "callbacks") if name in values}
     if "bootstrap" not in apart:
         raise PropertiesError(f"{source}: metadata.broker.list is missing: host:port,host:port of any brokers")
@@ -107,6 +110,8 @@ def connector(properties: Mapping[str, str], source: str = "properties") -> Conn
     values = _converted(properties, _CONSUMER, source)
     if "zookeeper" not in values:
         raise PropertiesError(f"{source}: zookeeper.connect is missing: host:port,host:port")
+    # As in Kafka: a group that comes from ZooKeeper would begin where the reset says.
+    values.setdefault("dual_commit", values.get("offsets_storage") == "kafka")
     return _made(ConnectorConfig, values, source)
 
 

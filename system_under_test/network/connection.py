@@ -206,6 +206,8 @@ class Connection:
         except TimeoutError as error:
             self._doubt(f"{name} to {self.peer} was not taken within {timeout:.3g} s")
             raise NotSent(f"{name} to {self.peer}: earlier requests were not taken within {timeout:.3g} s") from error
+        if self._loop.time() >= deadline:
+            raise NotSent(f"{name} to {self.peer}: no time is left")
         answer: asyncio.Future[R] = self._loop.create_future()
         timer = self._loop.call_at(deadline, self._expire, correlation_id, timeout)
         self._pending[correlation_id] = _Pending(answer, name, request_info(type(request)).response, version)
@@ -260,8 +262,8 @@ class Connection:
         if pending is None or pending.answer.done():
             return
         what = f"{pending.request} to {self.peer}"
-        self._doubt(f"{what} was not answered within {timeout:.3g} s")
         pending.answer.set_exception(Unknown(f"{what}: no answer within {timeout:.3g} s"))
+        self._doubt(f"{what} was not answered within {timeout:.3g} s")  # which may end it, and answer all that wait
 
     def _doubt(self, reason: str) -> None:
         self._suspect = self._suspect or reason

@@ -127,6 +127,8 @@ class ConsumerConnector:
         self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by topic, None for all, and thread
         self._holds: dict[Partition, Hold] = {}
         self._numbered = 0
+        self._parting = False
+        """Nothing is handed out between the last commit of what it owns and its end: the next owner would again."""
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._background = Background(self._failed)
@@ -174,15 +176,18 @@ class ConsumerConnector:
         if self._closed:
             return
         self._closed = True
-        await self._background.close()
-        if self._config.auto_commit:
-            await self._commit_quietly()
-        self._current()
-        self._end(ChangeKind.RELEASED)
-        for stream in self._streams.values():
-            await stream.close()
-        await self._zookeeper.close()  # with the session its registration and its claims go, all at once
-        await self._membership.close()
+        try:
+            await self._background.close()
+            self._parting = True
+            if self._config.auto_commit:
+                await self._commit_quietly()
+        finally:  # also when it is cancelled: a session that lives on would own all this, and read nothing
+            self._current()
+            self._end(ChangeKind.RELEASED)
+            for stream in self._streams.values():
+                await stream.close()
+            await self._zookeeper.close()  # with the session its registration and its claims go, all at once
+            await self._membership.close()
 
     # -- streams ---------------------------------------------------------------------------------------------------
 
@@ -193,7 +198,7 @@ class ConsumerConnector:
         consumer = SimpleConsumer(self._brokers, runtime=self._runtime, timeout=self._config.timeout)
 
         def holds() -> list[Hold]:
-            current = self._current().values()
+            current = () if self._parting else self._current().values()
             return [hold for hold in current if hold.thread == thread and topic in (None, hold.partition[0])]
 
         stream = MessageStream(thread, consumer, holds, RESETS[self._config.reset], self._config.fetch_bytes)
@@ -290,13 +295,17 @@ class ConsumerConnector:
         return True
 
     async def _release(self) -> None:
-        if self._current():
-            await self._before_release()
-        async with self._committing:  # what is under way ends first, or the next owner would read too little
-            if self._config.auto_commit:
-                await self._commit_quietly()
-            self._current()
-            self._end(ChangeKind.RELEASED)
+        self._parting = True
+        try:
+            if self._current():
+                await self._before_release()
+            async with self._committing:  # what is under way ends first, or the next owner would read too little
+                if self._config.auto_commit:
+                    await self._commit_quietly()
+                self._current()
+                self._end(ChangeKind.RELEASED)
+        finally:
+            self._parting = False
         await self._ownership.release()
 
     async def _start(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:

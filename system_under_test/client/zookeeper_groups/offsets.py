@@ -63,7 +63,7 @@ class ZooKeeperOffsets(OffsetStore):
         try:
             for _ in range(TRIES):
                 changes = [await self._change(partition, offset) for partition, offset in offsets.items()]
-                sent = True
+                sent = self._registration.lasts(session)
                 try:
                     await self._registration.fenced(session, changes)
                     self._known.update(change.path for change in changes)

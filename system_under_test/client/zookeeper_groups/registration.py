@@ -54,9 +54,13 @@ class Registration:
 
         A ``NoNodeError`` may be the fence's: see :meth:`stands`.
         """
-        if not session or session != self.session or session != self._zookeeper.session_id:
+        if not self.lasts(session):
             raise SessionExpiredError(f"{self._path}: session {session:#x} is over")
         await self._zookeeper.multi([CheckVersion(self._path, FIRST_VERSION), *operations])
+
+    def lasts(self, session: int) -> bool:
+        """Whether it is registered under that session, as far as it knows: else :meth:`fenced` sends nothing."""
+        return bool(session) and session == self.session and session == self._zookeeper.session_id
 
     async def stands(self, session: int) -> bool:
         """Whether the registration is there, and that session's."""

@@ -325,6 +325,29 @@ def test_a_close_that_is_cancelled_ends_it_all_the_same() -> None:
     simulate(main)
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_the_last_call_of_callbacks_is_that_of_their_close(cancelled: bool) -> None:
+    async def main() -> None:
+        stages, words = Stages(), [str(number) for number in range(20)]
+        async with producing(callbacks=stages, queue_size=1) as (cluster, producer):
+            cluster.brokers[1].script = [never]
+            await producer.send("t", "under way", partition=0)
+            blocked = [asyncio.create_task(producer.send("t", word, partition=0)) for word in words]
+            await asyncio.sleep(0.1)
+            if cancelled:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(producer.close(), 0.1)
+            else:
+                await producer.close(0.1)
+            refused = await asyncio.gather(*blocked, return_exceptions=True)
+            assert [type(outcome) for outcome in refused] == [SendFailed] * len(words)
+            ends = [call for call in stages.calls if call[0] not in ("before_enqueue", "after_enqueue", "refused")]
+            dropped = [("SendUnknown", "under way"), *(("SendFailed", word) for word in words)]
+            assert ends[-len(dropped) - 1 :] == [*dropped, ("close", None)]
+
+    simulate(main)
+
+
 def test_close_sends_a_last_batch() -> None:
     class Farewell(Callbacks):
         def last_batch(self) -> Sequence[Envelope]:

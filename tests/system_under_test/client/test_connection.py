@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,26 @@ def test_an_answer_that_is_none_is_unknown_and_ends_the_connection(reply: bytes)
     simulate(main)
 
 
+def test_a_call_without_time_is_not_sent_and_harms_no_other() -> None:
+    """Sent, its outcome would be unknown for nothing."""
+    ids: list[int] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            ids.append(await read(reader))
+            answer(writer, ids[-1])
+
+    async def main() -> None:
+        async with connected(script) as connection:
+            for left in (0.0, -1.0):
+                with pytest.raises(NotSent, match="no time is left"):
+                    await connection.call(ASK, 0, left)
+            assert (await connection.call(ASK, 0, 1.0)).error_code == 0
+            assert len(ids) == 1
+
+    simulate(main)
+
+
 def test_a_late_answer_to_a_cancelled_call_is_dropped() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ids = [await read(reader), await read(reader)]
@@ -260,6 +281,8 @@ def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(t
 def test_a_connection_that_takes_back_is_closed_on_real_sockets_too() -> None:
     async def main() -> None:
         endings: list[str] = []
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
@@ -280,5 +303,6 @@ def test_a_connection_that_takes_back_is_closed_on_real_sockets_too() -> None:
             await asyncio.sleep(0.05)
         server.close()
         assert endings == ["reset", "eof"]
+        assert not failures, "the call is answered once"
 
     asyncio.run(main())

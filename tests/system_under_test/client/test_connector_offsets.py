@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
+from assay.system_under_test.client.zookeeper_groups.offsets import ZooKeeperOffsets
+from assay.system_under_test.client.zookeeper_groups.registration import Registration
+from assay.system_under_test.client.zookeeper_groups.subscription import Static
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
 
@@ -160,6 +165,39 @@ def test_one_whose_session_is_over_rewinds_no_other() -> None:
             assert failed.value.outcome is Certainty.NOT_DONE
             assert await zookeeper.exists("/consumers/g/offsets/orders/0") is None
             await one.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+class Unanswered(Registration):
+    """Its writes go out, and no answer comes."""
+
+    async def fenced(self, session: int, operations: Sequence[Any]) -> None:
+        await super().fenced(session, operations)
+        raise ConnectionLoss
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "outcome"),
+    [(Registration, True, Certainty.NOT_DONE), (Unanswered, False, Certainty.UNKNOWN)],
+    ids=["over before", "no answer"],
+)
+def test_a_commit_that_was_never_sent_leaves_no_doubt(kind: type[Registration], ends: bool, outcome: Certainty) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            registration = kind(zookeeper, "g", "g_c1")
+            await registration.ensure(Static({"orders": 1}), 0)
+            commit = ZooKeeperOffsets(zookeeper, "g", registration).commit({("orders", 0): 5})
+            task = asyncio.get_running_loop().create_task(commit)
+            await asyncio.sleep(0)  # it looks whether the znode is there
+            if ends:
+                registration.session = 0
+            with pytest.raises(CommitFailed) as failed:
+                await task
+            assert failed.value.outcome is outcome
+            assert (await zookeeper.exists("/consumers/g/offsets/orders/0") is None) == ends
             await zookeeper.close()
 
     simulate(check)

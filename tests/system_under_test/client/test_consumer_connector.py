@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping
 
@@ -205,6 +206,39 @@ def test_what_was_committed_is_read_on_from_by_the_next_owner() -> None:
     simulate(check)
 
 
+def test_what_a_member_lets_go_of_in_order_is_read_on_from_while_there_is_traffic() -> None:
+    """Nothing is handed out between its last commit and the release."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+
+            async def feed() -> None:
+                for number in itertools.count():
+                    for partition in range(2):
+                        await cluster.producer.send("orders", partition, [(None, b"%d-%d" % (partition, number))])
+
+            traffic = asyncio.get_running_loop().create_task(feed())
+            one, two = Consumer(cluster, "c1"), Consumer(cluster, "c2")
+            await one.start()
+            await until(lambda: len(one.values) > 20, "something is read")
+            await two.start()
+            await until(lambda: len(two.values) > 20, "by the other as well")
+            await two.shutdown()
+            await until(lambda: len(one.owned) == 2, "all of it")
+            await asyncio.sleep(0.2)
+            traffic.cancel()
+            assert max((one.values + two.values).values()) == 1
+            ends: dict[Partition, int] = {}
+            for _, change in sorted([*one.changes, *two.changes], key=lambda each: each[0]):
+                if change.kind is ChangeKind.RELEASED:
+                    ends[change.topic, change.partition] = change.offset
+                else:
+                    assert change.offset == ends.get((change.topic, change.partition), 0)
+            await one.shutdown()
+
+    simulate(check)
+
+
 def test_a_claim_that_came_to_nothing_is_let_go_of_when_the_partition_is_for_another_member() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=1)) as cluster:
@@ -388,6 +422,27 @@ def test_after_a_shutdown_nothing_is_left_but_the_offsets_and_streams_end() -> N
             assert (await zookeeper.get("/consumers/g/offsets/orders/0"))[0] == b"5"
             with pytest.raises(RuntimeError, match="not after a shutdown"):
                 await one.connector.create_streams({"orders": 1})
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_shutdown_that_is_cancelled_lets_go_of_everything_all_the_same() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            one = Consumer(cluster, "c1", offsets_storage="kafka")
+            await one.start()
+            await until(lambda: len(one.owned) == 2, "it owns both")
+            for node in cluster.nodes:
+                await node.stop()  # its last commit gets no answer
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await one.connector.shutdown()
+            assert await owners(zookeeper) == {}
+            assert one.kinds() == [ChangeKind.ACQUIRED] * 2 + [ChangeKind.RELEASED] * 2
+            for node in cluster.nodes:
+                await node.resume()
             await zookeeper.close()
 
     simulate(check)

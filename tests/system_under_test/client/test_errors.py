@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.system_under_test.client.config import ProducerConfig
+from assay.system_under_test.client.config import MemberConfig, ProducerConfig
 from assay.system_under_test.client.connection import NotSent, Unknown
-from assay.system_under_test.client.delivery import Delivery
+from assay.system_under_test.client.delivery import Delivery, Way
 from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
     PRODUCE_NOT_DONE,
@@ -24,7 +24,7 @@ from assay.system_under_test.client.errors import (
     outcome,
 )
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
-from assay.system_under_test.client.metadata import Node
+from assay.system_under_test.client.metadata import Metadata, Node
 from assay.system_under_test.client.pool import Address
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.group_offsets import (
@@ -137,7 +137,7 @@ def test_a_send_is_reported_as_it_was(script: list[Step], retries: int, repeat_u
         config = ProducerConfig(retries=retries, repeat_unknown=repeat_unknown)
         delivery = Delivery(broker, broker, config)  # type: ignore[arg-type]
         try:
-            await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout)
+            await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout, Way())
         except SendFailed:
             assert broker.appended == 0
         except SendUnknown:
@@ -202,5 +202,37 @@ def test_a_commit_is_reported_as_it_was(not_sent: int, end: str, parts: list[tup
                 assert code in OFFSET_COMMIT_NOT_DONE
         alike = set(failure.partitions.values()) == {Certainty.NOT_DONE}
         assert failure.outcome is (Certainty.NOT_DONE if alike else Certainty.UNKNOWN)
+
+    simulate(main)
+
+
+class Slow:
+    """A connection is there after 0.8 s, and no answer ever comes."""
+
+    async def get(self, address: Address, timeout: float) -> Slow:
+        await asyncio.sleep(min(0.8, timeout))
+        if timeout < 0.8:
+            raise NotSent("as scripted")
+        return self
+
+    async def call(self, request: Any, version: int, timeout: float) -> Any:
+        await asyncio.sleep(timeout)
+        raise Unknown("as scripted")
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("looks_up", ["metadata", "coordinator"])
+def test_a_look_up_ends_in_its_time_also_where_connecting_takes_most_of_it(looks_up: str) -> None:
+    async def main() -> None:
+        slow, runtime, loop = Slow(), FakeRuntime(), asyncio.get_running_loop()
+        member = Membership("broker:9092", "g", config=MemberConfig(timeout=1.0), runtime=runtime)  # type: ignore[arg-type]
+        member._pool = slow  # type: ignore[assignment]
+        metadata = Metadata("broker:9092", slow, runtime.random)  # type: ignore[arg-type]
+        look = metadata.describe(None, 1.0) if looks_up == "metadata" else member.committed([("t", 0)])
+        with pytest.raises(ReadFailed):
+            await look
+        assert loop.time() < 1.001
 
     simulate(main)

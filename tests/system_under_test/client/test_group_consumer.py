@@ -321,6 +321,80 @@ def test_one_whose_session_is_over_has_lost_what_it_owned() -> None:
     simulate(check)
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(5.0, ["committed"]), (9.0, ["lost"])])
+def test_a_group_waits_for_one_that_has_to_join_again_for_its_rebalance_timeout(
+    seconds: float, expected: list[str]
+) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x", 3)
+            calls: list[str] = []
+
+            async def revoked(partitions: Sequence[Partition]) -> None:
+                await one.commit("farewell")
+                calls.append("committed")
+
+            listener = GroupListener(on_revoked=revoked, on_lost=lambda partitions: calls.append("lost"))
+            one = consumer(cluster, listener=listener, rebalance_timeout=7.0)
+            while len(await one.poll(1.0)) < PARTITIONS:
+                pass
+            two = Reader(consumer(cluster, rebalance_timeout=7.0, timeout=15.0))
+            await asyncio.sleep(seconds)  # it works on what it has read, for longer than its session of 2 s
+            await one.poll(0.0)
+            assert calls == expected
+            await two.stop()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_callback_that_raises_keeps_no_one_in_the_group(closes: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+
+            def revoked(partitions: Sequence[Partition]) -> None:
+                raise RuntimeError(f"{len(partitions)} partitions are gone")
+
+            one = consumer(cluster, listener=GroupListener(on_revoked=revoked))
+            await one.poll(0.0)
+            with pytest.raises(RuntimeError, match="4 partitions"):
+                await (one.close() if closes else one.unsubscribe())
+            two = consumer(cluster)
+            before = asyncio.get_running_loop().time()
+            await two.poll(0.0)
+            assert len(two.assignment) == PARTITIONS
+            assert asyncio.get_running_loop().time() - before < 1.0, "it does not wait for the session of the first"
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("objects", [False, True])
+def test_a_reset_to_which_the_caller_objects_skips_no_record(objects: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            everything = await fill(cluster, "x", 1)
+
+            def on_reset(partition: Partition, offset: int) -> None:
+                if objects:
+                    raise RuntimeError(f"{partition[1]} is to be read from {offset} on")
+
+            one = consumer(cluster, listener=GroupListener(on_reset=on_reset))
+            await one.poll(0.0)
+            for last in range(PARTITIONS):  # each poll begins with another partition
+                for partition in range(PARTITIONS):
+                    one.seek(("orders", partition), 99 if partition == last else 0)
+                found: set[bytes | None] = set()
+                raised = 0
+                for _ in range(3):
+                    try:
+                        found |= {record.value for record in await one.poll(0.5)}
+                    except RuntimeError:
+                        raised += 1
+                assert (found, raised) == (everything, int(objects))
+
+    simulate(check)
+
+
 def test_topics_and_partitions_that_come_later_are_joined() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:

@@ -5,6 +5,8 @@ says what is known of it.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, JoinFailed, Membership, Position
+from assay.system_under_test.client.metadata import ClusterView, Metadata, TopicView
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
 
@@ -175,5 +178,59 @@ def test_it_goes_on_through_the_death_of_its_coordinator() -> None:
             assert one.generation is before, "no member had to join again"
             assert (await one.committed([ORDERS]))[ORDERS] == Position(1)
             await one.commit({ORDERS: Position(2)})
+
+    simulate(check)
+
+
+def test_one_that_says_other_topics_and_does_not_join_with_them_falls_out_of_the_group() -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            one, two = member(cluster), member(cluster)
+            await settle(one)
+            one.subscribe(("orders", "returns"))
+            await asyncio.sleep(2.5)
+            assert one.ended is ErrorCode.REBALANCE_IN_PROGRESS
+            await asyncio.sleep(5.0)  # its rebalance timeout is over, and then its session
+            assert one.ended is not ErrorCode.REBALANCE_IN_PROGRESS, "another may own it by now"
+            await two.enter(0.5)
+            assert owned(two) == [ORDERS]
+
+    simulate(check)
+
+
+class Starting:
+    """Metadata of which the first answers come from a broker that has just been started, and knows no topic yet."""
+
+    def __init__(self, metadata: Metadata, answers: float, error: ErrorCode) -> None:
+        self._metadata = metadata
+        self._left = answers
+        self._error = error
+
+    async def describe(self, topics: Sequence[str], deadline: float) -> ClusterView:
+        view = await self._metadata.describe(topics, deadline)
+        if self._left <= 0:
+            return view
+        self._left -= 1
+        return dataclasses.replace(view, topics=dict.fromkeys(topics, TopicView(self._error, {})))
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "expected"),
+    [
+        (2, ErrorCode.LEADER_NOT_AVAILABLE, [ORDERS]),
+        (math.inf, ErrorCode.LEADER_NOT_AVAILABLE, []),
+        (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+    ],
+    ids=["not known yet", "never known", "not there"],
+)
+def test_the_one_that_leads_asks_again_for_a_topic_that_is_not_known_yet(
+    answers: float, error: ErrorCode, expected: list[tuple[str, int]]
+) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            one = member(cluster)
+            one._metadata = Starting(one._metadata, answers, error)  # type: ignore[assignment]
+            await one.enter(5.0)
+            assert owned(one) == expected
 
     simulate(check)

@@ -265,6 +265,34 @@ def test_close_settles_what_is_in_flight_as_unknown_and_what_waits_as_failed() -
     simulate(main)
 
 
+@pytest.mark.parametrize(
+    ("script", "leader", "expected"),
+    [
+        pytest.param([], -1, SendFailed, id="no leader yet"),
+        pytest.param([E.NOT_ENOUGH_REPLICAS], 1, SendFailed, id="refused, and to be sent again"),
+        pytest.param([E.REQUEST_TIMED_OUT], 1, SendUnknown, id="in doubt, and to be sent again"),
+        pytest.param([E.REQUEST_TIMED_OUT, E.NOT_ENOUGH_REPLICAS], 1, SendUnknown, id="in doubt, then refused"),
+    ],
+)
+def test_close_knows_whether_what_waits_for_its_next_try_may_have_been_appended(
+    script: list[E], leader: int, expected: type[Exception]
+) -> None:
+    async def main() -> None:
+        tries = len(script)
+        async with producing(repeat_unknown=True, retry_back_off=0.2) as (cluster, producer):
+            cluster.leader = leader
+            cluster.brokers[1].script = [*script]
+            sent = asyncio.create_task(producer.send("t", 0, [(None, b"a")]))
+            await asyncio.sleep(0.1 + 0.2 * max(0, tries - 1))
+            assert len(cluster.brokers[1].requests) == tries
+            await producer.close()
+            with pytest.raises(expected, match="closed"):
+                await sent
+            assert cluster.log == []
+
+    simulate(main)
+
+
 def test_a_cancelled_send_that_still_waited_is_not_sent() -> None:
     async def main() -> None:
         async with producing() as (cluster, producer):
@@ -290,6 +318,40 @@ def test_keyed_messages_go_where_the_java_producer_sends_them() -> None:
                 await producer.send_keyed("t", key, key)
             partitions = [request.topics[0].partitions[0].partition for request in cluster.brokers[1].requests]
             assert partitions == [(-973932308 & 0x7FFFFFFF) % 4, (-790332482 & 0x7FFFFFFF) % 4]
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("time", [2**63, 1.5, 2**63 - 1])
+def test_a_time_that_no_message_can_have_fails_that_send_alone(time: Any) -> None:
+    async def main() -> None:
+        async with producing() as (cluster, producer):
+            sends = [producer.send("t", 0, [(None, b"%d" % n)], timestamp=time if n == 1 else 7) for n in range(3)]
+            found = await asyncio.gather(*sends, return_exceptions=True)
+            fits = time == 2**63 - 1
+            assert [type(each) for each in found] == [SendResult, SendResult if fits else ValueError, SendResult]
+            assert cluster.log == ([b"0", b"1", b"2"] if fits else [b"0", b"2"])
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_keyed_message_has_its_time_once_for_its_topic_and_its_partition(leads: bool) -> None:
+    async def main() -> None:
+        async with producing(timeout=1.0) as (cluster, producer):
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            cluster.leader = -1
+            sent = asyncio.create_task(producer.send_keyed("new", b"k", b"a"))
+            await asyncio.sleep(0.7)
+            cluster.topics.append("new")
+            if leads:
+                cluster.leader = 1
+                assert (await sent).base_offset == 0
+            else:
+                with pytest.raises(SendFailed):
+                    await sent
+            assert loop.time() - began < 1.1
 
     simulate(main)
 

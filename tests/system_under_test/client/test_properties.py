@@ -130,6 +130,7 @@ def test_an_asynchronous_producer(old: bool) -> None:
         }
     )
     assert made.config == AsyncProducerConfig(
+        timeout=30.02,
         linger=0.02,
         queue_size=50,
         enqueue_timeout=None,
@@ -139,6 +140,29 @@ def test_an_asynchronous_producer(old: bool) -> None:
     )
     assert made.handler is not pass_on
     assert type(made.callbacks).__name__ == "Loud"
+
+
+def test_the_time_in_the_queue_is_no_part_of_the_time_of_a_request() -> None:
+    lingering = BROKERS | {"producer.type": "async", "queue.buffering.max.ms": "5000"}
+    made = producer(lingering | {"request.timeout.ms": "1500"}).config
+    assert isinstance(made, AsyncProducerConfig)
+    assert (made.linger, made.timeout) == (5.0, 6.5)
+    assert producer(BROKERS | {"request.timeout.ms": "1500"}).config.timeout == 1.5
+
+
+@pytest.mark.parametrize(
+    ("said", "dual"),
+    [
+        ({}, False),
+        ({"offsets.storage": "zookeeper"}, False),
+        ({"offsets.storage": "kafka"}, True),
+        ({"offsets.storage": "kafka", "dual.commit.enabled": "false"}, False),
+    ],
+)
+def test_offsets_in_the_topic_are_committed_to_zookeeper_too_unless_it_is_said(
+    said: dict[str, str], dual: bool
+) -> None:
+    assert connector(GROUP | said).dual_commit is dual
 
 
 def test_a_consumer_of_the_old_design() -> None:
