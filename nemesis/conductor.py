@@ -361,6 +361,7 @@ class Conductor:
             self._in_force.remove(number)
             proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
             self._reporter.healed(injection, proof, began)
+            await self._waiting.end_ambush()  # a machine that was frozen could not be asked before
             self._recoveries.begin(injection)
         return None
 

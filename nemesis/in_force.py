@@ -9,6 +9,7 @@ import msgspec
 from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.nemesis.fault import Fault, FaultContext, Injection
+from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Step
 from assay.nemesis.target import KEYED, SIZES, Chosen, Kind, Scene, clients, groups, resolve, servers, zookeepers
 from assay.nemesis.trigger import Fired
@@ -39,8 +40,17 @@ class InForce:
         del self._injections[number]
 
     def kept_from_running(self) -> set[str]:
-        """The nodes whose processes a fault has ended or paused."""
-        return self._held(lambda fault: fault.impact.stops_work)
+        """The nodes whose main processes a fault has ended or paused."""
+        return self._by_process(lambda impact: impact.stops_work)
+
+    def kept_standing(self) -> set[str]:
+        """The nodes whose main processes a fault has paused, and lets go on."""
+        return self._by_process(lambda impact: impact.pauses_process)
+
+    def _by_process(self, by: Callable[[Impact], bool]) -> set[str]:
+        mains = [injection for injection in self if injection.step.target.of_main]
+        held = [injection for injection in mains if by(self._catalogue[injection.step.fault].impact)]
+        return {name for injection in held for name in injection.names}
 
     def in_the_way(self) -> bool:
         """May one keep a process that starts from what it needs? Something is cut, or a ZooKeeper node is away."""

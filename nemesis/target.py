@@ -25,6 +25,8 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Grouped, System
 FIND_SECONDS = 1.0
 """How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""
 FIND_EVERY = 0.1
+MAIN = "main"
+"""The name of a node's main process, among several."""
 
 Find = Callable[[str, str | None], Awaitable[Node | None]]
 
@@ -88,6 +90,11 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise TargetError(f"names belong to target named and to it alone: {self.kind} with {list(self.names)}")
         if len(set(self.names)) != len(self.names):
             raise TargetError(f"target names a node twice: {', '.join(self.names)}")
+
+    @property
+    def of_main(self) -> bool:
+        """Is the main process meant, alone or with the others?"""
+        return self.process in (None, MAIN)
 
     def __str__(self) -> str:
         """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``, ``one, its process agent``."""
