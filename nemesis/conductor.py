@@ -312,6 +312,8 @@ class Conductor:
 
     async def _choose(self, number: int, step: Step, fired: Fired | None) -> Chosen | str:
         """The targets, or why there are none."""
+        if (rival := self._waiting.rival(step)) is not None:
+            return rival
         chosen: list[Chosen] = []
 
         async def choose() -> None:

@@ -15,6 +15,7 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.in_force import InForce
 from assay.nemesis.reporter import Reporter
 from assay.nemesis.row import Stage
+from assay.nemesis.schedule import Step
 from assay.nemesis.score import Score
 from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
@@ -95,6 +96,12 @@ class Waiting:
                 return
         self.drop(number, armed.missing)
         await self.end_ambush()
+
+    def rival(self, step: Step) -> str | None:
+        """Why the orders of a step that is to be injected cannot be given: an ambush's stand in the same files."""
+        if step.fault != Hold.name or self._ambush.step is None:
+            return None
+        return f"{self._score[self._ambush.step]} has the processes stop at its event, with orders of its own"
 
     def ambushed(self, number: int) -> bool:
         """Is the ambush laid for this step?"""

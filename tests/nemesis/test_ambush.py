@@ -219,6 +219,20 @@ def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
     assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
+def test_a_hold_gives_no_orders_while_an_ambush_is_laid() -> None:
+    steps = (
+        Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
+        Step(3.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
+        Step(9.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
+    )
+    play = Play(Schedule(1, steps), FakeCluster(3))
+    held(play, (4.0, says(play, "n1")), (10.0, says(play, "n1")))
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
+    assert play.row(2, FaultPhase.FAILED).stage is Stage.TARGET
+    assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert play.row(3, FaultPhase.HEALED).took_effect is True
+
+
 def test_a_node_that_takes_no_order_fails_the_step_and_the_others_go_on() -> None:
     play = waiting()
     play.cluster.node("n3").refuse["write_file"] = 1
