@@ -127,17 +127,18 @@ class Reporter:
         starts: int | None = None,
     ) -> None:
         """``starts``: whole seconds from now on until it may begin."""
-        fault, time = self._score[number].fault, self._stamp()
+        step, time = self._score[number], self._stamp()
+        impact = self._catalogue[step.fault].impact
         self._record(
             FaultRow(
                 number,
-                fault,
+                step.fault,
                 targets,
                 phase,
                 time,
                 # A copy as it is now: evidence goes on growing after the row has been written.
                 msgspec.json.decode(msgspec.json.encode(dict(detail))),
-                self._catalogue[fault].impact,
+                impact if step.target.of_main else impact.beside_main,
                 on_clients=not self._clients.isdisjoint(targets),
                 took_effect=took_effect,
                 stage=stage,
