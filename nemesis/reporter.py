@@ -85,7 +85,9 @@ class Reporter:
         """It has targets, and is about to be injected."""
         if optional(injection.step):
             self._intended(injection.id, injection.step, 0)
-        self._resolved[injection.id] = Resolved(injection.step, injection.names, at, None, dict(detail))
+        # Played again without those that hit no one, it would draw another seed.
+        step = msgspec.structs.replace(injection.step, seed=injection.seed)
+        self._resolved[injection.id] = Resolved(step, injection.names, at, None, dict(detail))
 
     def injected(self, injection: Injection) -> None:
         resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)

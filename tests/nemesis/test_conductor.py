@@ -401,6 +401,16 @@ def test_steps_without_a_seed_take_the_runs_generator() -> None:
     assert first_target(7) == first_target(7)
 
 
+def test_what_is_played_again_as_resolved_does_the_same_also_without_a_seed_of_its_own() -> None:
+    """The first hits no one, and is left out."""
+    play = Play(steps((1, "kill", "n9", 1), (2, "corrupt", "n2", 3)))
+    play.play()
+    again = Play(play.record.as_resolved())
+    again.play()
+    damage = play.row(2, FaultPhase.HEALED).detail["evidence"]["n2"]["damage"]
+    assert again.row(1, FaultPhase.HEALED).detail["evidence"]["n2"]["damage"] == damage
+
+
 def test_an_unknown_fault_is_refused_before_the_run() -> None:
     with pytest.raises(ScheduleError, match="no fault meteor; known faults: clock, connection, "):
         Play(steps((2, "meteor", "n1", 5))).conductor()
