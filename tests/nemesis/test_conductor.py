@@ -10,14 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import LEAST, Conductor
 from assay.nemesis.fault import Census
+from assay.nemesis.kill import Kill
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Branch, Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import parse
 
 from helpers.examples import some_of
-from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, Play, draw, run
+from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, FakeSystem, Play, draw, run
 
 CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 FAKED = set(FAULTS) - {"zookeeper-expire"}
@@ -325,6 +327,26 @@ def test_a_companion_hits_who_suffers_already_rather_than_leave_no_majority() ->
         play = Play(Schedule(1, (first, second)))
         play.play()
         assert play.row(2, FaultPhase.INJECTED).targets == ("n1",)
+
+
+class OfBrokers(Kill):
+    """Names a role of servers, and hits no other."""
+
+    name = "kill-broker"
+    roles = ("broker",)
+
+
+def test_a_companion_of_one_role_is_spared_onto_no_server_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSystem, "roles", (*FakeSystem.roles, "proxy"))
+    for seed in range(10):
+        cluster = FakeCluster(4)
+        for proxy in cluster.servers[2:]:
+            proxy.role = "proxy"
+        first = Step(2, "partition-one", parse("n3"), 5)
+        second = Step(4, "kill-broker", parse("one"), 5, seed=seed, keep_majority=True)
+        play = Play(Schedule(1, (first, second)), cluster, catalogue=Catalogue.standard(OfBrokers()))
+        play.play()
+        assert play.row(2, FaultPhase.INJECTED).targets[0] in ("n1", "n2")
 
 
 def test_no_one_left_to_hit_is_a_failed_fault() -> None:
