@@ -14,7 +14,7 @@ import asyncio
 import enum
 import random
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -167,6 +167,20 @@ def clients(cluster: Cluster) -> list[Node]:
 def groups(system: System) -> tuple[str, ...]:
     """The groups whose coordinators the system can name."""
     return tuple(system.groups) if isinstance(system, Grouped) else ()
+
+
+def of_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
+    """Does it mean nodes that clients live on, also by name? ``how`` many of its names must be theirs."""
+    return target.kind in OF_CLIENTS or _named_like(r"client\d+", target, how)
+
+
+def of_zookeepers(target: Target) -> bool:
+    """Does it mean ZooKeeper's nodes, also by name?"""
+    return target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or _named_like(r"zk\d+", target, all)
+
+
+def _named_like(pattern: str, target: Target, how: Callable[[Iterable[bool]], bool]) -> bool:
+    return bool(target.names) and how(re.fullmatch(pattern, name) is not None for name in target.names)
 
 
 def number(name: str) -> int:
