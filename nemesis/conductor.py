@@ -270,6 +270,10 @@ class Conductor:
         """``fired``: what fulfilled the step's trigger, if it has one."""
         trouble = None
         async with self._acting:
+            if self._halted:  # while it waited for its turn
+                if fired is not None:
+                    self._waiting.drop(number, "the run ended first")
+                return
             held = fired is not None and self._waiting.ambushed(number)
             if fired is not None and held:
                 fired = await self._waiting.caught(number, fired)

@@ -95,6 +95,33 @@ def test_heal_all_halts_a_run_that_goes_on() -> None:
     assert "kill" not in play.cluster.node("n2").calls
 
 
+def test_a_fault_whose_turn_comes_when_all_has_been_healed_is_not_injected() -> None:
+    """It waits while a process that ended late is started again, for a second, in which the run ends."""
+    play = Play(steps((2, "disk-full", "n1", 5), (8, "stop", "n2", 5)))
+    node = play.cluster.node("n1")
+    start = node.start
+
+    async def slowly() -> None:
+        await asyncio.sleep(1)
+        await start()
+
+    node.start = slowly  # type: ignore[method-assign]
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        asyncio.get_running_loop().call_at(7.3, node.kill_by_itself)
+        await asyncio.sleep(8.2)
+        assert await conductor.heal_all() == ()
+        await running
+        assert conductor.in_force == ()
+        await conductor.settle()
+
+    run(main())
+    assert play.phases(1)[-1] == "recovered"
+    assert play.phases(2) == ["intended"]
+
+
 def test_cancelled_in_the_middle_of_an_injection_the_half_done_is_undone() -> None:
     play = Play(steps((2, "kill", "n1+n2", 5)))
     slow = play.cluster.node("n2")
