@@ -47,13 +47,16 @@ class Ambush:
             raise NodeError(f"{self.system.name} cannot stop itself after an event (hold_file)")
         self.step, self._trigger = step, trigger
         order = trigger.event if trigger.key is None else f"{trigger.event} {trigger.key}"
-        await self._write(self.system, f"{order}\n".encode())
+        system = self.system
+        await on_each(self.servers, lambda node: node.write_file(system.hold_file(node), f"{order}\n".encode()))
 
-    async def caught(self) -> tuple[str, Mapping[str, Any]] | None:
-        """The node whose process stands at the event, and the line; None once none of those read so far does."""
+    async def caught(self, but: Collection[str] = ()) -> tuple[str, Mapping[str, Any]] | None:
+        """The node whose process stands at the event, and the line; None once none of those read so far does. Not one
+        of ``but``, which stand for another reason, whatever they wrote last.
+        """
         loop = asyncio.get_running_loop()
         since: dict[str, tuple[Mapping[str, Any], float]] = {}
-        while lines := self._matching():
+        while lines := self._matching(but):
             for node, line in lines:
                 if await _stands(node) and self.last_events[node.name] is line:
                     return node.name, line
@@ -72,7 +75,7 @@ class Ambush:
                 return True
         return False
 
-    def _matching(self) -> list[tuple[Node, Mapping[str, Any]]]:
+    def _matching(self, but: Collection[str]) -> list[tuple[Node, Mapping[str, Any]]]:
         """Nodes whose last event is the one asked for, as far as it may be one at which they stand."""
         return [
             (node, line)
@@ -81,24 +84,35 @@ class Ambush:
             and self._trigger is not None
             and self._trigger.matches(line)
             and self._dismissed.get(node.name) is not line
+            and node.name not in but
         ]
 
     async def end(self, keep: Collection[str] = ()) -> None:
-        """Withdraws the order and continues the processes that are stopped, except these. Idempotent."""
-        if self._trigger is None or not isinstance(self.system, Holdable):
+        """Withdraws the order and continues the processes that are stopped, except these. Idempotent.
+
+        A node that cannot be reached keeps no other from going on; it is still to be asked then, by another call.
+        """
+        system = self.system
+        if self._trigger is None or not isinstance(system, Holdable):
             return
-        await self._write(self.system, b"")
+        errors: list[NodeError] = []
+
+        async def withdraw(node: Node) -> None:
+            await node.write_file(system.hold_file(node), b"")
 
         async def go_on(node: Node) -> None:
-            if await _stands(node):
+            if node.name not in keep and await _stands(node):
                 await node.resume()
 
-        await on_each([node for node in self.servers if node.name not in keep], go_on)
+        for act in (withdraw, go_on):
+            try:
+                await on_each(self.servers, act)
+            except NodeError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         self.step = self._trigger = None
         self._dismissed.clear()
-
-    async def _write(self, system: Holdable, orders: bytes) -> None:
-        await on_each(self.servers, lambda node: node.write_file(system.hold_file(node), orders))
 
 
 async def _stands(node: Node) -> bool:

@@ -270,6 +270,10 @@ class Conductor:
         """``fired``: what fulfilled the step's trigger, if it has one."""
         trouble = None
         async with self._acting:
+            if self._halted:  # while it waited for its turn
+                if fired is not None:
+                    self._waiting.drop(number, "the run ended first")
+                return
             held = fired is not None and self._waiting.ambushed(number)
             if fired is not None and held:
                 fired = await self._waiting.caught(number, fired)
@@ -312,6 +316,8 @@ class Conductor:
 
     async def _choose(self, number: int, step: Step, fired: Fired | None) -> Chosen | str:
         """The targets, or why there are none."""
+        if (rival := self._waiting.rival(step)) is not None:
+            return rival
         chosen: list[Chosen] = []
 
         async def choose() -> None:
@@ -361,6 +367,7 @@ class Conductor:
             self._in_force.remove(number)
             proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
             self._reporter.healed(injection, proof, began)
+            await self._waiting.end_ambush()  # a machine that was frozen could not be asked before
             self._recoveries.begin(injection)
         return None
 

@@ -30,13 +30,13 @@ from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.shape import Shape
 from assay.nemesis.stop import Stop
 from assay.nemesis.target import (
-    OF_CLIENTS,
     Kind,
     Scene,
     Target,
     TargetError,
     clients,
     groups,
+    of_clients,
     resolve,
     servers,
     zookeepers,
@@ -156,7 +156,7 @@ class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
 
 
 def _whom(fault: str, rng: random.Random, census: Census, target: Target | None) -> Target:
-    if target is not None and target.kind not in (*OF_CLIENTS, Kind.NAMED):
+    if target is not None and not of_clients(target):
         raise ScheduleError(f"{fault} hits consumers, it takes no target {target}; consumer, consumers or client1")
     if not census.clients:
         raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., client_nodes=True) has them")

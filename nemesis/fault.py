@@ -73,18 +73,27 @@ class Census:
     spares: int = 0
     roles: tuple[str, ...] | None = None
     """Of servers; None: not known."""
+    named: tuple[str, ...] = ()
+    """How the servers are called, where some are not of the main role."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the servers: ``n1``, ``n2``, ... unless said otherwise."""
+        return self.named or tuple(f"n{number}" for number in range(1, self.servers + 1))
 
 
 def census(cluster: Cluster, system: System) -> Census:
     """Counts a cluster that exists."""
+    everyone = servers(cluster, system)
     return Census(
-        len(servers(cluster, system)),
+        len(everyone),
         len(zookeepers(cluster)),
         tuple(system.keys()),
         len(clients(cluster)),
         groups(system),
         isinstance(system, ClientSessions),
         len(cluster.spares),
+        named=tuple(node.name for node in everyone),
     )
 
 

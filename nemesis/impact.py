@@ -1,6 +1,8 @@
 """What a fault does to its targets, in the terms in which checks and reports ask."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -12,9 +14,9 @@ class Impact:
     """
 
     ends_process: bool = False
-    """The targets' processes end; what they had in memory is gone."""
+    """The targets' main processes end; what they had in memory is gone."""
     pauses_process: bool = False
-    """The targets' processes stand still, and go on with all that they knew."""
+    """The targets' main processes stand still, and go on with all that they knew."""
     gradual: bool = False
     """Processes end or stand still some time while the fault is in force, not all of them at the injection."""
     cuts_links: bool = False
@@ -27,6 +29,11 @@ class Impact:
     """The targets' wall clocks are wrong."""
     moves_replicas: bool = False
     """Replicas are assigned to other servers than before."""
+
+    @property
+    def beside_main(self) -> Impact:
+        """Of the same fault, of a process beside the main one."""
+        return replace(self, ends_process=False, pauses_process=False)
 
     @property
     def stops_work(self) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE
 from assay.nemesis.fault import Fault, FaultContext, Injection
+from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Step
 from assay.nemesis.target import KEYED, SIZES, Chosen, Kind, Scene, clients, groups, resolve, servers, zookeepers
 from assay.nemesis.trigger import Fired
@@ -39,8 +40,17 @@ class InForce:
         del self._injections[number]
 
     def kept_from_running(self) -> set[str]:
-        """The nodes whose processes a fault has ended or paused."""
-        return self._held(lambda fault: fault.impact.stops_work)
+        """The nodes whose main processes a fault has ended or paused."""
+        return self._by_process(lambda impact: impact.stops_work)
+
+    def kept_standing(self) -> set[str]:
+        """The nodes whose main processes a fault has paused, and lets go on."""
+        return self._by_process(lambda impact: impact.pauses_process)
+
+    def _by_process(self, by: Callable[[Impact], bool]) -> set[str]:
+        mains = [injection for injection in self if injection.step.target.of_main]
+        held = [injection for injection in mains if by(self._catalogue[injection.step.fault].impact)]
+        return {name for injection in held for name in injection.names}
 
     def in_the_way(self) -> bool:
         """May one keep a process that starts from what it needs? Something is cut, or a ZooKeeper node is away."""
@@ -75,24 +85,26 @@ class InForce:
             about = fired.line.get("key")
             target = msgspec.structs.replace(target, key=about if about in scene.whose(target.kind) else None)
         chosen = await resolve(target, scene, random.Random(seed))
+        alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
         if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
-            alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
             free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
-        return self._sparing(chosen, scene.busy) if step.keep_majority else chosen
+        return self._sparing(chosen, scene.busy, alike) if step.keep_majority else chosen
 
     def _open_to(self, fault: Fault) -> list[Node]:
         """The servers that a fault may hit: those of its roles, where it names roles of servers."""
         wanted = {node.role for node in self._servers} & set(fault.roles)
         return [node for node in self._servers if not wanted or node.role in wanted]
 
-    def _sparing(self, chosen: Chosen, busy: Collection[str]) -> Chosen:
-        """The same, or one server that suffers already, when a majority of the servers would suffer otherwise."""
+    def _sparing(self, chosen: Chosen, busy: Collection[str], alike: Collection[Node]) -> Chosen:
+        """The same, or one server of those that are meant which suffers already, when a majority of the servers would
+        suffer otherwise.
+        """
         if not any(node in self._servers for node in chosen.nodes):
             return chosen
         suffering = {name for injection in self for name in injection.names}
         suffer = [n for n in self._servers if n.name in suffering or n.name in {node.name for node in chosen.nodes}]
-        free: list[Node] = [node for node in self._servers if node.name in suffering and node.name not in busy]
+        free: list[Node] = [node for node in alike if node.name in suffering and node.name not in busy]
         if len(suffer) <= (len(self._servers) - 1) // 2 or not free:
             return chosen
         note = f"took {free[0].name}, which another fault holds already, so that a majority is left in peace"

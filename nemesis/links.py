@@ -24,7 +24,7 @@ ONE_WAY: Final = 0.25
 
 def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Parameter]]:
     """The servers that have a link cut, and the links. Every link is drawn for itself."""
-    servers = [f"n{number}" for number in range(1, census.servers + 1)]
+    servers = census.names
     keepers = [f"zk{number}" for number in range(1, census.zookeepers + 1)]
     clients = [f"client{number}" for number in range(1, census.clients + 1)]
     graph = [
@@ -41,18 +41,18 @@ def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, P
     chosen = [link for link in graph if rng.random() < share]
     if not set(lively) & set(chosen):
         chosen.append(rng.choice(lively))
-    return _cut(rng, chosen)
+    return _cut(rng, chosen, census)
 
 
 def _lively(link: Collection[str], census: Census) -> bool:
     """Is something said on it all the time? A server speaks to one node of ZooKeeper, a client to whom it likes."""
-    numbered = sum(re.fullmatch(r"n\d+", name) is not None for name in link)
-    return numbered == 2 or (numbered == 1 and "zk1" in link and census.zookeepers == 1)
+    ours = sum(name in census.names for name in link)
+    return ours == 2 or (ours == 1 and "zk1" in link and census.zookeepers == 1)
 
 
 def spared(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
     """The same without the links of a majority of the servers, drawn, with each other, ZooKeeper and clients."""
-    servers = [f"n{number}" for number in range(1, census.servers + 1)]
+    servers = census.names
     rest = rng.sample(servers, max(1, (census.servers - 1) // 2))
     words = [word for word in links.split() if set(_ends(word)) & set(rest)]
     peers = [name for name in servers if name not in rest] or [f"zk{number + 1}" for number in range(census.zookeepers)]
@@ -67,7 +67,7 @@ def _ends(word: str) -> list[str]:
     return re.split(r"\||<-", word)
 
 
-def _cut(rng: random.Random, chosen: Sequence[tuple[str, str]]) -> tuple[Target, dict[str, Parameter]]:
+def _cut(rng: random.Random, chosen: Sequence[tuple[str, str]], census: Census) -> tuple[Target, dict[str, Parameter]]:
     words = []
     for near, far in chosen:
         if rng.random() < ONE_WAY:
@@ -75,7 +75,7 @@ def _cut(rng: random.Random, chosen: Sequence[tuple[str, str]]) -> tuple[Target,
             words.append(f"{near}<-{far}")
         else:
             words.append(f"{near}|{far}")
-    servers = sorted({name for link in chosen for name in link if re.fullmatch(r"n\d+", name)})
+    servers = sorted({name for link in chosen for name in link if name in census.names})
     return named(*servers), {"shape": LINKS, LINKS: " ".join(words)}
 
 

@@ -123,7 +123,8 @@ def draw_mix(
     kinds = _kinds(rng, sorted(faults), catalogue, census)
     if not kinds:
         raise ScheduleError("mix: there is no fault that this system and this cluster can have")
-    victim = named(f"n{1 + rng.randrange(max(1, census.servers))}")
+    names = census.names or ("n1",)
+    victim = named(names[rng.randrange(len(names))])
     of_many = {name: catalogue[name] for name in faults if name in everywhere}
     steps: list[Step] = []
     at = FIRST_AT

@@ -85,7 +85,9 @@ class Reporter:
         """It has targets, and is about to be injected."""
         if optional(injection.step):
             self._intended(injection.id, injection.step, 0)
-        self._resolved[injection.id] = Resolved(injection.step, injection.names, at, None, dict(detail))
+        # Played again without those that hit no one, it would draw another seed.
+        step = msgspec.structs.replace(injection.step, seed=injection.seed)
+        self._resolved[injection.id] = Resolved(step, injection.names, at, None, dict(detail))
 
     def injected(self, injection: Injection) -> None:
         resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)
@@ -127,17 +129,18 @@ class Reporter:
         starts: int | None = None,
     ) -> None:
         """``starts``: whole seconds from now on until it may begin."""
-        fault, time = self._score[number].fault, self._stamp()
+        step, time = self._score[number], self._stamp()
+        impact = self._catalogue[step.fault].impact
         self._record(
             FaultRow(
                 number,
-                fault,
+                step.fault,
                 targets,
                 phase,
                 time,
                 # A copy as it is now: evidence goes on growing after the row has been written.
                 msgspec.json.decode(msgspec.json.encode(dict(detail))),
-                self._catalogue[fault].impact,
+                impact if step.target.of_main else impact.beside_main,
                 on_clients=not self._clients.isdisjoint(targets),
                 took_effect=took_effect,
                 stage=stage,

@@ -38,10 +38,10 @@ class Stage(enum.StrEnum):
 class FaultRow(msgspec.Struct, frozen=True):
     """One change of one fault. ``id`` rises from 1 in the schedule's order; ``time`` is the run's stamp in nanoseconds.
 
-    ``impact``: as the fault declares it. ``on_clients``: is a node among the targets that clients live on?
-    ``took_effect``: on ``healed`` rows whether the fault was proved to have taken effect. ``stage``: on ``failed``
-    rows where it failed. ``not_before``: on ``intended`` rows when it may begin at the earliest, in nanoseconds, by
-    whole seconds. ``detail`` is plain data, for people to read.
+    ``impact``: as the fault declares it, for main processes. ``on_clients``: is a node among the targets that clients
+    live on? ``took_effect``: on ``healed`` rows whether the fault was proved to have taken effect. ``stage``: on
+    ``failed`` rows where it failed. ``not_before``: on ``intended`` rows when it may begin at the earliest, in
+    nanoseconds, by whole seconds. ``detail`` is plain data, for people to read.
     """
 
     id: int

@@ -17,7 +17,7 @@ from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault, acted_on, proved, seen_of, status
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import OF_CLIENTS, Target
+from assay.nemesis.target import Target, of_clients
 
 
 class Stop(ServerFault):
@@ -28,7 +28,7 @@ class Stop(ServerFault):
     impact = Impact(pauses_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        if target is not None and target.kind in OF_CLIENTS:
+        if target is not None and of_clients(target, any):
             # A contract may tolerate what a client does that slept, and goes by the fault's name.
             raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
         return super().draw(rng, census, target)

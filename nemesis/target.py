@@ -14,7 +14,7 @@ import asyncio
 import enum
 import random
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -25,6 +25,8 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Grouped, System
 FIND_SECONDS = 1.0
 """How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""
 FIND_EVERY = 0.1
+MAIN = "main"
+"""The name of a node's main process, among several."""
 
 Find = Callable[[str, str | None], Awaitable[Node | None]]
 
@@ -88,6 +90,11 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             raise TargetError(f"names belong to target named and to it alone: {self.kind} with {list(self.names)}")
         if len(set(self.names)) != len(self.names):
             raise TargetError(f"target names a node twice: {', '.join(self.names)}")
+
+    @property
+    def of_main(self) -> bool:
+        """Is the main process meant, alone or with the others?"""
+        return self.process in (None, MAIN)
 
     def __str__(self) -> str:
         """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``, ``one, its process agent``."""
@@ -160,6 +167,20 @@ def clients(cluster: Cluster) -> list[Node]:
 def groups(system: System) -> tuple[str, ...]:
     """The groups whose coordinators the system can name."""
     return tuple(system.groups) if isinstance(system, Grouped) else ()
+
+
+def of_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
+    """Does it mean nodes that clients live on, also by name? ``how`` many of its names must be theirs."""
+    return target.kind in OF_CLIENTS or _named_like(r"client\d+", target, how)
+
+
+def of_zookeepers(target: Target) -> bool:
+    """Does it mean ZooKeeper's nodes, also by name?"""
+    return target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or _named_like(r"zk\d+", target, all)
+
+
+def _named_like(pattern: str, target: Target, how: Callable[[Iterable[bool]], bool]) -> bool:
+    return bool(target.names) and how(re.fullmatch(pattern, name) is not None for name in target.names)
 
 
 def number(name: str) -> int:

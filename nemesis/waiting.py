@@ -15,6 +15,7 @@ from assay.nemesis.hold import Hold
 from assay.nemesis.in_force import InForce
 from assay.nemesis.reporter import Reporter
 from assay.nemesis.row import Stage
+from assay.nemesis.schedule import Step
 from assay.nemesis.score import Score
 from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
@@ -85,7 +86,7 @@ class Waiting:
         armed, step = self._armed[number], self._score[number]
         if self._ambush.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
             try:
-                sprung = await self._ambush.has_sprung(self._in_force.kept_from_running())
+                sprung = await self._ambush.has_sprung(self._in_force.kept_standing())
             except NOT_READY_ERRORS:
                 sprung = True  # not known: it is asked again
             if self._armed.get(number) is not armed:
@@ -95,6 +96,12 @@ class Waiting:
                 return
         self.drop(number, armed.missing)
         await self.end_ambush()
+
+    def rival(self, step: Step) -> str | None:
+        """Why the orders of a step that is to be injected cannot be given: an ambush's stand in the same files."""
+        if step.fault != Hold.name or self._ambush.step is None:
+            return None
+        return f"{self._score[self._ambush.step]} has the processes stop at its event, with orders of its own"
 
     def ambushed(self, number: int) -> bool:
         """Is the ambush laid for this step?"""
@@ -108,7 +115,7 @@ class Waiting:
         """With the process that stands in the ambush. None when it has caught nothing: the step waits again."""
         try:
             async with asyncio.timeout(ACTION_SECONDS):
-                caught = await self._ambush.caught()
+                caught = await self._ambush.caught(self._in_force.kept_standing())
         except NOT_READY_ERRORS as error:
             self.drop(number, f"no process was seen stopped: {error}")
             return None
@@ -120,10 +127,10 @@ class Waiting:
         return Fired(fired.at, fired.due, *caught)
 
     async def end_ambush(self) -> str | None:
-        """Unless a step waits in it. Nodes that a fault keeps from running do not go on. What went wrong, or None."""
+        """Unless a step waits in it. Nodes that a fault has paused do not go on. What went wrong, or None."""
         if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
             return None
-        return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_from_running()))
+        return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
 
     def drop_all(self, reason: str) -> None:
         """None of them will act."""

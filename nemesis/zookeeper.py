@@ -18,7 +18,7 @@ from assay.nemesis.kill import Kill
 from assay.nemesis.process import probe_processes
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.stop import Stop
-from assay.nemesis.target import Kind, Target, zookeepers
+from assay.nemesis.target import Kind, Target, of_zookeepers, zookeepers
 
 KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
 NONE_HERE = "there is no ZooKeeper node to do it to (--zookeepers=1)"
@@ -33,7 +33,7 @@ class _OnZooKeeper:
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:
             raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
-        if target is not None and target.kind not in (*KINDS, Kind.NAMED):
+        if target is not None and not of_zookeepers(target):
             raise ScheduleError(
                 f"{self.name} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1"
             )

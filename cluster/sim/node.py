@@ -18,6 +18,8 @@ PRESSURE = 0.3
 """Seconds from when memory runs short until the kernel ends a process."""
 TERMINATE_WITHIN = 15.0
 """Seconds of virtual time for a process to end by itself."""
+LOOK_EVERY = 0.01
+"""From one look to the next whether one has ended that was stopped by its last step."""
 
 Main = Callable[["SimNode", Process], Coroutine[Any, Any, int]]
 """Makes the main coroutine of a new incarnation."""
@@ -181,6 +183,9 @@ class SimNode(Device):
         """The main coroutine returned or raised; what else the process was doing ends with it."""
         if process.dead:
             return
+        if process.stopped:  # by its last step: it ends once it goes on
+            process.later(self._ended, process, task)
+            return
         if task.cancelled():
             self.exit_code = 1
         elif (error := task.exception()) is not None:
@@ -215,8 +220,12 @@ class SimNode(Device):
             raise NodeError(f"{self.name}: cannot terminate its process: there is none; start it first")
         self._asked = True
         task.cancel()
+        deadline = self._loop.time() + TERMINATE_WITHIN
         await asyncio.wait([task], timeout=TERMINATE_WITHIN)
-        if not process.dead:
+        while not process.dead:
+            if self._loop.time() < deadline:
+                await asyncio.sleep(LOOK_EVERY)
+                continue
             raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
 
     async def memory_unavailable(self) -> str | None:

@@ -178,7 +178,7 @@ class Sender(asyncio.Transport):
             if forth is Fate.LOST or self.peer.silenced:
                 self._stall()
             else:
-                self._flight.popleft()
+                self._halt()  # what follows it is out of order, and its reader never sees it
                 self._send_back_reset()
             return False
         back = network.fate_of(self.peer)
@@ -221,13 +221,17 @@ class Sender(asyncio.Transport):
         return True
 
     def _stall(self) -> None:
-        if self._gives_up:
-            self._void += len(self._flight) - 1
-            self._flight.clear()
-            return
-        self._stalled = True
+        self._halt()
+        if self._stalled:
+            self._retry_later()
+
+    def _halt(self) -> None:
+        """The head was not received, so nothing that is out behind it is of use: all of it is to be sent again."""
         self._void += len(self._flight) - 1
-        self._retry_later()
+        if self._gives_up:
+            self._flight.clear()
+        else:
+            self._stalled = True
 
     def _retry_later(self) -> None:
         if self._retrying:
@@ -277,7 +281,12 @@ class Sender(asyncio.Transport):
     def _reset_arrives(self) -> None:
         if self.peer.silenced:
             self._network.fate_of(self.peer)
-        elif not self._lost:
+            if self._stalled:
+                self._retry_later()
+        elif self._lost:
+            if self._stalled and not self._retrying:  # it waits for nothing else
+                self._flight_ends()
+        else:
             self._flight_ends()
             if self._process is not None and self._process.stopped:
                 self._process.hold_back(Kernel(self._receive_mark, RESET))

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from assay.cluster.naming import node_name
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Eventful, StrikePoints, System
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.harness.run.systems import configured
@@ -145,6 +146,7 @@ def schedule(
         isinstance(system, ClientSessions),
         spares([faults[name] for name in possible(system, settings, faults)]),
         tuple(own),
+        tuple(node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(
@@ -170,9 +172,12 @@ def schedule(
 
 
 def in_time(schedule: Schedule, time_limit: float) -> Schedule:
-    """The same. Raises ``ScheduleError`` when something in it comes after the run's main phase."""
+    """The same. Raises ``ScheduleError`` when something in it comes after the run's main phase.
+
+    What is played again as it came out may have been healed by the end of that phase alone, a moment after its time.
+    """
     for step in schedule.all_steps:
-        if step.until >= time_limit:
+        if step.until >= time_limit and (not step.exact or step.at >= time_limit):
             raise ScheduleError(f"{step} ends at {step.until:g} s: raise --time-limit above that")
     for branch in schedule.branches:
         if branch.at >= time_limit:

@@ -18,7 +18,7 @@ from assay.nemesis.shape import Shape
 from assay.nemesis.target import parse as target
 from assay.nemesis.trigger import OnEvent, TriggerError, parse
 
-from helpers.nemesis_fakes import HOLD_FILE, FakeCluster, Play, draw, run
+from helpers.nemesis_fakes import HOLD_FILE, FakeAgent, FakeCluster, Play, draw, run
 
 EXACT = OnEvent("isr-change", "orders-1", hold=True, within=6)
 
@@ -154,6 +154,44 @@ def test_who_need_not_stand_goes_on_once_the_step_has_acted(fault: str, whom: st
     assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
+@pytest.mark.parametrize("whom", ["disk-full origin", "disk-error origin", "kill origin@agent", "stop origin@agent"])
+def test_one_that_the_fault_neither_pauses_nor_ends_at_once_goes_on(whom: str) -> None:
+    """No one else would have it go on: not at the heal, which knows of no process that stands."""
+    fault, named = whom.split()
+    play = waiting(fault, named)
+    for server in play.cluster.servers:
+        FakeAgent(server)
+    seen: list[ProcessState] = []
+    play = held(play, (4.0, says(play, "n2")), (8.0, lambda: seen.append(play.cluster.node("n2").state)))
+    assert seen == [ProcessState.RUNNING]
+    assert FaultPhase.RECOVERED in play.phases(1)
+
+
+@pytest.mark.parametrize("whom", ["n2", "n1"])
+def test_a_frozen_machine_keeps_no_one_standing_and_its_own_process_goes_on_after_the_heal(whom: str) -> None:
+    """The order on it is withdrawn once it can be reached; that another fault is still to come changes nothing."""
+    later = Step(2.0, "kill", target("n3"), 18.0, trigger=OnEvent("became-leader", within=20))
+    play = Play(Schedule(1, (Step(2.0, "freeze", target(whom), 5.0, trigger=EXACT), later)), FakeCluster(3))
+    nodes = [play.cluster.node(name) for name in ("n1", "n2")]
+    seen: list[tuple[ProcessState, ...]] = []
+
+    def look() -> None:
+        seen.append(tuple(node.state for node in nodes))
+
+    held(play, (4.0, says(play, "n2")), (5.0, look), (9.5, look), (15.0, says(play, "n3", "became-leader")))
+    frozen = ProcessState.STOPPED if whom == "n2" else ProcessState.RUNNING
+    assert seen == [(ProcessState.RUNNING, frozen), (ProcessState.RUNNING,) * 2]
+
+
+def test_one_that_another_fault_has_paused_was_not_caught() -> None:
+    """Its last line is the event, and it stands; but not there."""
+    steps = (Step(1.0, "stop", target("n1"), 9.0), Step(2.0, "kill", target("origin"), 5.0, trigger=EXACT))
+    play = Play(Schedule(1, steps), FakeCluster(3))
+    held(play, (0.5, says(play, "n1")), (4.0, says(play, "n2")))
+    assert play.row(2, FaultPhase.INJECTED).targets == ("n2",)
+    assert play.row(2, FaultPhase.INJECTED).detail["trigger"]["origin"] == "n2"
+
+
 def test_a_second_who_comes_past_the_event_goes_on() -> None:
     play = waiting()
     seen: list[ProcessState] = []
@@ -179,6 +217,20 @@ def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
     held(play, (2.5, says(play, "n1")))
     assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
     assert play.row(1, FaultPhase.HEALED).took_effect is True
+
+
+def test_a_hold_gives_no_orders_while_an_ambush_is_laid() -> None:
+    steps = (
+        Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
+        Step(3.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
+        Step(9.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
+    )
+    play = Play(Schedule(1, steps), FakeCluster(3))
+    held(play, (4.0, says(play, "n1")), (10.0, says(play, "n1")))
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
+    assert play.row(2, FaultPhase.FAILED).stage is Stage.TARGET
+    assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert play.row(3, FaultPhase.HEALED).took_effect is True
 
 
 def test_a_node_that_takes_no_order_fails_the_step_and_the_others_go_on() -> None:

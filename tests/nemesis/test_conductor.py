@@ -10,14 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
+from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import LEAST, Conductor
 from assay.nemesis.fault import Census
+from assay.nemesis.kill import Kill
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Branch, Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import parse
 
 from helpers.examples import some_of
-from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, Play, draw, run
+from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, FakeSystem, Play, draw, run
 
 CENSUS = Census(5, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 FAKED = set(FAULTS) - {"zookeeper-expire"}
@@ -91,6 +93,33 @@ def test_heal_all_halts_a_run_that_goes_on() -> None:
     run(main())
     assert play.phases(1) == ["intended", "injected", "healed", "recovered"]
     assert "kill" not in play.cluster.node("n2").calls
+
+
+def test_a_fault_whose_turn_comes_when_all_has_been_healed_is_not_injected() -> None:
+    """It waits while a process that ended late is started again, for a second, in which the run ends."""
+    play = Play(steps((2, "disk-full", "n1", 5), (8, "stop", "n2", 5)))
+    node = play.cluster.node("n1")
+    start = node.start
+
+    async def slowly() -> None:
+        await asyncio.sleep(1)
+        await start()
+
+    node.start = slowly  # type: ignore[method-assign]
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        asyncio.get_running_loop().call_at(7.3, node.kill_by_itself)
+        await asyncio.sleep(8.2)
+        assert await conductor.heal_all() == ()
+        await running
+        assert conductor.in_force == ()
+        await conductor.settle()
+
+    run(main())
+    assert play.phases(1)[-1] == "recovered"
+    assert play.phases(2) == ["intended"]
 
 
 def test_cancelled_in_the_middle_of_an_injection_the_half_done_is_undone() -> None:
@@ -327,6 +356,26 @@ def test_a_companion_hits_who_suffers_already_rather_than_leave_no_majority() ->
         assert play.row(2, FaultPhase.INJECTED).targets == ("n1",)
 
 
+class OfBrokers(Kill):
+    """Names a role of servers, and hits no other."""
+
+    name = "kill-broker"
+    roles = ("broker",)
+
+
+def test_a_companion_of_one_role_is_spared_onto_no_server_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSystem, "roles", (*FakeSystem.roles, "proxy"))
+    for seed in range(10):
+        cluster = FakeCluster(4)
+        for proxy in cluster.servers[2:]:
+            proxy.role = "proxy"
+        first = Step(2, "partition-one", parse("n3"), 5)
+        second = Step(4, "kill-broker", parse("one"), 5, seed=seed, keep_majority=True)
+        play = Play(Schedule(1, (first, second)), cluster, catalogue=Catalogue.standard(OfBrokers()))
+        play.play()
+        assert play.row(2, FaultPhase.INJECTED).targets[0] in ("n1", "n2")
+
+
 def test_no_one_left_to_hit_is_a_failed_fault() -> None:
     play = Play(steps((2, "kill", "all", 6), (3, "stop", "one", 4), (12, "stop", "n2", 4), (13, "kill", "n2", 2)))
     play.play()
@@ -399,6 +448,16 @@ def test_steps_without_a_seed_take_the_runs_generator() -> None:
 
     assert {first_target(seed) for seed in range(20)} == {("n1",), ("n2",), ("n3",)}
     assert first_target(7) == first_target(7)
+
+
+def test_what_is_played_again_as_resolved_does_the_same_also_without_a_seed_of_its_own() -> None:
+    """The first hits no one, and is left out."""
+    play = Play(steps((1, "kill", "n9", 1), (2, "corrupt", "n2", 3)))
+    play.play()
+    again = Play(play.record.as_resolved())
+    again.play()
+    damage = play.row(2, FaultPhase.HEALED).detail["evidence"]["n2"]["damage"]
+    assert again.row(1, FaultPhase.HEALED).detail["evidence"]["n2"]["damage"] == damage
 
 
 def test_an_unknown_fault_is_refused_before_the_run() -> None:

@@ -144,6 +144,10 @@ def test_none_is_an_empty_schedule() -> None:
         (["stop-consumer"], {"census": Census(3, 1)}, "no client lives on a node here"),
         (["stop"], {"target": parse("consumers")}, "that is the fault stop-consumer"),
         (["stop-consumer"], {"target": parse("leader")}, "takes no target leader"),
+        # a contract goes by a fault's name
+        (["stop-consumer"], {"target": parse("n1+client1")}, "takes no target n1"),
+        (["zookeeper-pause"], {"target": parse("n1")}, "takes no target n1"),
+        (["stop"], {"target": parse("n1+client1")}, "that is the fault stop-consumer"),
         (["consumer-from-coordinator"], {"census": Census(3, 1, (), 2)}, "names no groups"),
         (["zookeeper-expire"], {"target": parse("zookeeper")}, "takes no target zookeeper"),
         (["partition-halves"], {"target": parse("consumer")}, "takes no target consumer"),

@@ -238,6 +238,8 @@ def test_one_process_of_a_node_is_hit_and_the_others_are_not(name: str, state: s
     seen = row.detail["evidence"]["n2"]
     assert state in {moment["state"] for moment in seen.values() if isinstance(moment, dict)}
     assert node.state is agent.state is ProcessState.RUNNING
+    assert row.impact.stops_work is (process == "main"), "who reads the history counts on a server that goes on"
+    assert row.impact == injected.impact == play.row(1, FaultPhase.INTENDED).impact
 
 
 def test_a_process_that_there_is_not_is_a_fault_that_failed() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from assay.checkers.disturbance import TOGETHER, FaultTimes, disturbances
 from assay.nemesis.fault import Census
-from assay.nemesis.mix import CALM
-from assay.nemesis.relay import OVERLAP, PAUSE, relay
+from assay.nemesis.mix import CALM, mixable
+from assay.nemesis.relay import OVERLAP, PAUSE, STRIKES, relay
 from assay.nemesis.reporter import optional
 from assay.nemesis.schedule import Schedule
 from assay.nemesis.target import Kind
@@ -62,7 +62,8 @@ def test_kinds_and_lengths_vary() -> None:
     assert {len(steps) for steps in drawn} == {2, 3, 4, 5}
     kinds = [{step.fault for step in steps} for steps in drawn]
     assert 20 < sum(len(names) > 1 for names in kinds) < 180
-    assert set().union(*kinds) == {"kill", "stop", "freeze", "partition-one"}
+    assert set().union(*kinds) == {"kill", "stop", "freeze"} == set(STRIKES)
+    assert set(STRIKES) <= set(mixable(FAULTS)), "else no mix ever has it"
     assert 60 < sum(steps[-1].trigger is not None for steps in drawn) < 180
     assert {steps[0].target.kind for steps in drawn} == {Kind.LEADER, Kind.FOLLOWER}
     assert {steps[-1].target.kind for steps in drawn if steps[-1].trigger} == {Kind.LEADER, Kind.ORIGIN}

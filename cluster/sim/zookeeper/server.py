@@ -117,6 +117,8 @@ class _Connection:
             request = await wire.receive(reader)
             if not self._server.serving or not self._ensemble.alive(session):
                 return
+            if session.connection is not self:  # it has moved: what was read late is rejected, as by the real one
+                return
             self._ensemble.heard(session)
             if not self._answer(session, request):
                 return

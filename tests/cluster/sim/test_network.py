@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.cluster.node import Traffic
+from assay.cluster.node import Flow, Traffic
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.shaping import HEADER
@@ -430,6 +430,49 @@ def test_behind_a_cut_link_a_death_goes_unnoticed_until_something_is_sent() -> N
         with pytest.raises(ConnectionResetError):
             await reader.read()
         writer.close()
+
+    simulate(test)
+
+
+async def three_of_which_the_second_is_rejected(world: World) -> asyncio.StreamReader:
+    """Sent so soon after each other that the third is out when the reset for the second comes back."""
+    reader, writer = await world.connect()
+    await asyncio.sleep(1)
+    world.network.divert(world.a.host, world.b.host, Flow(PORT, answers=False, every=2), rejects=True)
+    for word in (b"one", b"two", b"three"):
+        writer.write(word)
+        await asyncio.sleep(0.00001)
+    return reader
+
+
+def test_what_follows_a_rejected_packet_is_not_read_before_it() -> None:
+    async def test(world: World) -> None:
+        reader = await three_of_which_the_second_is_rejected(world)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        await asyncio.sleep(1)
+        assert bytes(world.inbox.data) == b"one"
+        assert world.inbox.endings == [], "its reader learns nothing"
+        world.inbox.writers[0].write(b"anyone there?")
+        await asyncio.sleep(1)
+        assert world.inbox.endings == ["ConnectionResetError"]
+
+    simulate(test)
+
+
+def test_where_the_reset_of_a_rejected_packet_is_lost_it_is_sent_again() -> None:
+    async def test(world: World) -> None:
+        await three_of_which_the_second_is_rejected(world)
+        (rule,) = world.b.host.flows
+        for _ in range(1000):
+            await asyncio.sleep(0 if rule.count else 0.00001)
+        world.cut(world.b, world.a)
+        await asyncio.sleep(3)
+        assert bytes(world.inbox.data) == b"one"
+        world.heal()
+        await asyncio.sleep(3)
+        assert bytes(world.inbox.data) == b"onetwothree"
+        assert world.inbox.endings == []
 
     simulate(test)
 

@@ -28,9 +28,12 @@ class Cleanly(Counter):
             return 0
 
 
-def simulate(test: Callable[[SimCluster, Node, Node], Coroutine[Any, Any, None]]) -> None:
+def simulate(
+    test: Callable[[SimCluster, Node, Node], Coroutine[Any, Any, None]], system: Counter | None = None
+) -> None:
+    system = system or Cleanly()
+
     async def main() -> None:
-        system = Cleanly()
         cluster = SimCluster(system, {"zookeeper": 1, "broker": 2}, 1)
         try:
             await start_system(system, cluster, 20, lambda _: None)
@@ -226,6 +229,37 @@ def test_a_stopped_process_does_not_end() -> None:
         await n1.kill()
 
     simulate(test)
+
+
+class HoldsLast(Counter):
+    """A counter that stops itself in the step in which it ends."""
+
+    async def entry(self, runtime: Any, argv: Any) -> int:
+        try:
+            return await super().entry(runtime, argv)
+        except asyncio.CancelledError:
+            runtime.hold()
+            return 0
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_one_that_stops_in_its_last_step_ends_when_it_goes_on(resumed: bool) -> None:
+    async def test(_: SimCluster, n1: Any, n2: Node) -> None:
+        ending = asyncio.create_task(n1.terminate())
+        await asyncio.sleep(3.0)
+        assert (await n1.process()).state is ProcessState.STOPPED
+        assert n1.exit_code is None
+        if not resumed:
+            with pytest.raises(NodeError, match="did not end within 15 s"):
+                await ending
+        await n1.resume()
+        await asyncio.sleep(0.1)
+        assert (await n1.process()).state is ProcessState.DEAD
+        assert n1.exit_code == 0
+        if resumed:
+            await ending
+
+    simulate(test, HoldsLast())
 
 
 def test_a_rejected_connection_is_refused_at_once_and_an_established_one_breaks() -> None:

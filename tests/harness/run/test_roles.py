@@ -19,11 +19,12 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.faults import not_applicable
+from assay.harness.run.faults import not_applicable, schedule
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.kill import Kill
+from assay.nemesis.links import LINKS, read_links
 
 SENTINEL_PORT = 26379
 
@@ -115,6 +116,18 @@ def test_without_a_role_all_servers_may_be_hit(tmp_path: Path) -> None:
     _, hit = played(tmp_path, nemesis=("kill",), nemesis_target="one")
     assert hit & {"n1", "n2"}
     assert hit & {"sentinel1", "sentinel2", "sentinel3"}
+
+
+@pytest.mark.parametrize("nemesis", ["mix", "partition-links"])
+def test_nodes_that_are_drawn_by_name_are_there_and_of_every_role(nemesis: str) -> None:
+    nodes = {"n1", "n2", "sentinel1", "sentinel2", "sentinel3"}
+    named: set[str] = set()
+    for seed in range(10):
+        given = Settings(seed=seed, nodes=2, role_nodes=("sentinel=3",), nemesis=(nemesis,), time_limit=60.0)
+        drawn = schedule(Watched(), given, Catalogue.standard())
+        named |= {name for step in drawn.steps for name in step.target.names}
+        named |= {end for step in drawn.steps for link in read_links(step.parameters.get(LINKS, "")) for end in link}
+    assert named == nodes
 
 
 @pytest.mark.parametrize(
