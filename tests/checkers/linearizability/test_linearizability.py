@@ -244,6 +244,15 @@ def test_what_a_step_raises_is_an_error_also_where_it_is_compiled(op: tuple[str,
         search(table([("k", [*ops, operation(*op, call=40, ret=50)])]), Strict())
 
 
+@pytest.mark.parametrize("shown", [0, False, []])
+def test_a_read_of_strings_that_shows_none_is_no_empty_string(shown: Any) -> None:
+    for result in (None, ""):
+        ops = [operation("put", "", call=0, ret=1), operation("get", None, result, call=4, ret=5)]
+        assert search(table([("k", ops)]), MODELS["kv"]).verdict is Verdict.PASS
+    with pytest.raises(ModelError, match=r"operation 1: the values of kv are strings; get has"):
+        search(table([("k", [ops[0], {**ops[1], "result": shown}])]), MODELS["kv"])
+
+
 def test_the_algorithm_fits_the_key_and_is_named() -> None:
     unique = [operation("write", 1, call=0, ret=1), operation("read", None, 1, call=2, ret=3)]
     again = [*unique, operation("write", 1, call=4, ret=5)]
