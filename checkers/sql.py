@@ -24,6 +24,10 @@ INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, 
 MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
 """Of the same: when it may begin at the earliest. All that is meant to happen is written down as a run begins."""
 
+MOST_MS: Final = 2**42
+"""Over a hundred years. Longer times, such as the setting "for ever", are cut to it, so that no sum of times leaves 64
+bits."""
+
 BEFORE: Final = "rows between unbounded preceding and 1 preceding"
 """The frame of all rows before this one."""
 SO_FAR: Final = "rows between unbounded preceding and current row"
@@ -64,6 +68,16 @@ def sum_so_far(value: str, *, by: str, order: str) -> str:
 def previous(value: str, *, by: str, order: str) -> str:
     """``value`` of the row before this one; null for the first."""
     return f"lag({value}) over (partition by {by} {order_by(order)})"
+
+
+def milliseconds(setting: str) -> str:
+    """A setting of time, which may be any number, but null."""
+    return f"least({setting}, {MOST_MS})"
+
+
+def nanoseconds(timestamp: str) -> str:
+    """A time in milliseconds, which may be any number, but null, in nanoseconds."""
+    return f"1000000 * greatest({milliseconds(timestamp)}, -{MOST_MS})"
 
 
 def row_number(*, by: str, order: str) -> str:
