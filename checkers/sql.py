@@ -60,9 +60,18 @@ def greatest_before(value: str, *, by: str, order: str) -> str:
     return _window(f"max({value})", by, order, BEFORE)
 
 
-def sum_so_far(value: str, *, by: str, order: str) -> str:
+LARGE: Final = "decimal(38, 0)"
+"""The type of a sum of values that may each fill 64 bits."""
+
+
+def large(value: str) -> str:
+    """A value of 64 bits whose sums are ``LARGE``."""
+    return f"cast({value} as decimal(19, 0))"
+
+
+def sum_so_far(value: str, *, by: str, order: str, kind: str = "bigint") -> str:
     """The running sum of ``value`` up to and with this row."""
-    return f"cast({_window(f'sum({value})', by, order, SO_FAR)} as bigint)"
+    return f"cast({_window(f'sum({value})', by, order, SO_FAR)} as {kind})"
 
 
 def previous(value: str, *, by: str, order: str) -> str:
