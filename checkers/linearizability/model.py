@@ -54,6 +54,16 @@ class Action(NamedTuple):
     total: bool = False
 
 
+def plain_register(model: Model) -> tuple[int, int] | None:
+    """``register``, unless a subclass of the one that says so has made something else of it."""
+    for each in type(model).__mro__:
+        if "register" in vars(each):
+            return model.register
+        if any(name in vars(each) for name in ("step", "initial", "foresee")):
+            return None
+    return None
+
+
 def usable(model: Model, given: object) -> Action:
     """What a model's own code gave as an action. Raises ``ModelError`` where the search could not use it."""
     if not isinstance(given, Action):
@@ -125,7 +135,8 @@ class Model:
     leaves it as it is."""
     register: ClassVar[tuple[int, int] | None] = None
     """The ``f`` of a read and of a write (``x`` is the value), where the object is a plain register: keys whose values
-    are unique are then judged by their zones, without a search."""
+    are unique are then judged by their zones, without a search. A subclass with a ``step``, an ``initial`` state or a
+    ``foresee`` of its own has to say it again."""
 
     def encode(self, call: Call) -> Action | None:
         """What the operation did, or None when it says nothing, such as a read of unknown result.

@@ -10,6 +10,7 @@ import pytest
 
 from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from assay.checkers.linearizability.encode import encode
+from assay.checkers.linearizability.models import Register
 from assay.checkers.linearizability.searcher import Searched, search_key
 from assay.checkers.linearizability.zones import judge_zones
 from assay.checkers.verdict import Verdict
@@ -333,6 +334,52 @@ def test_the_algorithm_fits_the_key_and_is_named() -> None:
     judged = search(table([(None, stale)]), MODELS["register"])
     assert judged.anomalies == {"nonlinearizable": 1}
     assert judged.findings[0].operations[:2] == (3, 2)
+
+
+class Seven(Register):
+    """A register that holds 7 at first; values are numbers themselves."""
+
+    name = "seven"
+    initial = 7
+
+    def encode(self, call: Call) -> Action:
+        return Action(0, call.result, reads=True) if call.f == "read" else Action(1, call.argument, blind=True)
+
+
+class Sticky(Register):
+    """A register that keeps what was written first."""
+
+    name = "sticky"
+
+    def encode(self, call: Call) -> Action | None:
+        action = super().encode(call)
+        return None if action is None else action._replace(blind=False)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 0:
+            return state == x, state
+        return True, x if state == 0 else state
+
+
+@pytest.mark.parametrize(
+    ("model", "written", "read", "verdict"),
+    [
+        (Seven(), [], 7, Verdict.PASS),
+        (Seven(), [], 0, Verdict.FAIL),
+        (Sticky(), [1, 2], 1, Verdict.PASS),
+        (Sticky(), [1, 2], 2, Verdict.FAIL),
+        (MODELS["register"], [1, 2], 2, Verdict.PASS),
+        (MODELS["cas-register"], [1, 2], 1, Verdict.FAIL),
+    ],
+)
+def test_what_is_made_of_a_register_is_none_without_saying_so(
+    model: Model, written: list[int], read: int, verdict: Verdict
+) -> None:
+    ops = [operation("write", value, call=10 * value, ret=10 * value + 5) for value in written]
+    judged = search(table([("k", [*ops, operation("read", None, read, call=50, ret=60)])]), model)
+    assert judged.verdict is verdict
+    assert (judged.examined[0].note == "zones on 1 key") == (model in MODELS.values())
 
 
 def test_nothing_to_look_at_proves_nothing() -> None:
