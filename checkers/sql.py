@@ -24,6 +24,10 @@ INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, 
 MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
 """Of the same: when it may begin at the earliest. All that is meant to happen is written down as a run begins."""
 
+MOST_MS: Final = 2**42
+"""Over a hundred years. Longer times, such as the setting "for ever", are cut to it, so that no sum of times leaves 64
+bits."""
+
 BEFORE: Final = "rows between unbounded preceding and 1 preceding"
 """The frame of all rows before this one."""
 SO_FAR: Final = "rows between unbounded preceding and current row"
@@ -56,14 +60,33 @@ def greatest_before(value: str, *, by: str, order: str) -> str:
     return _window(f"max({value})", by, order, BEFORE)
 
 
-def sum_so_far(value: str, *, by: str, order: str) -> str:
+LARGE: Final = "decimal(38, 0)"
+"""The type of a sum of values that may each fill 64 bits."""
+
+
+def large(value: str) -> str:
+    """A value of 64 bits whose sums are ``LARGE``."""
+    return f"cast({value} as decimal(19, 0))"
+
+
+def sum_so_far(value: str, *, by: str, order: str, kind: str = "bigint") -> str:
     """The running sum of ``value`` up to and with this row."""
-    return f"cast({_window(f'sum({value})', by, order, SO_FAR)} as bigint)"
+    return f"cast({_window(f'sum({value})', by, order, SO_FAR)} as {kind})"
 
 
 def previous(value: str, *, by: str, order: str) -> str:
     """``value`` of the row before this one; null for the first."""
     return f"lag({value}) over (partition by {by} {order_by(order)})"
+
+
+def milliseconds(setting: str) -> str:
+    """A setting of time, which may be any number, but null."""
+    return f"least({setting}, {MOST_MS})"
+
+
+def nanoseconds(timestamp: str) -> str:
+    """A time in milliseconds, which may be any number, but null, in nanoseconds."""
+    return f"1000000 * greatest({milliseconds(timestamp)}, -{MOST_MS})"
 
 
 def row_number(*, by: str, order: str) -> str:

@@ -25,7 +25,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital
 from assay.checkers.engine import Row
 from assay.checkers.rest.looks import QUIET
-from assay.checkers.sql import RETURNED, first_of, first_rows, order_by
+from assay.checkers.sql import RETURNED, first_of, first_rows, nanoseconds, order_by
 from assay.checkers.times import seconds
 
 SLACK: Final = 2_000_000
@@ -34,8 +34,8 @@ SLACK: Final = 2_000_000
 KEEPS: Final = Table(
     "expiry_keeps",
     f"""
-    select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret, greatest(e.call + 1000000 *
-        e.retention_ms, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays,
+    select e.key, e.group as group_name, e.value, e.op, e.call, {RETURNED} as ret, greatest(e.call +
+        {nanoseconds("e.retention_ms")}, case when e.outcome = 'ok' then coalesce(g.last_call, 0) else 0 end) as stays,
         case when e.outcome = 'ok' and e.sub < n.sub then 1 else 0 end as renewed
     from effects e left join (
         select e.group as group_name, e.generation, e.owner, max(e.call) as last_call from effects e

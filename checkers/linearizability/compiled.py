@@ -55,6 +55,8 @@ def compiled_step(step: Callable[..., Any]) -> Any:
         return step
     takes: Final = types.Tuple((types.boolean, types.int64))(types.int64, types.int64, types.int64, types.int64)
     try:
+        if not step.__module__.startswith("assay.checkers."):
+            _require_integers(step)
         try:
             return numba.cfunc(takes, cache=True)(step)
         except RuntimeError:  # numba finds no place to keep what was not defined in a file
@@ -65,6 +67,23 @@ def compiled_step(step: Callable[..., Any]) -> Any:
             f"{step.__qualname__} cannot be compiled; write it in the Python that numba knows, on integers, or set "
             f"compiled = False in its class: {why}"
         ) from error
+
+
+def _require_integers(step: Callable[..., Any]) -> None:
+    """Raises ``ModelError`` where a state may be a float: declared as an integer, it would be rounded unnoticed."""
+    import numba
+    from numba import types
+
+    inferred = numba.njit(step)
+    inferred.compile((types.int64,) * 4)
+    returned = inferred.nopython_signatures[0].return_type
+    if isinstance(returned, types.BaseTuple) and not all(
+        isinstance(one, types.Integer | types.Boolean) for one in returned
+    ):
+        raise ModelError(
+            f"{step.__qualname__} returns {returned}; a compiled step returns whether it is allowed, and an integer "
+            "state (// divides integers); for any other state set compiled = False in its class"
+        )
 
 
 @contextmanager

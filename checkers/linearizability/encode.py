@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking
+from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking, usable
 from assay.harness.core.late import Late
 
 if TYPE_CHECKING:
@@ -206,15 +206,12 @@ class _Numbered:
         call = Call(str(texts["f"]), argument, result if known else None, known, values)
         try:
             with asking(model, f"f {call.f}"):
-                action = model.encode(call)
+                encoded = model.encode(call)
+                action = None if encoded is None else usable(model, encoded)
         except ModelError as error:
             raise ModelError(f"operation {index}: {error}") from error
         if action is None or (action.reads and not known):
             return None
-        if model.compiled and not all(isinstance(part, int) for part in action[:3]):
-            raise ModelError(
-                f"operation {index}: the compiled model {model.name} gave {action}; its parts are integers"
-            )
         return action
 
 

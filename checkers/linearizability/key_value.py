@@ -73,7 +73,9 @@ class KeyValue(Model):
 
     def encode(self, call: Call) -> Action | None:
         if call.f in ("read", "get"):
-            return Action(READ, self._string(call.f, call.result or ""), reads=True) if call.known else None
+            if not call.known:
+                return None
+            return Action(READ, "" if call.result is None else self._string(call.f, call.result), reads=True)
         if call.f in ("write", "put"):
             return Action(WRITE, self._string(call.f, call.argument), blind=True)
         if call.f == "append":

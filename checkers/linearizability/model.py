@@ -54,6 +54,42 @@ class Action(NamedTuple):
     total: bool = False
 
 
+def plain_register(model: Model) -> tuple[int, int] | None:
+    """``register``, unless a subclass of the one that says so has made something else of it."""
+    for each in type(model).__mro__:
+        if "register" in vars(each):
+            return model.register
+        if any(name in vars(each) for name in ("step", "initial", "foresee")):
+            return None
+    return None
+
+
+def usable(model: Model, given: object) -> Action:
+    """What a model's own code gave as an action. Raises ``ModelError`` where the search could not use it."""
+    if not isinstance(given, Action):
+        raise ModelError(f"the model {model.name} gave {given!r}, which is no Action")
+    if model.compiled:
+        for part in given[:3]:
+            whole(model, part, str(given))
+    else:
+        hashable(model, given)
+    return given
+
+
+def whole(model: Model, value: object, about: str) -> None:
+    """Raises ``ModelError`` for what compiled code has no place for. ``about``: what it is, or is part of."""
+    if not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise ModelError(f"the compiled model {model.name} gave {about}; its parts are integers of 64 bits")
+
+
+def hashable(model: Model, value: object) -> None:
+    """Raises ``ModelError`` for what cannot be looked up."""
+    try:
+        hash(value)
+    except Exception as error:
+        raise ModelError(f"the model {model.name} gave {value!r}, which cannot be hashed: {error}") from error
+
+
 class Values:
     """Numbers for values: equal JSON values have equal numbers, null has 0 (``INITIAL``)."""
 
@@ -99,7 +135,8 @@ class Model:
     leaves it as it is."""
     register: ClassVar[tuple[int, int] | None] = None
     """The ``f`` of a read and of a write (``x`` is the value), where the object is a plain register: keys whose values
-    are unique are then judged by their zones, without a search."""
+    are unique are then judged by their zones, without a search. A subclass with a ``step``, an ``initial`` state or a
+    ``foresee`` of its own has to say it again."""
 
     def encode(self, call: Call) -> Action | None:
         """What the operation did, or None when it says nothing, such as a read of unknown result.

@@ -40,6 +40,7 @@ class CasRegister(Register):
     """
 
     name = "cas-register"
+    register = Register.register
 
     def encode(self, call: Call) -> Action | None:
         if call.f != "cas":

@@ -36,7 +36,7 @@ class Histories(Protocol):
 
 
 class NotPortableError(Exception):
-    """Another process cannot load the model; the message says why."""
+    """Another process cannot load the model, or the actions that it gave; the message says why."""
 
 
 class _Worker:
@@ -58,9 +58,13 @@ class _Worker:
         self.given: deque[int] = deque()
 
     def send(self, message: object) -> bool:
-        """False: it is gone."""
+        """False: it is gone. Raises ``NotPortableError``."""
         try:
-            self.connection.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+            data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise NotPortableError(f"{type(error).__name__}: {error}") from error
+        try:
+            self.connection.send_bytes(data)
         except OSError:
             return False
         return True
@@ -102,7 +106,7 @@ class Pool:
     ) -> Generator[tuple[int, Answer]]:
         """Each key's answer, in the order in which they come. ``workers``: at most so many at work at once.
 
-        Raises ``NotPortableError`` before the first one.
+        Raises ``NotPortableError``: for the model before the first one, for what a key's actions hold at any time.
         """
         waiting = deque(chunks)
         while waiting or any(worker.given for worker in self._workers):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from assay.checkers.linearizability.answer import NONLINEARIZABLE, Answer
 from assay.checkers.linearizability.encode import Encoded, encode
 from assay.checkers.linearizability.limits import DEFAULT, Limits
-from assay.checkers.linearizability.model import Model
+from assay.checkers.linearizability.model import Model, plain_register
 from assay.checkers.linearizability.place import ThisMachine
 from assay.checkers.linearizability.summary import Found, count, summary
 from assay.checkers.linearizability.zones import judge_zones
@@ -66,7 +66,8 @@ def search(
 
 def zones(encoded: Encoded) -> tuple[dict[int, Found], list[int]]:
     """What zones show, by the number of the key, and the keys that have to be searched."""
-    zoned, rest = judge_zones(encoded, NONLINEARIZABLE) if encoded.model.register else ({}, range(len(encoded.keys)))
+    plain = plain_register(encoded.model) is not None
+    zoned, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
     found = {key: Found(encoded.length(key), Answer(finding=finding), zoned=True) for key, finding in zoned.items()}
     return found, list(rest)
 

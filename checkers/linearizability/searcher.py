@@ -18,7 +18,7 @@ from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.explain import NoPlace, explain, order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
 from assay.checkers.linearizability.limits import Limits
-from assay.checkers.linearizability.model import Action, Model, asking
+from assay.checkers.linearizability.model import Action, Model, ModelError, asking, usable
 from assay.checkers.linearizability.workspace import OutOfMemory, States, Workspace
 
 BUDGET: Final = 200_000
@@ -141,7 +141,10 @@ def _lay_out(history: KeyHistory, states: States) -> tuple[Layout, list[Action]]
     if type(model).foresee is not Model.foresee:
         ends = [None if end == FOREVER else end for end in history.ret.tolist()]
         with asking(model, history.name):
-            foreseen = model.foresee([actions[number] for number in action.tolist()], history.call.tolist(), ends)
+            given = model.foresee([actions[number] for number in action.tolist()], history.call.tolist(), ends)
+            foreseen = [usable(model, one) for one in given]
+            if len(foreseen) != len(action):
+                raise ModelError(f"the model {model.name} foresaw {len(foreseen)} actions for {len(action)} operations")
         actions = list(dict.fromkeys(foreseen))
         places = {one: place for place, one in enumerate(actions)}
         action = np.array([places[one] for one in foreseen], dtype=np.int64)

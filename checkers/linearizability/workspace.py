@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from assay.checkers.linearizability import tables
 from assay.checkers.linearizability.layout import NONE, Layout
-from assay.checkers.linearizability.model import Action, Model, ModelError, asking
+from assay.checkers.linearizability.model import Action, Model, ModelError, asking, hashable, whole
 
 Ints = NDArray[np.int64]
 
@@ -41,11 +41,17 @@ class States:
         self._bytes = 0
         self._numbers: dict[Action, int] = {}
         self.actions: list[Action] = []
+        for state in (model.initial,) if model.lost is None else (model.initial, model.lost):
+            if model.compiled:
+                whole(model, state, f"the state {state!r}")
+            else:
+                hashable(model, state)
         self.numbers: dict[Hashable, int] = {model.initial: 0}
         self.states: list[Hashable] = [model.initial]
         self.lost = NONE
         if model.lost is not None:
-            self.lost = self._number(model.lost)
+            with asking(model, "size"):
+                self.lost = self._number(model.lost)
         self.known = np.full(1024, NOWHERE, dtype=np.int64)
         self.known_next = np.zeros(1024, dtype=np.int64)
         self.count = 0
@@ -247,7 +253,11 @@ class Workspace:
 
     def describe(self, state: int, values: Any) -> str:
         model = self.states.model
-        return model.describe(state if model.compiled else self.states.states[state], values)
+        reached = state if model.compiled else self.states.states[state]
+        try:
+            return str(model.describe(reached, values))
+        except Exception as error:  # noqa: BLE001 - a user's model may raise anything, and a finding stays one
+            return f"{reached!r} (describe raised {type(error).__name__}: {error})"
 
     def broken(self, what: str, actions: list[Action]) -> ModelError:
         """``AT`` is an action that breaks its own claim."""

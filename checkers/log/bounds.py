@@ -16,9 +16,9 @@ from assay.checkers.check import Check, Evidence, Explanation, Table, View, capi
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.ends import end_in
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.log.retention import MILLISECOND, UNCERTAINTY, WRONG_CLOCKS
+from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
 from assay.checkers.log.times import LOOK_UPS
-from assay.checkers.sql import first_rows, greatest_before, order_by, row_number
+from assay.checkers.sql import first_rows, greatest_before, nanoseconds, order_by, row_number
 
 FLOORS: Final = View(
     "log_floors",
@@ -114,13 +114,13 @@ LASTING_ANSWERS: Final = Table(
             from log_limits group by topic) l on {topic_of("q.key")} = l.topic
         left join log_compacted c on q.key = c.key
         cross join (
-            select coalesce(max({MILLISECOND} * timestamp - call), 0) as lead, count(timestamp) as dated
+            select coalesce(max({nanoseconds("timestamp")} - call), 0) as lead, count(timestamp) as dated
             from log_effects where kind = 'append' and timestamp is not null) w
         cross join (select max(coalesce(ret, call)) as ended from log_effects) n
         cross join log_declared d cross join ({WRONG_CLOCKS}) k
     where q.position is not null and c.key is null and d.unflushed = 0 and l.bytes = {INFINITY}
         and (l.ms = {INFINITY} or (w.dated > 0 and k.wrong = 0
-            and n.ended - ({MILLISECOND} * q.timestamp - w.lead) + {UNCERTAINTY} < {MILLISECOND} * l.ms))
+            and n.ended - ({nanoseconds("q.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
     """,
 )
 """Look-ups whose record no limit may have deleted while the run lasted: it is of the time asked for, or younger."""

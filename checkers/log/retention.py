@@ -20,12 +20,11 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql import BEGUN, SO_FAR, first_rows, greatest_before, order_by, row_number
+from assay.checkers.sql import BEGUN, SO_FAR, first_rows, greatest_before, nanoseconds, order_by, row_number
 from assay.checkers.times import seconds
 
 UNCERTAINTY: Final = 1_000_000_000
 """Nanoseconds that two clocks may differ where no fault moves one."""
-MILLISECOND: Final = 1_000_000
 WRONG_CLOCKS: Final = f"""
     select count(*) as wrong from faults where {BEGUN} and coalesce(wrong_clock, true)
     """
@@ -160,11 +159,11 @@ BORN: Final = View(
     select p.key, p.value, p.position, min(b.born) - max(w.lead) as born
     from log_placed p join (select key from log_advanced group by key) a on p.key = a.key
         join (
-            select key, value, {MILLISECOND} * min(timestamp) as born from log_effects
+            select key, value, {nanoseconds("min(timestamp)")} as born from log_effects
             where kind in ('append', 'observe') and value is not null and outcome <> 'fail'
             group by key, value having count(*) = count(timestamp)) b on p.key = b.key and p.value = b.value
         cross join (
-            select max({MILLISECOND} * timestamp - call) as lead from log_effects
+            select max({nanoseconds("timestamp")} - call) as lead from log_effects
             where kind = 'append' and timestamp is not null) w
     where p.position is not null group by p.key, p.value, p.position
     """,
@@ -197,7 +196,7 @@ TAKEN: Final = Table(
         where l.since <= y.reported and l.until >= y.born
         group by y.key, y.position, y.reported, y.op, y.born) as limited
         cross join ({WRONG_CLOCKS}) c
-    where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {MILLISECOND} * ms)
+    where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {nanoseconds("ms")})
     """,
 )
 """Starts that have left out a record too young for every limit of time."""

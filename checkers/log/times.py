@@ -12,8 +12,8 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.log.retention import MILLISECOND, UNCERTAINTY, WRONG_CLOCKS
-from assay.checkers.sql import first_rows, greatest_before, order_by
+from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
+from assay.checkers.sql import first_rows, greatest_before, nanoseconds, order_by
 
 LOOK_UPS: Final = Table(
     "log_look_ups",
@@ -47,12 +47,12 @@ LASTING: Final = Table(
                 min(case when name = 'retention.bytes' then value end) as bytes
             from log_limits group by topic) l on {topic_of("d.key")} = l.topic
         cross join (
-            select max({MILLISECOND} * timestamp - call) as lead from log_effects
+            select max({nanoseconds("timestamp")} - call) as lead from log_effects
             where kind = 'append' and timestamp is not null) w
         cross join (select max(coalesce(ret, call)) as ended from log_effects) n
         cross join ({WRONG_CLOCKS}) c
     where d.judged = 1 and l.bytes = {INFINITY} and (l.ms = {INFINITY} or (c.wrong = 0
-        and n.ended - ({MILLISECOND} * d.timestamp - w.lead) + {UNCERTAINTY} < {MILLISECOND} * l.ms))
+        and n.ended - ({nanoseconds("d.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
     """,
 )
 """Records that no limit may have deleted while the run lasted."""

@@ -15,6 +15,8 @@ call, at most all that was called before its return and did not fail. So its bal
 certain deposits and all possible withdrawals, and the opening with all possible deposits and the certain withdrawals.
 That is sound, and finds what totals do not: a transfer of which both halves are lost, or a read of long ago, which
 only a system that promises real-time order may not answer.
+
+A system that counts wrongly may show any number, so sums have room for more than 64 bits.
 """
 
 from typing import Final
@@ -22,7 +24,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql import RETURNED, first_of, sum_so_far
+from assay.checkers.sql import LARGE, RETURNED, first_of, large, sum_so_far
 
 OPENED: Final = Table(
     "bank_opened",
@@ -36,9 +38,10 @@ OPENED: Final = Table(
 
 BANKS: Final = Table(
     "bank_banks",
-    """
+    f"""
     select key, total, accounts, ready from (
-        select key, coalesce(max(case when owner is null then value end), cast(sum(value) as bigint)) as total,
+        select key, coalesce(max(case when owner is null then {large("value")} end),
+                cast(sum({large("value")}) as {LARGE})) as total,
             count(owner) as accounts, count(*) as opened, count(value) as valued,
             max(case when owner is null then 1 else 0 end) as whole, max(ready) as ready, max(doubtful) as doubtful
         from bank_opened group by key) as banks
@@ -87,9 +90,9 @@ BANK_TOTAL: Final = Check(
     views=(
         View(
             "bank_totals",
-            """
-            select s.key, s.op, cast(sum(s.value) as bigint) as value, count(*) as shown, min(b.total) as total,
-                min(b.accounts) as accounts
+            f"""
+            select s.key, s.op, cast(sum({large("s.value")}) as {LARGE}) as value, count(*) as shown,
+                min(b.total) as total, min(b.accounts) as accounts
             from bank_shown s join bank_banks b on s.key = b.key group by s.key, s.op
             """,
         ),
@@ -123,15 +126,15 @@ def _sums(name: str, *, certain: bool) -> View:
         which, moment, moved, read, shown = "e.outcome = 'ok' and e.ret is not null", "e.ret", 1, "call", 0
     else:
         which, moment, moved, read, shown = "e.outcome <> 'fail'", "e.call", 0, "ret", 1
-    came, went = (sum_so_far(column, by="key, owner", order="moment, side") for column in ("came", "went"))
+    came, went = (sum_so_far(one, by="key, owner", order="moment, side", kind=LARGE) for one in ("came", "went"))
     return View(
         name,
         f"""
         select key, owner, op, came, went from (
             select key, owner, op, {came} as came, {went} as went from (
                 select e.key, e.owner, {moment} as moment, {moved} as side, cast(-1 as bigint) as op,
-                    case when e.kind = 'bank-deposit' then e.value else 0 end as came,
-                    case when e.kind = 'bank-withdraw' then e.value else 0 end as went
+                    case when e.kind = 'bank-deposit' then {large("e.value")} else 0 end as came,
+                    case when e.kind = 'bank-withdraw' then {large("e.value")} else 0 end as went
                 from effects e join bank_banks b on e.key = b.key
                 where e.kind in ('bank-deposit', 'bank-withdraw') and {which}
                 union all

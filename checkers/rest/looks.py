@@ -24,18 +24,10 @@ from assay.checkers.sql import previous, row_number
 STALL: Final = 5_000_000_000
 """Nanoseconds between two looks after which it is not known what was so between them."""
 
-MOST_MS: Final = 2**42
-"""Over a hundred years. Longer settings, such as "for ever", are cut to it, so that no sum of times leaves 64 bits."""
-
 
 def lists(brokers: str, broker: str) -> str:
     """SQL: is this number in a list with commas between?"""
     return f"concat(',', {brokers}, ',') like concat('%,', cast({broker} as string), ',%')"
-
-
-def milliseconds(setting: str) -> str:
-    """SQL for a setting of time, which may be any number."""
-    return f"least({setting}, {MOST_MS})"
 
 
 def length(brokers: str) -> str:

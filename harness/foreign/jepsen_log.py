@@ -6,7 +6,8 @@
 
 Other lines are counted and passed over. The order of the lines counts as time: a call is logged before it is made and a
 completion once it has come, so an operation took place within its lines; a time before the line, in milliseconds, says
-less. What follows a value is the error.
+less. What follows the value of a completion is the error; of one that ended ok only what cannot be taken for more of
+the value, such as the second of two words.
 """
 
 import re
@@ -25,6 +26,8 @@ LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\
 _BEGUN: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
 """What an operation begins with. A line that ends there was cut; one that has two has lost the end of the first."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
+_AN_ERROR: Final = ':[{("#'
+"""What an error begins with that is no word. Words may be the rest of a value that was not quoted."""
 _REMEMBERED: Final = 10_000
 
 
@@ -98,7 +101,10 @@ class LogReader:
                 self._values[text] = known
         value, end = known
         more = text[end:].strip()
-        return value, self._error(place, more) if more and type not in (INVOKE, "ok") else None
+        if more and (type == INVOKE or (type == "ok" and "\t" not in text[end:] and more[0] not in _AN_ERROR)):
+            behind = Place(place.line, place.column + text.index(more, end))
+            raise MalformedError(self._path, behind, f"{shown(more)} stands behind the value of an operation")
+        return value, self._error(place, more) if more else None
 
     def _error(self, place: Place, text: str) -> str:
         """As the same error has it in EDN, if it is one value."""

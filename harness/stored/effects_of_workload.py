@@ -33,7 +33,7 @@ class Recorded:
 
 
 def operations(ops: pa.Table) -> list[Completed]:
-    """The rows of ``ops`` with their values as plain data: a keyword is its name, a map a ``dict``."""
+    """The rows of ``ops`` with their values as ``harness.foreign`` has them."""
     return [
         Completed(
             index=row["index"],
@@ -49,7 +49,19 @@ def operations(ops: pa.Table) -> list[Completed]:
 
 
 def _decoded(text: str | None) -> Any:
-    return None if text is None else _plain(msgspec.json.decode(text))
+    return None if text is None else msgspec.json.decode(text)
+
+
+def _plainly(done: Sequence[Completed]) -> list[Completed]:
+    """The same with their values as plain data: a keyword is its name, a map a ``dict``."""
+    return [
+        msgspec.structs.replace(
+            one,
+            operation=msgspec.structs.replace(one.operation, argument=_plain(one.operation.argument)),
+            completion=msgspec.structs.replace(one.completion, result=_plain(one.completion.result)),
+        )
+        for one in done
+    ]
 
 
 def _plain(value: Any) -> Any:
@@ -57,7 +69,13 @@ def _plain(value: Any) -> Any:
         case {"keyword": str(name)} if len(value) == 1:
             return name
         case {"map": pairs} if len(value) == 1:
-            return {_name(_plain(key)): _plain(one) for key, one in pairs}
+            named: dict[str, Any] = {}
+            for key, one in pairs:
+                name = _name(_plain(key))
+                if name in named:
+                    raise HistoryError(f"two keys of one map would have one name, {name}: {_name(value)}")
+                named[name] = _plain(one)
+            return named
         case [*elements]:
             return [_plain(element) for element in elements]
     return value
@@ -69,6 +87,7 @@ def _name(value: Any) -> str:
 
 def bank(done: Sequence[Completed], total: int | None) -> Recorded:
     """``total``: what all accounts of a bank hold; None: what most reads show."""
+    done = _plainly(done)
     banks: dict[str, list[Completed]] = {}
     for completed in done:
         banks.setdefault(_key(completed, "bank"), []).append(completed)
@@ -144,7 +163,7 @@ def _balances(read: Completed) -> Mapping[str, int | None]:
 
 def monotonic(done: Sequence[Completed]) -> Recorded:
     """An increment returns what it made the counters, as a read does."""
-    return Recorded([(completed, list(_seen(completed))) for completed in done])
+    return Recorded([(completed, list(_seen(completed))) for completed in _plainly(done)])
 
 
 def _seen(completed: Completed) -> Iterable[Effect]:
@@ -161,14 +180,29 @@ def _seen(completed: Completed) -> Iterable[Effect]:
 
 def transactional(done: Sequence[Completed]) -> Recorded:
     """Lists or registers, whatever the operation is called. Raises ``HistoryError`` for what is none."""
+    _require_names(done)
     try:
-        return Recorded([(completed, transactions.effects(completed)) for completed in done])
+        return Recorded([(completed, transactions.effects(completed)) for completed in _plainly(done)])
     except ValueError as error:
         raise HistoryError(str(error)) from error
 
 
+def _require_names(done: Sequence[Completed]) -> None:
+    """Raises ``HistoryError`` for two keys that would have one name."""
+    exact: dict[str, Any] = {}
+    for completed in done:
+        for micros in (completed.operation.argument, completed.completion.result):
+            for key in [micro[1] for micro in micros or ()]:
+                name = str(_plain(key))
+                if repr(exact.setdefault(name, key)) != repr(key):
+                    raise HistoryError(
+                        f"operation {completed.index}: the keys {_text(exact[name])} and {_text(key)} would have one "
+                        f"name, {name}"
+                    )
+
+
 def unique_ids(done: Sequence[Completed]) -> Recorded:
-    """An id that is no whole number of 64 bits is the text of it."""
+    """An id that is no whole number of 64 bits is its JSON, or the text that it is, if that is not JSON itself."""
     return Recorded([(completed, [_id(completed)]) for completed in done])
 
 
@@ -176,7 +210,21 @@ def _id(completed: Completed) -> Effect:
     key, got = _key(completed, "ids"), completed.completion.result
     if isinstance(got, int) and not isinstance(got, bool):
         return Effect("id-generate", key, value=got)
-    return Effect("id-generate", key, name=None if got is None else _name(got))
+    return Effect("id-generate", key, name=None if got is None else _named(got))
+
+
+def _named(id: Any) -> str:
+    if not isinstance(id, str):
+        return _text(id)
+    try:
+        msgspec.json.decode(id)
+    except msgspec.DecodeError:
+        return id
+    return _text(id)  # another id may be what it is the JSON of
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def _later(completed: Completed) -> Completed:

@@ -31,12 +31,16 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
         return reported
 
 
+FOR_EVER = (2**63 - 1) // 1000
+"""Seconds, of which the milliseconds fit into 64 bits and the nanoseconds do not."""
+
 HAVE = {
     "gone before its time": ("early-expiry", [keep(1, 7, 3, (0, 1)), look(2, None, (1.5, 2))]),
     "a later one gone at the time of the former": (
         "early-expiry",
         [keep(1, 7, 1, (0, 0.5)), keep(2, 8, 9, (0.9, 1.2)), look(3, None, (1.5, 2))],
     ),
+    "gone, though it was to stay for ever": ("early-expiry", [keep(1, 7, FOR_EVER, (0, 1)), look(2, None, (1.5, 2))]),
     "gone while the group had a member": (
         "early-expiry",
         [keep(1, 7, 1, (0, 1), **MEMBER), look(2, None, (3, 4)), keep(3, 8, 1, (5, 6), **MEMBER)],
@@ -67,6 +71,7 @@ HAVE = {
     ),
 }  # fmt: skip
 HAVE_NOT = {
+    "there, as it was to stay for ever": [keep(1, 7, FOR_EVER, (0, 1)), look(2, 7, (30, 31), phase="drain")],
     "gone when its time was over": [keep(1, 7, 3, (0, 1)), look(2, None, (2, 3.1))],
     "gone before it was committed, perhaps": [keep(1, 7, 3, (0, 1)), look(2, None, (0.5, 2))],
     "replaced by one that may go": [keep(1, 7, 9, (0, 1)), keep(2, 8, 1, (0.5, 1.5)), look(3, None, (2, 3))],

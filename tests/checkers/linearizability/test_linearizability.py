@@ -10,6 +10,7 @@ import pytest
 
 from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from assay.checkers.linearizability.encode import encode
+from assay.checkers.linearizability.models import Register
 from assay.checkers.linearizability.searcher import Searched, search_key
 from assay.checkers.linearizability.zones import judge_zones
 from assay.checkers.verdict import Verdict
@@ -244,6 +245,82 @@ def test_what_a_step_raises_is_an_error_also_where_it_is_compiled(op: tuple[str,
         search(table([("k", [*ops, operation(*op, call=40, ret=50)])]), Strict())
 
 
+LIST: Any = [1]
+"""It cannot be hashed."""
+
+
+class Own(Stack):
+    """A stack of which a test breaks one part."""
+
+    name = "own"
+
+
+class Halving(Account):
+    """Its states are no integers: half of one is left."""
+
+    name = "halving"
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 0:
+            return state == x, state
+        return True, (state + x) / 2  # type: ignore[return-value]
+
+
+def own(**parts: Any) -> Model:
+    """An own model with other parts."""
+    made: Model = type("Own", (Own,), parts)()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("model", "reported"),
+    [
+        (own(encode=lambda self, call: Action(0, LIST)), "operation 0: the model own gave .*x=.1., .*cannot be hashed"),
+        (own(encode=lambda self, call: (0, 1)), "operation 0: the model own gave .0, 1., which is no Action"),
+        (own(initial=[]), "the model own gave .., which cannot be hashed"),
+        (own(lost=[]), "the model own gave .., which cannot be hashed"),
+        (own(step=staticmethod(lambda state, f, x, y: (True, [*state, x]))), "step: the model own raised TypeError"),
+        (own(foresee=lambda self, actions, call, ret: actions[:1]), "own foresaw 1 actions for 2 operations"),
+        (own(foresee=lambda self, actions, call, ret: [Action(0, LIST)] * 2), "own gave .*which cannot be hashed"),
+        (Halving(), "step returns Tuple.bool, float64.; a compiled step returns .* an integer"),
+    ],
+)
+def test_what_the_search_cannot_use_of_a_model_is_an_error_that_says_so(model: Model, reported: str) -> None:
+    """A half that is rounded unnoticed would be judged, and wrongly."""
+    ops = [operation("push", 1, call=0, ret=10), operation("push", 2, call=20, ret=30)]
+    with pytest.raises(ModelError, match=reported):
+        search(table([("k", ops)]), model)
+
+
+@pytest.mark.parametrize(("amount", "fits"), [(2**63 - 1, True), (2**63, False)])
+def test_what_has_no_place_in_64_bits_is_an_error(amount: int, fits: bool) -> None:
+    ops = [operation("deposit", amount, call=0, ret=10), operation("balance", None, amount, call=20, ret=30)]
+    if fits:
+        assert search(table([("k", ops)]), Account()).verdict is Verdict.PASS
+    else:
+        with pytest.raises(ModelError, match=r"operation 0: the compiled model account gave .* integers of 64 bits"):
+            search(table([("k", ops)]), Account())
+
+
+def test_a_state_that_cannot_be_described_hides_no_finding() -> None:
+    ops = [operation("push", "a", call=0, ret=5), operation("pop", None, "b", call=10, ret=15)]
+    judged = search(table([("k", ops)]), own(describe=lambda self, state, values: state[7]))
+    assert judged.verdict is Verdict.FAIL
+    assert "the state can only be ('\"a\"',) (describe raised IndexError: tuple index out of range)." in (
+        judged.findings[0].claim
+    )
+
+
+@pytest.mark.parametrize("shown", [0, False, []])
+def test_a_read_of_strings_that_shows_none_is_no_empty_string(shown: Any) -> None:
+    for result in (None, ""):
+        ops = [operation("put", "", call=0, ret=1), operation("get", None, result, call=4, ret=5)]
+        assert search(table([("k", ops)]), MODELS["kv"]).verdict is Verdict.PASS
+    with pytest.raises(ModelError, match=r"operation 1: the values of kv are strings; get has"):
+        search(table([("k", [ops[0], {**ops[1], "result": shown}])]), MODELS["kv"])
+
+
 def test_the_algorithm_fits_the_key_and_is_named() -> None:
     unique = [operation("write", 1, call=0, ret=1), operation("read", None, 1, call=2, ret=3)]
     again = [*unique, operation("write", 1, call=4, ret=5)]
@@ -257,6 +334,52 @@ def test_the_algorithm_fits_the_key_and_is_named() -> None:
     judged = search(table([(None, stale)]), MODELS["register"])
     assert judged.anomalies == {"nonlinearizable": 1}
     assert judged.findings[0].operations[:2] == (3, 2)
+
+
+class Seven(Register):
+    """A register that holds 7 at first; values are numbers themselves."""
+
+    name = "seven"
+    initial = 7
+
+    def encode(self, call: Call) -> Action:
+        return Action(0, call.result, reads=True) if call.f == "read" else Action(1, call.argument, blind=True)
+
+
+class Sticky(Register):
+    """A register that keeps what was written first."""
+
+    name = "sticky"
+
+    def encode(self, call: Call) -> Action | None:
+        action = super().encode(call)
+        return None if action is None else action._replace(blind=False)
+
+    @staticmethod
+    def step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+        if f == 0:
+            return state == x, state
+        return True, x if state == 0 else state
+
+
+@pytest.mark.parametrize(
+    ("model", "written", "read", "verdict"),
+    [
+        (Seven(), [], 7, Verdict.PASS),
+        (Seven(), [], 0, Verdict.FAIL),
+        (Sticky(), [1, 2], 1, Verdict.PASS),
+        (Sticky(), [1, 2], 2, Verdict.FAIL),
+        (MODELS["register"], [1, 2], 2, Verdict.PASS),
+        (MODELS["cas-register"], [1, 2], 1, Verdict.FAIL),
+    ],
+)
+def test_what_is_made_of_a_register_is_none_without_saying_so(
+    model: Model, written: list[int], read: int, verdict: Verdict
+) -> None:
+    ops = [operation("write", value, call=10 * value, ret=10 * value + 5) for value in written]
+    judged = search(table([("k", [*ops, operation("read", None, read, call=50, ret=60)])]), model)
+    assert judged.verdict is verdict
+    assert (judged.examined[0].note == "zones on 1 key") == (model in MODELS.values())
 
 
 def test_nothing_to_look_at_proves_nothing() -> None:

@@ -16,7 +16,17 @@ import pyarrow as pa
 import pytest
 
 from assay.checkers.engine import EngineError, EngineUnavailable
-from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, ThisMachine, on_spark, search
+from assay.checkers.linearizability import (
+    MODELS,
+    Action,
+    Call,
+    Limits,
+    Model,
+    ModelError,
+    ThisMachine,
+    on_spark,
+    search,
+)
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.on_spark import search_on_spark
 from assay.checkers.linearizability.pool import NotPortableError, Pool
@@ -236,6 +246,38 @@ def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model)
     with Pool(nowhere, 2) as pool, pytest.raises(NotPortableError, match="Local"):
         list(pool.answers(encode(ops, nowhere), [(0,), (1,)], AMPLE))
     assert search(ops, nowhere, place=POOL).verdict is Verdict.PASS
+
+
+class Handle:
+    """Of a value, with something that cannot be pickled."""
+
+    def __init__(self, value: int) -> None:
+        self.value, self.lock = value, threading.Lock()
+
+
+class Handling(Mixer):
+    """Its actions can be used in this process only."""
+
+    name = "handling"
+    compiled = False
+
+    def encode(self, call: Call) -> Action:
+        return Action(0, Handle(call.argument))
+
+    @staticmethod
+    def step(state: int, f: int, x: Handle, y: int) -> tuple[bool, int]:  # type: ignore[override]
+        return True, (state * 31 + x.value) % 1000003
+
+
+def test_a_model_that_cannot_be_pickled_is_searched_here() -> None:
+    class Inner(Mixer):
+        """Other processes find nothing that is defined in a function."""
+
+    for model in (Inner(), Handling()):
+        judged = search(table([("a", exploding(3)), ("b", exploding(3))]), model, place=POOL)
+        assert judged.verdict is Verdict.PASS
+        assert judged.examined[0].note is not None
+        assert judged.examined[0].note.startswith("search on 2 keys;")
 
 
 @pytest.mark.spark

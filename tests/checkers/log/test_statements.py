@@ -415,6 +415,11 @@ def deleted_too_young(book: Pages) -> None:
 
 
 @case("forbidden-deletion")
+def deleted_though_it_is_kept_for_longer_than_anything_lasts(book: Pages) -> None:
+    _deleted(book, ("retention.ms", 2**62, (0, 5)))
+
+
+@case("forbidden-deletion")
 def deleted_though_the_log_is_small(book: Pages) -> None:
     _deleted(book, ("retention.bytes", 201, (0, 5)))
 
@@ -713,6 +718,11 @@ def _kept_and_missed(book: Pages, *, wrong_clock: bool) -> None:
 
 @case("time-look-up", contract=KEPT)
 def the_earlier_record_is_too_young_to_have_been_deleted(book: Pages) -> None:
+    _kept_and_missed(book, wrong_clock=False)
+
+
+@case("time-look-up", contract=replace(KEPT, retention_ms=2**62))
+def the_earlier_record_is_kept_for_longer_than_anything_lasts(book: Pages) -> None:
     _kept_and_missed(book, wrong_clock=False)
 
 
@@ -1208,6 +1218,26 @@ def test_by_hand(recorded: dict[str, list[Finding]], case: Case) -> None:
         assert finding.claim.endswith(".")
         assert "None" not in finding.claim
         assert "unknown process" not in finding.claim
+
+
+@pytest.mark.parametrize(
+    ("kept", "created", "expected"),
+    [
+        (-1, -(2**62), {"forbidden-deletion"}),
+        (-1, 2**62, {"forbidden-deletion"}),
+        (HOUR, -(2**62), set()),
+        (HOUR, 2**62, {"forbidden-deletion"}),
+    ],
+)
+def test_a_create_time_may_be_any_number(kept: int, created: int, expected: set[str], tmp_path: Path) -> None:
+    """Clients choose them, some in microseconds. In nanoseconds these have no place in 64 bits."""
+    book = Pages()
+    book.dated([9], 9, (10, 20), process=8)
+    _deleted(book, timestamp=created)
+    _asked(book, 150, 3, (60_000, 60_005))
+    with DuckDB() as engine:
+        reported = found(engine, tmp_path, book.rows, [], replace(PROMISED, retention_ms=kept))
+    assert {finding.anomaly for finding in reported} & {"forbidden-deletion"} == expected
 
 
 @pytest.mark.spark

@@ -25,7 +25,16 @@ def found(folder: Path, bank: Bank) -> dict[str, int]:
     return dict(judged(folder, bank).anomalies)
 
 
+MOST = 2**63 - 1
 WRONG = {
+    "more than 64 bits have room for": (
+        Bank(10, 10).read((MOST, MOST), (5, 6)),
+        {"bank-total": 1, "bank-unaccounted": 2},
+    ),
+    "less than all that 64 bits have no room for": (
+        Bank(MOST, MOST).transfer(0, 1, MOST, (2, 3)).transfer(1, 0, MOST, (4, 5)).read((MOST, MOST - 1), (6, 7)),
+        {"bank-total": 1, "bank-unaccounted": 1},
+    ),
     "more than there is": (Bank(10, 10).read((10, 11), (5, 6)), {"bank-total": 1, "bank-unaccounted": 1}),
     "more than the whole": (Bank(10, 10, split=False).read((10, 11), (5, 6)), {"bank-total": 1}),
     "an account that is not shown": (Bank(10, 10).read((10,), (5, 6)), {"bank-total": 1}),
@@ -51,6 +60,15 @@ WRONG = {
     ),
 }
 RIGHT = {
+    "all that 64 bits have no room for": (
+        Bank(MOST, MOST).transfer(0, 1, MOST, (2, 3)).transfer(1, 0, MOST, (4, 5)).read((MOST, MOST), (6, 7))
+    ),
+    "more than 64 bits have room for, moved by no one knows whom": (
+        Bank(0, MOST)
+        .transfer(1, 0, MOST, (2, None), "info")
+        .transfer(1, 0, MOST, (3, None), "info")
+        .read((MOST, 0), (6, 7))
+    ),
     "nothing moved": Bank(10, 10).read((10, 10), (5, 6)),
     "a transfer that overlaps, before": Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((10, 10), (6, 7)),
     "and after": Bank(10, 10).transfer(0, 1, 4, (5, 9)).read((6, 14), (6, 7)),
@@ -83,6 +101,14 @@ def test_each_says_its_numbers_and_one_read_is_one_finding(tmp_path: Path) -> No
     ]
     assert claims[2].endswith("by what was acknowledged before, and what may have been done by then, it held 10.")
     assert [one.same_cause_as for one in judgement.findings] == [None, None, 1]
+
+
+def test_sums_beyond_64_bits_are_shown_whole(tmp_path: Path) -> None:
+    claims = [finding.claim for finding in judged(tmp_path, Bank(MOST, MOST).read((MOST, 1), (5, 6))).findings]
+    assert claims[0] == (
+        "bank: the read by process 1, called at 0.000 s, shows 9223372036854775808 in 2 accounts, and "
+        "18446744073709551614 had been opened."
+    )
 
 
 def test_a_bank_that_no_one_reads_is_unknown(tmp_path: Path) -> None:

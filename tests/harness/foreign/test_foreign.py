@@ -252,6 +252,9 @@ def test_what_is_wrong_with_a_history_is_said_with_its_place(tmp_path: Path, nam
         ("INFO  jepsen.util - 0 :invoke :write [1\n", 1, 38, "this '[' is never closed"),
         ("INFO  jepsen.util - 0\t:ok\t:read\t1\n", 1, 21, "process 0 ends :read, but has no open call"),
         ("INFO  jepsen.util - 99999999999 :ok :read 1\n", 1, 21, ":process is '99999999999'"),
+        ("INFO  jepsen.util - 0 :invoke :write  3 4\n", 1, 41, "'4' stands behind the value of an operation"),
+        ("INFO  jepsen.util - 0 :invoke :write 3 :oops\n", 1, 40, "':oops' stands behind the value"),
+        ("INFO  jepsen.util - 0 :ok :read so long\n", 1, 36, "'long' stands behind the value of an operation"),
         ("\nINFO  jepsen.util - 12\n", 2, 7, "'jepsen.util - 12' is cut behind the process"),
         (
             "jepsen.util - 0 :invoke :read nil INFO  jepsen.util - 1 :ok :read 3\n",
@@ -289,6 +292,21 @@ def test_a_lost_line_end_never_loses_an_operation(
         MalformedError, match=rf": line {lost}, column \d+: (a second operation|the last line has no end)"
     ):
         read(written(folder, text), Format.JEPSEN_LOG, MODEL, keys=keys(recorded))
+
+
+def test_what_follows_the_value_of_a_completion_is_its_error(tmp_path: Path) -> None:
+    ends = (
+        ":ok :read 3",
+        ":ok :read 3 :late",
+        ":ok :read 3\ta word",
+        ":fail :read nil a word",
+        ":info :read nil :late",
+    )
+    lines = [f"INFO  jepsen.util - {number} " for number in range(len(ends))]
+    text = "".join(f"{line}:invoke :read nil\n{line}{end}\n" for line, end in zip(lines, ends, strict=True))
+    rows = read(written(tmp_path, text), Format.JEPSEN_LOG, MODEL).ops.to_pylist()
+    assert [row["result"] for row in rows] == ["3", "3", "3", None, None]
+    assert [row["error"] for row in rows] == [None, "late", "a word", "a word", "late"]
 
 
 def test_lines_of_the_same_logger_about_something_else_are_left_out(tmp_path: Path) -> None:

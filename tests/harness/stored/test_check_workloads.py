@@ -143,6 +143,7 @@ def test_what_is_no_bank_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixtu
         (done(0, "read", "nil", "17"), "the result of :read is a map of account to balance, or a vector"),
         (done(0, "read", "nil", '{0 "much"}'), "the result of :read is a map of account to balance"),
         (done(0, "read", "nil", "nil"), "the result of :read is a map of account to balance"),
+        (done(0, "read", "nil", '{1 10, "1" 20}'), "two keys of one map would have one name, 1"),
     ):
         path.write_text(edn(events))
         assert words in rejected(capsys, str(path), "--workload=bank")
@@ -255,6 +256,8 @@ def test_what_is_no_transaction_is_rejected(tmp_path: Path, capsys: pytest.Captu
         ("nil", ":txn takes a vector of micro-operations such as [:r 1 nil]"),
         ("[[:r 1]]", ":txn takes a vector of micro-operations"),
         ('[[:w 1 "a"]]', "'a'] is no micro-operation; there are [append, key, integer]"),
+        ('[[:w 1 2] [:w "1" 3]]', 'operation 0: the keys 1 and "1" would have one name, 1'),
+        ('[[:w :x 2] [:w "x" 3]]', """operation 0: the keys {"keyword":"x"} and "x" would have one name, x"""),
     ):
         path.write_text(edn(done(0, "txn", value)))
         assert words in rejected(capsys, str(path), "--workload=long-fork")
@@ -274,9 +277,22 @@ def ids(*given: str) -> list[Event]:
         (ids(*(f'"n1-{number}"' for number in range(20)), '"n1-3"'), ("fail", {"id-duplicate": 1})),
         (ids(*(f"{2**70 + number}" for number in range(20))), ("pass", {})),
         (ids(*(f"{{:node 1, :id {number % 19}}}" for number in range(20))), ("fail", {"id-duplicate": 1})),
+        (ids(*(f'"n1-{number}"' for number in range(20)), "1.5", '"1.5"', ":a", '"a"', "[1]", '"[1]"'), ("pass", {})),
+        (ids(*(f'"n1-{number}"' for number in range(20)), '"1.5"', '"1.5"'), ("fail", {"id-duplicate": 1})),
         (ids(*map(str, range(5))), ("unknown", {})),
     ],
-    ids=["all differ", "one twice", "one did not arrive", "text", "text twice", "large", "maps", "too few"],
+    ids=[
+        "all differ",
+        "one twice",
+        "one did not arrive",
+        "text",
+        "text twice",
+        "large",
+        "maps",
+        "written alike",
+        "written alike, twice",
+        "too few",
+    ],
 )
 def test_ids_are_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[Event], ends: tuple[str, dict[str, int]]
