@@ -23,7 +23,7 @@ from assay.nemesis.fault import Census, Injection, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
 from assay.nemesis.power_loss import PowerLoss
-from assay.nemesis.process import draw_target, status
+from assay.nemesis.process import draw_target, go_on, status
 from assay.nemesis.restart import serves
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target
@@ -141,8 +141,7 @@ async def _go_on(node: Node, system: System) -> None:
     """Also after an injection, or a heal, that failed midway."""
     if isinstance(system, Holdable):
         await node.write_file(system.hold_file(node), b"")
-    if (await node.process()).state is ProcessState.STOPPED:
-        await node.resume()
+    await go_on(node)
 
 
 class OutagePowerLoss(Outage):

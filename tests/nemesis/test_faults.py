@@ -9,6 +9,8 @@ import pytest
 
 from assay.cluster.node import DiskChange, ProcessState, Traffic
 from assay.nemesis.conductor import Conductor
+from assay.nemesis.cuts import Cuts
+from assay.nemesis.fault import FaultContext, Injection
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
@@ -238,6 +240,23 @@ def test_one_process_of_a_node_is_hit_and_the_others_are_not(name: str, state: s
     seen = row.detail["evidence"]["n2"]
     assert state in {moment["state"] for moment in seen.values() if isinstance(moment, dict)}
     assert node.state is agent.state is ProcessState.RUNNING
+
+
+@pytest.mark.parametrize("name", ["stop", "outage"])
+@pytest.mark.parametrize("main", [ProcessState.DEAD, ProcessState.RUNNING])
+def test_what_was_stopped_beside_a_process_that_ended_meanwhile_goes_on_at_the_heal(
+    name: str, main: ProcessState
+) -> None:
+    cluster = FakeCluster(3)
+    node, step = cluster.node("n2"), Step(2.0, name, parse("n2"), 6.0)
+    agent = FakeAgent(node)
+    injection = Injection(1, step, (node,), FaultContext(cluster, FakeSystem(cluster), Cuts(cluster)))
+    node.state, agent.state = main, ProcessState.STOPPED
+    run(FAULTS[name].heal(injection))
+    assert agent.state is ProcessState.RUNNING
+    calls = list(agent.calls)
+    run(FAULTS[name].heal(injection))
+    assert set(agent.calls[len(calls) :]) <= {"process"}, "what runs is left alone"
 
 
 def test_a_process_that_there_is_not_is_a_fault_that_failed() -> None:
