@@ -177,6 +177,22 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         conditional = (*self.conditional, *why)
         return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated, conditional=conditional)
 
+    def tolerate_no_more(self, *anomalies: str) -> Contract:
+        """The same contract that forbids these of what it tolerated in every run."""
+        again = tuple(name for name in self.tolerated if name in anomalies)
+        reasons = [
+            one
+            if one.faults
+            else Toleration(tuple(name for name in one.anomalies if name not in again), (), one.because)
+            for one in self.conditional
+        ]
+        return msgspec.structs.replace(
+            self,
+            forbidden=None if self.forbidden is None else (*self.forbidden, *again),
+            tolerated=tuple(name for name in self.tolerated if name not in again),
+            conditional=tuple(one for one in reasons if one.anomalies),
+        )
+
     def tolerate_under(self, *anomalies: str, faults: Sequence[str], because: str) -> Contract:
         """The same contract, that tolerates these anomalies in runs in which one of these faults was injected, if only
         half of it.

@@ -4,7 +4,8 @@ The harness writes the rows into ``looks``, all with look 0, as they belong to n
 process was there once every fault was healed, ``ended`` for one that was not, and ``crashed`` for one that broke down
 by an error of its own at ``time``, as the cluster itself reports (the simulation does). A process that a fault ended
 and that could not be started again has not ended by itself; so one that is not there proves nothing in a run with a
-fault that ends processes and was never healed. One that broke down as it was started again does. A server may refuse
+fault that ends processes, struck it and was never healed; where its rows do not say whom it struck, it may be anyone.
+One that broke down as it was started again does. A server may refuse
 to go on with files that are damaged; so nothing is proved either way once a fault has changed any, on whichever node.
 """
 
@@ -15,6 +16,11 @@ from assay.checkers.contract import UNEXPECTED_EXIT
 from assay.checkers.engine import Row
 from assay.checkers.sql import first_of
 from assay.checkers.times import seconds
+
+BEGAN: Final = """
+    (phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))
+    """
+"""Of a fault's rows, those that say whom it struck, or may have."""
 
 
 def _exit(row: Row, _: Evidence) -> Explanation:
@@ -35,21 +41,31 @@ ENDED_BY_ITSELF: Final = Check(
     views=(
         Table(
             "found_unexpected_exit",
-            """
+            f"""
+            with faults_done as (
+                select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
+                    max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
+                    max(case when phase = 'healed' then 1 else 0 end) as healed,
+                    max(case when {BEGAN} then 1 else 0 end) as began
+                from faults group by id),
+            unhealed as (
+                select f.targets from faults f join faults_done d on f.id = d.id
+                where d.began = 1 and d.ends = 1 and d.healed = 0 and {BEGAN} group by f.targets),
+            excused as (
+                select s.node from (
+                    select node, case when instr(node, '/') > 0 then substr(node, 1, instr(node, '/') - 1) else node end
+                        as whose
+                    from looks where what = 'ended' group by node) s
+                    cross join unhealed u
+                where u.targets not like '["%' or instr(u.targets, concat('"', s.whose, '"')) > 0 group by s.node)
             select p.key, p.moment, p.crashed from (
-                select node as key, min(time) as moment, max(case when what = 'crashed' then 1 else 0 end) as crashed
-                from looks cross join (
-                    select count(case when began = 1 and damages = 1 then 1 end) as damaged,
-                        count(case when began = 1 and ends = 1 and healed = 0 then 1 end) as unhealed
-                    from (
-                        select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
-                            max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
-                            max(case when phase = 'healed' then 1 else 0 end) as healed,
-                            max(case when phase = 'injected' or (phase = 'failed'
-                                and coalesce(stage, '') not in ('trigger', 'target')) then 1 else 0 end) as began
-                        from faults group by id) as faults_done) excuses
-                where excuses.damaged = 0 and (what = 'crashed' or (what = 'ended' and excuses.unhealed = 0))
-                group by node) p
+                select l.node as key, min(l.time) as moment,
+                    max(case when l.what = 'crashed' then 1 else 0 end) as crashed
+                from looks l left join excused x on l.node = x.node
+                    cross join (select count(case when began = 1 and damages = 1 then 1 end) as damaged
+                        from faults_done) files
+                where files.damaged = 0 and (l.what = 'crashed' or (l.what = 'ended' and x.node is null))
+                group by l.node) p
             """,
         ),
     ),

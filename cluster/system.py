@@ -245,6 +245,15 @@ class FailingOver(Protocol):
 
 
 @runtime_checkable
+class PromisingMore(Protocol):
+    """A system that with some of its settings promises more than its contracts say."""
+
+    @property
+    def rules_out(self) -> Sequence[str]:
+        """Anomalies that must not happen with the settings that it has, also where a contract tolerates them."""
+
+
+@runtime_checkable
 class Eventful(Protocol):
     """A system that says which events of its event logs are turning points."""
 

@@ -8,6 +8,8 @@ each notes of its end, and what is noted of it elsewhere, decides who may go on:
 ``outage``             some are ended as an operator does it, the others killed; or all but one hang, and are killed
 ``outage-power-loss``  the one that the parameter ``last`` names goes last, as a rule, and loses its power
 
+One that was asked to end and takes longer than it has is a fault that failed, and it is killed at the heal.
+
 Proof: that of the kill, for each.
 """
 
@@ -23,7 +25,7 @@ from assay.nemesis.fault import Census, Injection, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
 from assay.nemesis.power_loss import PowerLoss
-from assay.nemesis.process import draw_target, status
+from assay.nemesis.process import draw_target, go_on, seen_of, status
 from assay.nemesis.restart import serves
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target
@@ -75,7 +77,7 @@ class Outage(Kill):
 
         async def take(node: Node) -> None:
             if node in cleanly:
-                await node.terminate()
+                await _asked_to_end(injection, node)
             elif node is order[-1]:
                 await self.end(injection, node)
             else:
@@ -102,12 +104,13 @@ class Outage(Kill):
         again = rng.random() < AGAIN
         system = injection.context.system
         await on_each(order, lambda node: _go_on(node, system))
+        await on_each(order, lambda node: _killed_if_asked(injection, node))
         first = order[0]
         faltering = None if again or rng.random() >= FALTERS else rng.choice(order)
         if again and (await first.process()).state is ProcessState.DEAD:
             await first.start()
             await self._served(injection, first)
-            await first.terminate()
+            await _asked_to_end(injection, first)
             await first.start()
             await self._served(injection, first)
             await asyncio.sleep(rng.uniform(*ALONE))
@@ -126,6 +129,21 @@ class Outage(Kill):
             await _go_on(faltering, system)
 
 
+async def _asked_to_end(injection: Injection, node: Node) -> None:
+    """Raises ``NodeError`` for one that takes too long: the injection, or the heal, has failed then."""
+    seen = seen_of(injection, node)
+    seen["asked"] = True
+    await node.terminate()
+    del seen["asked"]
+
+
+async def _killed_if_asked(injection: Injection, node: Node) -> None:
+    """One that was asked to end and has not yet would do so after the heal, as if by itself, and stay away."""
+    if seen_of(injection, node).pop("asked", False) and (await node.process()).state is not ProcessState.DEAD:
+        await node.kill()
+        seen_of(injection, node)["too_slow"] = True
+
+
 async def _falter(node: Node, seconds: float) -> None:
     """Until it has stood still for so long; one that does not stop itself in time goes on."""
     loop = asyncio.get_running_loop()
@@ -141,8 +159,7 @@ async def _go_on(node: Node, system: System) -> None:
     """Also after an injection, or a heal, that failed midway."""
     if isinstance(system, Holdable):
         await node.write_file(system.hold_file(node), b"")
-    if (await node.process()).state is ProcessState.STOPPED:
-        await node.resume()
+    await go_on(node)
 
 
 class OutagePowerLoss(Outage):

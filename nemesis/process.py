@@ -110,6 +110,16 @@ async def status(node: Node | Part) -> dict[str, str | None]:
     return written(await node.process())
 
 
+async def go_on(one: Node | Part) -> None:
+    """Continues what stands still of it: also processes beside a main one that has ended or was started again since."""
+    if (await one.process()).state is ProcessState.STOPPED:
+        await one.resume()
+    elif isinstance(one, Several):
+        for part in map(one.part, one.beside):
+            if (await part.process()).state is ProcessState.STOPPED:
+                await part.resume()
+
+
 async def started_if_dead(injection: Injection, node: Node) -> None:
     """A process that has ended of a fault that did not kill it is started again."""
     if (await node.process()).state is ProcessState.DEAD:

@@ -15,7 +15,7 @@ from typing import Any
 from assay.cluster.node import Node, ProcessState
 from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, acted_on, proved, seen_of, status
+from assay.nemesis.process import ServerFault, acted_on, go_on, proved, seen_of, status
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Target, of_clients
 
@@ -44,8 +44,7 @@ class Stop(ServerFault):
     async def heal(self, injection: Injection) -> None:
         async def resume(node: Node) -> None:
             one = acted_on(injection, node)
-            if (await one.process()).state is ProcessState.STOPPED:
-                await one.resume()
+            await go_on(one)
             seen_of(injection, node)["after"] = await status(one)
 
         await on_each(injection.targets, resume)

@@ -1,7 +1,8 @@
 """A set that lies in one key of etcd, changed by reading and writing it under etcd's lock (its v3lock API).
 
 The lock is held by a lease, which ends when its client has not been heard of for ``LEASE`` seconds. A client that
-sleeps meanwhile does not know, and writes, unless it is ``fenced``.
+sleeps meanwhile does not know, and writes, unless it is ``fenced``. The lease is taken before the wait for the lock and
+may end during it, and etcd 3.4 grants the lock all the same: so the client renews it first, and has the lock only then.
 """
 
 import json
@@ -20,6 +21,10 @@ PATIENCE: Final = 2.5
 FENCED: Final = "fenced"
 
 
+class LeaseEnded(OSError):
+    """During the wait for the lock: another may have it."""
+
+
 class LockedSet(locks.LockedSet):
     """Asks its own member."""
 
@@ -33,7 +38,10 @@ class LockedSet(locks.LockedSet):
         """The lease, and the key that etcd made for this holder, and deletes with the lease."""
         lease = str(ask(self.address, "lease/grant", TTL=LEASE)["ID"])
         try:
-            return lease, ask(self.address, "lock/lock", seconds=PATIENCE, name=text("lock"), lease=lease)["key"]
+            key = ask(self.address, "lock/lock", seconds=PATIENCE, name=text("lock"), lease=lease)["key"]
+            if "TTL" not in ask(self.address, "lease/keepalive", ID=lease)["result"]:
+                raise LeaseEnded
+            return lease, key
         except BaseException:
             with suppress(*TROUBLE):
                 self.release((lease, ""))

@@ -6,10 +6,13 @@ from typing import Any
 
 import pymysql
 
-from assay import Cluster, Node, Software, System
+from assay import BANK_ANOMALIES, Cluster, Node, Software, System
 
 PORT, DATA = 3306, "/var/lib/mysql/assay"
-VARIANTS = {"innodb_snapshot_isolation": ("OFF", "ON")}
+SNAPSHOTS = "innodb_snapshot_isolation"
+"""Since 10.11.8; a server that is older does not start with it."""
+VARIANTS = {SNAPSHOTS: ("OFF", "ON")}
+LOST_UPDATES = ("G-single", "G-nonadjacent", *BANK_ANOMALIES)
 START = f"""
 install -d -o mysql -g mysql -m 700 {DATA} /run/mysqld
 [ -d {DATA}/mysql ] || mariadb-install-db --no-defaults --user=mysql --datadir={DATA} > /dev/null
@@ -38,6 +41,12 @@ class MariaDB(System):
         if name not in self.variants:
             raise ValueError(f"{self.name} has no setting {name} here; it has {', '.join(self.variants)}")
         return replace(self, chosen=(*self.chosen, f"--{name}={value}"))
+
+    @property
+    def rules_out(self) -> Sequence[str]:
+        """With snapshot isolation, what repeatable read lets happen without it."""
+        values = [text.partition("=")[2].upper() for text in self.chosen if text.startswith(f"--{SNAPSHOTS}=")]
+        return LOST_UPDATES if values[-1:] in (["ON"], ["1"]) else ()
 
     def software(self, role: str) -> Software:
         return Software(packages=("mariadb-server",))

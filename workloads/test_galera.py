@@ -6,8 +6,8 @@ pytest workloads/test_galera.py -k elements --set=wsrep_sync_wait=1
 
 Of two transactions that write the same row on two servers one is rolled back when they commit. What a
 transaction has only read is compared with nothing, so updates are lost
-(https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster). And a server may be behind what another one has
-acknowledged: reads are stale unless ``wsrep_sync_wait`` makes them wait.
+(https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster), unless ``innodb_snapshot_isolation`` is on. And a server
+may be behind what another one has acknowledged: reads are stale unless ``wsrep_sync_wait`` makes them wait.
 """
 
 from collections.abc import Sequence

@@ -4,8 +4,8 @@ pytest workloads/test_mariadb.py --nodes=1 --nemesis=none --nemesis=kill --nemes
 pytest workloads/test_mariadb.py --nodes=1 -k repeatable_read --set=innodb_snapshot_isolation=ON
 
 Repeatable read, its default, reads a snapshot and writes over what came later, which loses updates: tolerated by name,
-and reported (https://jepsen.io/analyses/mysql-8.0.34 shows the same of MySQL). With ``innodb_snapshot_isolation`` none
-is found.
+and reported (https://jepsen.io/analyses/mysql-8.0.34 shows the same of MySQL). With ``innodb_snapshot_isolation`` they
+are forbidden, and none is found.
 """
 
 from typing import Any

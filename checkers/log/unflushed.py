@@ -31,7 +31,7 @@ from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.source import literal
 from assay.checkers.sql import INJECTED, first_of, order_by
-from assay.checkers.times import seconds
+from assay.checkers.times import NANOSECONDS, seconds
 from assay.harness.core.history.data_sets import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
@@ -39,12 +39,15 @@ ERA: Final = 1 << 32
 """Added to assignments for each cut before them, so that no chain of polls goes on across one."""
 _ABSENT: Final = f"""
     select j.targets, j.moves_replicas, coalesce(n.not_before, j.time) as called, j.time as since,
-        coalesce(h.time, {INFINITY}) as until, h.id is not null as over
+        coalesce(h.time, {INFINITY}) as until, h.id is not null as over,
+        coalesce(j.pauses_process and j.gradual, false) as one_by_one, j.detail as injected, h.detail as healed
     from (select * from faults where {INJECTED}) j
         left join (select id, not_before from faults where phase = 'intended') n on j.id = n.id
-        left join (select id, time from faults where phase = 'healed') h on j.id = h.id
+        left join (select id, time, detail from faults where phase = 'healed') h on j.id = h.id
     where j.ends_process or j.pauses_process
     """
+RESUMED: Final = NANOSECONDS
+"""So long before a heal begins no event is counted: by its time it may have been written as the process went on."""
 NO_CUTS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
 
 
@@ -87,15 +90,18 @@ def _moments(engine: Engine) -> list[int]:
 
 def _servers(engine: Engine) -> Callable[[int], set[str]]:
     """The servers that serve at a moment: those that have written an event by then, no other fault keeps from it, and
-    no fault has added and removed again: a heal has come to its end, whatever was proved of the rest.
+    no fault has added and removed again: a heal has come to its end, whatever was proved of the rest. A fault that
+    pauses its targets one by one keeps none of them from it before the last event that it has written.
     """
     rows = engine.rows("select node, min(time) as first from events group by node")
     first: dict[str, int] = {row["node"]: row["first"] for row in rows}
     absent: dict[str, list[tuple[int, int]]] = {}
     for row in engine.rows(_ABSENT):
+        last = _last_written(engine, row)
         for name in _names(row["targets"]) & first.keys():
             added = row["moves_replicas"] and row["over"] and row["called"] <= first[name]
-            absent.setdefault(name, []).append((row["since"], INFINITY if added else row["until"]))
+            since = max(row["since"], last.get(name, 0))
+            absent.setdefault(name, []).append((since, INFINITY if added else row["until"]))
 
     def there(moment: int) -> set[str]:
         return {
@@ -105,6 +111,26 @@ def _servers(engine: Engine) -> Callable[[int], set[str]]:
         }
 
     return there
+
+
+def _last_written(engine: Engine, fault: Row) -> dict[str, int]:
+    """Of a fault that pauses one by one: by node, the last event of the process that was there when it began. It had
+    not been paused before that, since it would not have gone on until the heal.
+    """
+    if not (fault["one_by_one"] and fault["over"]):
+        return {}
+    injected, healed = json.loads(fault["injected"]), json.loads(fault["healed"])
+    if not {"began", "at"} <= injected.keys() or "at" not in healed:  # a history from elsewhere
+        return {}
+    began = injected["began"]
+    until = began + int((healed["at"] - injected["at"]) * NANOSECONDS) - RESUMED
+    lives = engine.rows(
+        f"""
+        select node, incarnation, min(time) as first, max(time) as last from events
+        where incarnation <> 0 and time < {until} group by node, incarnation {order_by("first")}
+        """
+    )
+    return {row["node"]: row["last"] for row in lives if row["first"] <= began}
 
 
 def _names(targets: str) -> set[str]:

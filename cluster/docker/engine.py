@@ -46,9 +46,21 @@ def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
     try:
         yield client
     except (DockerException, requests.RequestException) as error:
-        raise EngineError(f"the Docker engine rejected the call or broke off: {error}; {REMEDY}") from error
+        remedy = _remedy(error) if isinstance(error, APIError) else REMEDY
+        raise EngineError(f"the Docker engine rejected the call or broke off: {error}; {remedy}") from error
     finally:
         client.close()
+
+
+def _remedy(error: APIError) -> str:
+    """Of one that answers, and so has been started."""
+    taken = re.search(r'The container name "/?([^"]+)" is already in use', str(error))
+    if taken is None:
+        return "`assay doctor` says more"
+    return (
+        f"a container {taken[1]} is there already: `assay heal` removes what a session that was killed has left, "
+        f"`docker rm -f {taken[1]}` any other"
+    )
 
 
 def _knock(timeout: float) -> None:

@@ -31,6 +31,8 @@ from assay.cluster.together import all_of
 HOME = f"/{source.ROOT}"
 SSH_WITHIN = 15.0
 """Seconds for a host to answer."""
+COPY_SECONDS = 300.0
+"""For the code to arrive, also over a slow line."""
 
 
 class HostCluster(SshCluster):
@@ -110,7 +112,7 @@ class HostCluster(SshCluster):
         await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean, "cleaned"))
         await node.run(upkeep.claim(self.run_id))
         await node.prepare()
-        await node.run("tar -xf - -C /", stdin=code)
+        await node.run("tar -xf - -C /", stdin=code, timeout=COPY_SECONDS)
         await self._write(node, files)
 
     async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:

@@ -6,6 +6,7 @@ opened: once it may have run, its loss is an error, because running ``kill`` or 
 """
 
 import contextlib
+import math
 import posixpath
 import shlex
 import socket
@@ -22,9 +23,11 @@ from assay.cluster.node import NodeError
 CONNECT_TIMEOUT = 10.0
 """Seconds for one attempt to connect."""
 COMMAND_TIMEOUT = 30.0
-"""Seconds without a byte or an end before a command counts as hung."""
+"""Seconds for a command to end."""
 KEEPALIVE = 5
 """Seconds between keep-alive packets; a dead peer is noticed instead of waited for."""
+KILLED = (-1, 137)
+"""Exit codes where a signal has ended a command: paramiko's, and those of shells."""
 TAIL_LINES = 5
 PART = ".assay-part"
 """Behind the name of a file that is being written."""
@@ -94,11 +97,15 @@ class SshConnection:
                 pause.wait(0.05)
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> str:
-        """Standard output of a shell command. Raises :class:`NodeError` when it fails, hangs or cannot be sent."""
-        channel = self._channel()
+        """Standard output of a shell command. Raises :class:`NodeError` when it fails, hangs or cannot be sent.
+
+        One that hangs is killed on the node a moment later: else it could take effect when its caller has long given it
+        up, and undone it.
+        """
+        channel, begun = self._channel(), time.monotonic()
         try:
             channel.settimeout(timeout)
-            channel.exec_command(self._worded(command))
+            channel.exec_command(self._worded(_bounded(command, timeout)))
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()
@@ -110,6 +117,8 @@ class SshConnection:
             raise self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}") from error
         finally:
             channel.close()
+        if code in KILLED and time.monotonic() - begun >= timeout:
+            raise self._error(command, f"no end after {timeout:g} s: it was killed")
         if code == -1:  # paramiko's word for none
             raise self._error(command, "the connection broke before its end, or a signal ended it")
         if code != 0:
@@ -319,6 +328,15 @@ class SshConnection:
 
     def _error(self, command: str, what: str) -> NodeError:
         return NodeError(f"{self._name}: `{_shortened(command)}`: {what}")
+
+
+def _bounded(command: str, timeout: float) -> str:
+    """The command with a limit of its own, where the machine has a ``timeout`` that sets it.
+
+    That kills the command with its children; what has a session of its own, as the node's processes have, goes on.
+    """
+    limit = f"timeout -s KILL {math.ceil(timeout) + 1}"
+    return f"limit='{limit}'; $limit true 2>/dev/null || limit=; exec $limit sh -c {shlex.quote(command)}"
 
 
 def _drain(channel: paramiko.Channel) -> tuple[str, str]:

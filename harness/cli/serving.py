@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from assay.cluster.deploy import start_system
-from assay.cluster.node import Node, ProcessState
+from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import System, zookeeper_servers
 from assay.harness.run.settings import DOCKER, Settings
 from assay.harness.run.worlds import World, open_world
@@ -69,18 +69,21 @@ async def _life(
 async def _serve(
     world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
 ) -> None:
-    """Never ends by itself once it serves; reports each server that ends or comes back."""
+    """Never ends by itself once it serves; reports each server that ends, comes back or can't be asked."""
     cluster = await world.open(note)
     await start_system(system, cluster, START_SECONDS, note)
     nodes = servers(cluster, system)
     serving(Addresses(_joined(system, nodes), zookeeper_servers(cluster)))
-    states = {node.name: ProcessState.RUNNING for node in nodes}
+    states: dict[str, ProcessState | None] = {node.name: ProcessState.RUNNING for node in nodes}
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         for node in nodes:
-            state = (await node.process()).state
+            try:
+                state, how = (await node.process()).state, ""
+            except NodeError as error:  # those who use the cluster may reach it all the same
+                state, how = None, str(error)
             if state is not states[node.name]:
-                note(f"{node.name}: its {node.role} is {state}")
+                note(f"{node.name}: its {node.role} is {state}" if state else f"state not known: {how}")
                 states[node.name] = state
 
 

@@ -61,15 +61,17 @@ def with_defect(system: System, name: str | None) -> System:
 
 def with_limits(contract: Contract, system: System) -> Contract:
     """The contract with what the system says of itself, where it does not say so: what its logs may delete at first,
-    and how long a failover takes.
+    and how long a failover takes; and with what it rules out by its settings.
     """
-    from assay.cluster.system import FailingOver, Retaining
+    from assay.cluster.system import FailingOver, PromisingMore, Retaining
 
     if isinstance(system, Retaining) and contract.retention_ms is None:
         kept = {"retention_ms": system.retention_ms, "retention_bytes": system.retention_bytes}
         contract = msgspec.structs.replace(contract, **kept)
     if isinstance(system, FailingOver) and contract.failover is None:
         contract = msgspec.structs.replace(contract, failover=system.failover)
+    if isinstance(system, PromisingMore):
+        contract = contract.tolerate_no_more(*system.rules_out)
     return contract
 
 

@@ -26,8 +26,8 @@ from assay.harness.search.code_coverage.kept import reached as reached_code
 from assay.harness.search.code_coverage.source import Module
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.player import Player
-from assay.harness.search.quick import QuickPlayer
+from assay.harness.search.player import ENDLESS, Player
+from assay.harness.search.quick import PATIENCE, QuickPlayer
 from assay.harness.search.reached import Reached, keep
 from assay.harness.search.story import write_story
 from assay.harness.search.strategies import LEAST, TIME_LIMITS, Terrain
@@ -85,6 +85,13 @@ class Exploration:
         self.interrupted = result.interrupted
         self.progress.note(f"explored {result.tally}")
         self._keep(result, started)
+        return self._said(result)
+
+    def _said(self, result: Result) -> str | None:
+        texts = [self._outcome(result), *map(self._endless, result.endless)]
+        return "\n".join(text for text in texts if text is not None) or None
+
+    def _outcome(self, result: Result) -> str | None:
         if result.found is not None:
             return self._text(result.found, result.broken)
         if self.interrupted:
@@ -134,15 +141,28 @@ class Exploration:
             note=note,
         )
 
-    def _kept(self, found: Found) -> tuple[Path, Settings]:
+    def _endless(self, example: Example) -> str:
+        """How to play again what did not come to its end."""
+        headline = (
+            f"UNKNOWN: an example did not come to its end in {PATIENCE:g} s and was killed: code that never waits?"
+        )
+        try:
+            schedule, settings = self._kept(example, ENDLESS)
+        except OSError as error:
+            kept = [f"nothing of it could be kept: {error}"]
+        else:
+            kept = [f"schedule: {schedule}", f"replay: {self.command(settings)} # a second Ctrl-C shows where it is"]
+        return "\n".join([headline, f"  seed {example.seed}", *(f"  {line}" for line in example.lines()), *kept])
+
+    def _kept(self, example: Example, what: str) -> tuple[Path, Settings]:
         """The schedule's file, and the settings that play it.
 
         No two schedules have one name: what is made small has seed 0 more often than not, in each test and each store.
         """
-        what, digest = "+".join(sorted(found.outcome.failures)), hashlib.sha256(encode(found.example.schedule))
-        schedule = self.settings.store / FOUND / f"{found.example.seed}-{what}-{digest.hexdigest()[:8]}.json"
+        digest = hashlib.sha256(encode(example.schedule)).hexdigest()
+        schedule = self.settings.store / FOUND / f"{example.seed}-{what}-{digest[:8]}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
-        return schedule, found.example.settings(self.settings, schedule)
+        return schedule, example.settings(self.settings, schedule)
 
     def _text(self, found: Found, broken: str = "") -> str:
         """What was found, also where a full disk has no room for it."""
@@ -156,7 +176,7 @@ class Exploration:
 
     def _cut_short(self, found: Found, broken: str = "") -> str:
         """What a search had found when it was interrupted, or broke; nothing is played any more."""
-        schedule, settings = self._kept(found)
+        schedule, settings = self._kept(found.example, _failures(found))
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [
@@ -171,7 +191,7 @@ class Exploration:
         )
 
     def _described(self, found: Found) -> str:
-        schedule, settings = self._kept(found)
+        schedule, settings = self._kept(found.example, _failures(found))
         attempt = Attempt(
             experiment=self.experiment,
             settings=settings,
@@ -210,6 +230,10 @@ class Exploration:
             f"replay: {self.command(settings)}",
         ]
         return "\n".join(lines)
+
+
+def _failures(found: Found) -> str:
+    return "+".join(sorted(found.outcome.failures))
 
 
 def _headline(found: Found) -> str:

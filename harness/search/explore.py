@@ -28,7 +28,7 @@ from assay.harness.run.settings import Budget, derive
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.further import further_steps
-from assay.harness.search.player import PlayOutcome
+from assay.harness.search.player import ENDLESS, PlayOutcome
 from assay.harness.search.quick import Further
 from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.strategies import Terrain, examples
@@ -134,6 +134,8 @@ class Explorer:
         self._began = self._failed = clock()
         self.on_found: Callable[[Found], None] = lambda found: None
         """Called with the first failure as it was drawn, then with each one that is smaller."""
+        self.on_endless: Callable[[Example], None] = lambda example: None
+        """Called with each example that did not come to its end."""
         self.on_progress: Callable[[Tally], None] = lambda tally: None
         self._corpus: list[Example] = []
         self.reached: Counter[str] = Counter()
@@ -207,7 +209,7 @@ class Explorer:
         """Learns from runs. The first of them that failed."""
         first = None
         for example, outcome in played:
-            self._seen[_key(example)] = outcome
+            self._played(example, outcome)
             self._learn(example, outcome)
             if outcome.failures and first is None:
                 first = example
@@ -228,7 +230,7 @@ class Explorer:
             if known is None:
                 if self._clock() - self._failed > SHRINKING:
                     return  # enough of that; what is known to fail still does
-                known = self._seen[_key(example)] = self._player.play(example)
+                known = self._played(example, self._player.play(example))
             if known.failures & wanted:
                 failing.append(example)
                 self._report(first, example)
@@ -263,6 +265,13 @@ class Explorer:
             take(example)
 
         batch()
+
+    def _played(self, example: Example, outcome: PlayOutcome) -> PlayOutcome:
+        self._seen[_key(example)] = outcome
+        if outcome.verdict == ENDLESS:
+            self._note(f"seed {example.seed} did not come to its end; the search goes on without it")
+            self.on_endless(example)
+        return outcome
 
     def _learn(self, example: Example, outcome: PlayOutcome) -> None:
         self.tally.examples += 1
@@ -312,7 +321,7 @@ class Explorer:
     def _failures(self, example: Example) -> frozenset[str]:
         key = _key(example)
         if key not in self._seen:
-            outcome = self._seen[key] = self._player.play(example)
+            outcome = self._played(example, self._player.play(example))
             if outcome.folder is not None:
                 shutil.rmtree(outcome.folder, ignore_errors=True)
         return self._seen[key].failures

@@ -22,6 +22,9 @@ CRASH = "crash"
 NOT_STARTED = "not-started"
 """The system could not be started. That is another failure: no crash is made small to a cluster that is too small."""
 
+ENDLESS = "endless"
+"""In place of a verdict: the run did not come to its end, and was killed."""
+
 
 @dataclass(frozen=True)
 class PlayOutcome:
@@ -58,6 +61,12 @@ def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, st
         text=None,
         problem=problem,
     )
+
+
+def without_verdict(instead: str) -> PlayOutcome:
+    """Of a run that left no history."""
+    nothing: frozenset[str] = frozenset()
+    return PlayOutcome(instead, nothing, None, nothing, nothing, frozenset(), None, None)
 
 
 @dataclass
@@ -120,7 +129,10 @@ class Player:
         )
 
     def _broken(self, attempt: Attempt, error: str) -> PlayOutcome:
-        nothing: frozenset[str] = frozenset()
-        return PlayOutcome(
-            "error", frozenset({NOT_STARTED}), None, nothing, nothing, frozenset(), attempt.folder.path, error, error
+        return replace(
+            without_verdict("error"),
+            failures=frozenset({NOT_STARTED}),
+            folder=attempt.folder.path,
+            text=error,
+            problem=error,
         )

@@ -7,6 +7,7 @@ the run in a folder, and is asked for whatever is to be shown to a person.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
@@ -24,8 +25,9 @@ from assay.harness.search.code_coverage.choice import counter
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.code_coverage.source import Module
 from assay.harness.search.example import Example
-from assay.harness.search.player import Player, PlayOutcome, outcome_of
-from assay.harness.search.stage import Broken, Moment, Order, Played, Stage, start
+from assay.harness.search.player import ENDLESS, Player, PlayOutcome, outcome_of, without_verdict
+from assay.harness.search.stage import Broken, Moment, Order, Played, Stage
+from assay.harness.search.stages import Stages
 from assay.harness.search.states import Steering
 from assay.nemesis.schedule import Branch, Step
 
@@ -33,6 +35,9 @@ MOMENTS: Final = 6
 """Of one run, at most."""
 DEPTH: Final = 3
 """Branches of a run, one after the other."""
+
+PATIENCE: Final = 120.0
+"""Real seconds that a run may take; most take a few. One that takes longer is held to have no end."""
 
 Further = Callable[[Random, Example, float], Sequence[Step]]
 """Draws the faults of a branch of this example at that time."""
@@ -55,16 +60,21 @@ class StageError(Exception):
 class QuickPlayer:
     """Starts its stage when it is made, and ends it when it is closed. Not for use from several threads.
 
-    Lines and branches of ``modules`` are counted.
+    Lines and branches of ``modules`` are counted. A run that takes longer than ``patience`` seconds is killed, and with
+    it those that have left from the same process.
     """
 
-    def __init__(self, player: Player, *, modules: Sequence[Module] = (), uniform: bool = False) -> None:
+    def __init__(
+        self, player: Player, *, modules: Sequence[Module] = (), uniform: bool = False, patience: float = PATIENCE
+    ) -> None:
         self._player = player
-        self._stage = start(
+        self._patience = patience
+        self._stages = Stages(
             lambda end: Stage(
                 player.experiment, player.base, player.registry, end, counter(modules) if modules else None
             )
         )
+        self._stage = self._stages.start()
         self._archive: Archive[Standing] = Archive(uniform=uniform)
         self._code: dict[Place, None] = {}
         """Every line and branch that was reached, in the order in which this process learned of it."""
@@ -75,9 +85,9 @@ class QuickPlayer:
 
     def close(self) -> None:
         """Ends all processes. Idempotent."""
-        for standing in self._archive.clear():
-            standing.connection.close()
+        self._leave_no_more()
         self._stage.close()
+        self._stages.close()
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
         """One run; with reports, in this process, and kept in its folder when it fails."""
@@ -141,9 +151,19 @@ class QuickPlayer:
         with contextlib.closing(ours):
             return self._answer(ours, example)
 
+    def _leave_no_more(self) -> None:
+        for standing in self._archive.clear():
+            standing.connection.close()
+
     def _answer(self, connection: Connection, example: Example) -> Played | PlayOutcome:
+        deadline = time.monotonic() + self._patience
         try:
-            while isinstance(answer := connection.recv(), Moment):
+            while True:
+                if not connection.poll(max(0.0, deadline - time.monotonic())):
+                    return self._endless()
+                answer = connection.recv()
+                if not isinstance(answer, Moment):
+                    break
                 standing = Standing(answer, Connection(recv_handle(connection)), len(self._code))
                 for gone in self._archive.add(standing, answer.words):
                     gone.connection.close()
@@ -158,6 +178,13 @@ class QuickPlayer:
         self._archive.came_through(answer.words)
         self.seconds += answer.seconds
         return answer
+
+    def _endless(self) -> PlayOutcome:
+        """Its code never waits, so nothing but a kill ends it."""
+        self._leave_no_more()
+        self._stage.close()
+        self._stage, self._stage_knows = self._stages.start(), 0
+        return without_verdict(ENDLESS)
 
     def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, Played)]

@@ -116,32 +116,6 @@ def fork() -> int:
     return child
 
 
-def start(make: Callable[[Connection], Stage]) -> Connection:
-    """Forks the process that plays. ``make`` gives its stage, there; closing the connection ends it."""
-    ours, theirs = Pipe()
-    if os.fork() == 0:
-        parent = os.getppid()
-        try:
-            end_with(parent)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for one by one
-            _close_all_but(theirs.fileno())
-            make(theirs).serve()
-        except BaseException:  # noqa: BLE001 - there is no one above to handle it
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    theirs.close()
-    return ours
-
-
-def _close_all_but(kept: int) -> None:
-    """The pipes of others: one that is open here would not end for them."""
-    os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
-
-
 class Stage:
     """Plays what it is sent, and counts by ``counter`` what it reaches of the system's code."""
 

@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from assay.harness.search.code_coverage.counter import Place
+from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found, Tally
 from assay.harness.search.stage import end_with
 
@@ -42,6 +43,8 @@ class Result:
     """Every line and branch of the system that an example came to."""
     broken: str = ""
     """How the explorer that had found it broke while it made it small."""
+    endless: tuple[Example, ...] = ()
+    """Those that did not come to their end."""
 
 
 class WorkerError(Exception):
@@ -92,6 +95,7 @@ def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
     try:
         explorer = make(number, lambda line: parent.send(("note", line)))
         explorer.on_found = lambda found: parent.send(("found", found))
+        explorer.on_endless = lambda example: parent.send(("endless", example))
         explorer.on_progress = _Progress(explorer, parent)
         found = explorer.run()
         parent.send(("tally", explorer.tally))
@@ -121,6 +125,7 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
     tallies: dict[int, Tally] = {}
     reached: dict[int, tuple[Counter[str], set[Place]]] = {}
     found: Found | None = None
+    endless: list[Example] = []
     interrupted, broken = False, ""
     try:
         while running:
@@ -135,6 +140,8 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                     tallies[worker.number] = content
                 elif kind == "reached":
                     reached[worker.number] = content
+                elif kind == "endless":
+                    endless.append(content)
                 elif kind == "found":
                     found = content
                     for other in [one for one in running if one is not ready]:
@@ -154,7 +161,8 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
         interrupted = True
     states = sum((counts for counts, _ in reached.values()), Counter())
     code = frozenset(place for _, places in reached.values() for place in places)
-    return Result(found, _together(tallies, time.monotonic() - began), interrupted, states, code, broken)
+    tally = _together(tallies, time.monotonic() - began)
+    return Result(found, tally, interrupted, states, code, broken, tuple(endless))
 
 
 def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         Grouped,
         Holdable,
         Movable,
+        PromisingMore,
         Provisioned,
         Replicated,
         Replicating,
@@ -175,9 +176,9 @@ _HOMES = {
     "assay.cluster.sidecars": "Accompanied Sidecar",
     "assay.cluster.system": (
         "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
-        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable Provisioned Replicated "
-        "Replicating Retaining Software Standalone StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT "
-        "ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
+        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable PromisingMore "
+        "Provisioned Replicated Replicating Retaining Software Standalone StoredRecord StrikePoints Switchable System "
+        "ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -211,8 +212,9 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "Membered", "Model",
     "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Part", "Pending", "Phase", "Powered", "ProcessState",
-    "ProcessStatus", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES",
-    "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row", "Runtime", "SET_ANOMALIES",
+    "ProcessStatus", "PromisingMore", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES",
+    "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row",
+    "Runtime", "SET_ANOMALIES",
     "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several", "Shaped", "Sidecar", "Slowable", "Slowed",
     "Software", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System",
     "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT",

@@ -84,6 +84,28 @@ def test_one_that_broke_down_as_it_was_started_again_ended_by_itself(
     assert len(found(tmp_path, [CRASH, *seen("n1", "n3", ended=("n2",))], faults)) == many
 
 
+@pytest.mark.parametrize(
+    ("targets", "many"),
+    [('["n2"]', 0), ('["n1", "n2"]', 0), ('["n1"]', 1), ('["n22"]', 1), ("[]", 0), ("n2", 0), ("whom?", 0)],
+)
+@pytest.mark.parametrize("gone", ["n2", "n2/agent"])
+def test_a_fault_that_was_not_healed_excuses_those_alone_that_it_struck(
+    tmp_path: Path, targets: str, many: int, gone: str
+) -> None:
+    """All of them where it is not known whom."""
+    faults = [{**row, "targets": targets} for row in fault("injected", "failed", stage="heal")]
+    faults += [{**row, "id": 2, "targets": "[]"} for row in fault("intended", "failed", stage="target")]
+    assert len(found(tmp_path, seen("n1", "n3", ended=(gone,)), faults)) == many
+
+
+def test_two_faults_excuse_whom_each_of_them_struck_and_one_that_moved_on_both(tmp_path: Path) -> None:
+    of_both = [row | {"targets": f'["n{number}"]'} for number, row in enumerate(fault("injected", "failed"), start=2)]
+    of_one = [row | {"id": 2, "targets": '["n4"]'} for row in fault("injected")]
+    healed = [row | {"id": 3, "targets": '["n5"]'} for row in fault("injected", "healed")]
+    gone = seen("n1", ended=("n2", "n3", "n4", "n5"))
+    assert [one.key for one in found(tmp_path, gone, of_both + of_one + healed)] == ["n5"]
+
+
 def test_servers_that_are_all_there_are_as_they_should_be(tmp_path: Path) -> None:
     assert found(tmp_path, seen("n1", "n2", "n3")) == []
 

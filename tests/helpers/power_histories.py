@@ -18,6 +18,8 @@ from helpers.log_histories import Book, Row, write
 M = 5
 SERVERS = ("n1", "n2", "n3")
 MILLISECOND = 1_000_000
+HEALING = 50
+"""Milliseconds that a heal takes."""
 
 
 @dataclass
@@ -31,6 +33,8 @@ class Log:
     sent: int = 0
     first: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SERVERS, 0))
     """When each server has written its first event, in milliseconds."""
+    written: list[tuple[str, int, int]] = field(default_factory=list)
+    """Further events: who wrote them, when, and in which of its lives."""
 
     def run(self, records: int) -> Log:
         for _ in range(records):
@@ -53,16 +57,24 @@ class Log:
         stage: str | None = None,
     ) -> Log:
         """Another fault was in force; without ``until`` it was never healed, with a ``stage`` it failed there."""
-        row = {"id": len(self.faults), "fault": fault, "targets": json.dumps([target]), "detail": "{}", **impact(fault)}
+        detail = json.dumps({"at": since / 1000, "began": since * MILLISECOND})
+        row = {"id": len(self.faults), "fault": fault, "targets": json.dumps([target]), "detail": detail}
+        row |= impact(fault)
         began = {"phase": "injected" if stage is None else "failed", "stage": stage, "took_effect": None}
         self.faults.append({**row, **began, "time": since * MILLISECOND})
         if until is not None:
-            self.faults.append({**row, "phase": "healed", "time": until * MILLISECOND, "took_effect": took_effect})
+            healed = {"phase": "healed", "time": until * MILLISECOND, "took_effect": took_effect}
+            self.faults.append({**row, **healed, "detail": json.dumps({"at": (until - HEALING) / 1000})})
         return self
 
     def joined(self, node: str, at: int) -> Log:
         """A further server has written its first event then."""
         self.first[node] = at
+        return self
+
+    def wrote(self, node: str, at: int, life: int = 1) -> Log:
+        """It has written a further event then."""
+        self.written.append((node, at, life))
         return self
 
     def power_loss(
@@ -110,6 +122,10 @@ class Log:
                 "detail": "{}",
             }
             for node, at in self.first.items()
+        ]
+        events += [
+            {**events[0], "time": at * MILLISECOND, "node": node, "seq": seq, "incarnation": life}
+            for seq, (node, at, life) in enumerate(self.written, start=2)
         ]
         return judge(write(folder / "history", book.rows, faults=self.faults, events=events), contract)
 

@@ -79,14 +79,17 @@ GONE = (OSError, EOFError, paramiko.SSHException)
 
 def _execute(channel: paramiko.Channel, command: bytes) -> None:
     pipe = subprocess.PIPE
-    with subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as run:
-        output, errors = (stream.read() for stream in (run.stdout, run.stderr) if stream is not None)
+    with subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, bufsize=0) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
         with suppress(*GONE):
-            channel.sendall(output)
-            channel.sendall_stderr(errors)
+            while data := run.stdout.read(65536):
+                channel.sendall(data)
+            channel.sendall_stderr(run.stderr.read())
             channel.shutdown_write()
     with suppress(*GONE):
-        channel.send_exit_status(run.returncode)
+        code = run.returncode
+        channel.send_exit_status(code if code >= 0 else 128 - code)
         channel.close()
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import pytest
 
-from assay.cluster.node import DiskChange, ProcessState, Traffic
+from assay.cluster.node import DiskChange, NodeError, ProcessState, Traffic
 from assay.nemesis.conductor import Conductor
+from assay.nemesis.cuts import Cuts
+from assay.nemesis.fault import FaultContext, Injection
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Parameter, Schedule, Step
 from assay.nemesis.shape import Shape
@@ -240,6 +243,23 @@ def test_one_process_of_a_node_is_hit_and_the_others_are_not(name: str, state: s
     assert node.state is agent.state is ProcessState.RUNNING
     assert row.impact.stops_work is (process == "main"), "who reads the history counts on a server that goes on"
     assert row.impact == injected.impact == play.row(1, FaultPhase.INTENDED).impact
+
+
+@pytest.mark.parametrize("name", ["stop", "outage"])
+@pytest.mark.parametrize("main", [ProcessState.DEAD, ProcessState.RUNNING])
+def test_what_was_stopped_beside_a_process_that_ended_meanwhile_goes_on_at_the_heal(
+    name: str, main: ProcessState
+) -> None:
+    cluster = FakeCluster(3)
+    node, step = cluster.node("n2"), Step(2.0, name, parse("n2"), 6.0)
+    agent = FakeAgent(node)
+    injection = Injection(1, step, (node,), FaultContext(cluster, FakeSystem(cluster), Cuts(cluster)))
+    node.state, agent.state = main, ProcessState.STOPPED
+    run(FAULTS[name].heal(injection))
+    assert agent.state is ProcessState.RUNNING
+    calls = list(agent.calls)
+    run(FAULTS[name].heal(injection))
+    assert set(agent.calls[len(calls) :]) <= {"process"}, "what runs is left alone"
 
 
 def test_a_process_that_there_is_not_is_a_fault_that_failed() -> None:
@@ -770,6 +790,39 @@ def test_after_an_outage_now_and_then_one_stands_still_as_soon_as_it_is_register
         falters += len(stood)
         assert len(stood) <= 1
     assert 1 <= falters < 8
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_server_that_an_outage_asks_in_vain_to_end_does_not_end_after_its_heal(cancelled: bool) -> None:
+    """The run would take that for an end of its own."""
+    slow = 0
+    for seed in range(8):
+        play = Play(Schedule(1, (Step(2.0, "outage", Target(Kind.ALL), 3.0, {}, seed),)), FakeCluster(3))
+        servers = [node for node in play.cluster.nodes if node.role == "broker"]
+        late: list[FakeNode] = []
+
+        async def terminate(node: FakeNode, late: list[FakeNode]) -> None:
+            if not late and now() < 5:  # in the injection; it ends by itself in the end
+                late.append(node)
+                incarnation = node.incarnation
+                end = lambda: node.kill_by_itself() if node.incarnation == incarnation else None  # noqa: E731
+                asyncio.get_running_loop().call_later(60.0, end)
+                if cancelled:
+                    await asyncio.sleep(40.0)
+                raise NodeError(f"{node.name}: still in state S")
+            await FakeNode.terminate(node)
+
+        for node in servers:
+            node.terminate = partial(terminate, node, late)  # type: ignore[method-assign]
+        play.play()
+        if late:
+            slow += 1
+            said = "no end within 30 s" if cancelled else "still in state S"
+            assert said in play.row(1, FaultPhase.FAILED).detail["reason"]
+            assert play.row(1, FaultPhase.HEALED).took_effect is False
+            assert late[0].incarnation > 1, "another one was started in its place"
+        assert all(node.state is ProcessState.RUNNING for node in servers)
+    assert slow
 
 
 def _after(calls: list[str], last: str) -> list[str]:

@@ -18,10 +18,12 @@ READ = Operation(sets.READ, sets.KEY)
 
 
 class Gateway:
-    """One lock, one key. ``failing``: what is asked then has no answer; a write is done all the same."""
+    """One lock, one key. ``failing``: what is asked then has no answer; a write is done all the same. ``waits``: for
+    the lock, so many times as long as a lease lasts; the lock is granted without one, as etcd 3.4.23 does it.
+    """
 
-    def __init__(self, stored: str = "[]", failing: str = "") -> None:
-        self.stored, self.failing = stored, failing
+    def __init__(self, stored: str = "[]", failing: str = "", waits: float = 0.0) -> None:
+        self.stored, self.failing, self.waits = stored, failing, waits
         self.leases, self.granted = set[str](), 0
 
     def ask(self, address: str, what: str, *, seconds: float = 1.0, **request: Any) -> dict[str, Any]:
@@ -39,8 +41,13 @@ class Gateway:
         self.leases.discard(ID)
         return {}
 
+    def lease_keepalive(self, ID: str) -> Any:
+        return {"result": {"ID": ID, "TTL": "2"} if ID in self.leases else {"ID": ID}}
+
     def lock_lock(self, name: str, lease: str) -> Any:
         assert name == text("lock")
+        if self.waits > 1:
+            self.leases.discard(lease)
         return {"key": text(f"lock/{lease}")}
 
     def kv_range(self, key: str) -> Any:
@@ -91,10 +98,23 @@ def test_a_holder_that_slept_undoes_what_another_did_unless_its_writes_are_fence
 
 
 @pytest.mark.parametrize(
+    ("waits", "completion", "stored"),
+    [(0.9, Completion(Outcome.OK), "[7]"), (1.1, Completion(Outcome.FAIL, error="LeaseEnded"), "[]")],
+)
+def test_a_client_whose_lease_ended_while_it_waited_does_not_hold_the_lock(
+    monkeypatch: pytest.MonkeyPatch, waits: float, completion: Completion, stored: str
+) -> None:
+    gateway = Gateway(waits=waits)
+    assert client(monkeypatch, gateway).invoke(ADD) == completion
+    assert gateway.stored == stored
+
+
+@pytest.mark.parametrize(
     ("failing", "outcome", "stored"),
     [
         ("lease/grant", Outcome.FAIL, "[]"),
         ("lock/lock", Outcome.FAIL, "[]"),
+        ("lease/keepalive", Outcome.FAIL, "[]"),
         ("kv/range", Outcome.FAIL, "[]"),
         ("kv/txn", Outcome.INFO, "[7]"),
         ("lease/revoke", Outcome.OK, "[7]"),

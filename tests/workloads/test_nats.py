@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
+from assay.checkers.objects.sets import SETS
+from assay.checkers.verdict import Verdict
 from assay.harness.core.operation import Completion, Operation, Outcome
+from assay.harness.run.experiment import experiment_of
 from assay.workloads import nats_system, sets
 from assay.workloads import test_nats as nats
+
+from helpers.judging import TABLES, judge
+from helpers.log_histories import effect, write
 
 
 class Stream:
@@ -88,3 +96,29 @@ def test_each_server_knows_all_others() -> None:
     (text,) = system.files(nodes[1], SimpleNamespace(nodes=nodes)).values()
     assert "server_name: n2" in text.decode()
     assert all(f"nats://{node.address}:{nats_system.ROUTES}" in text.decode() for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("reads", "found"),
+    [
+        (([7, 8], [7]), "set-vanished"),
+        (([7], [7, 8]), "set-stale"),
+        (([7], [7]), "set-lost"),
+        (([7, 8], [7, 8]), None),
+    ],
+)
+def test_readers_that_lag_behind_each_other_are_reported_and_what_none_of_them_shows_is_lost(
+    tmp_path: Path, reads: tuple[list[int], ...], found: str | None
+) -> None:
+    made = experiment_of(nats.test_nats)
+    assert made is not None
+    rows = [effect(op, 0, "set-add", sets.KEY, 10 * op, 10 * op + 5, value=value) for op, value in enumerate((7, 8))]
+    for op, elements in enumerate(reads, start=2):
+        rows += [
+            effect(op, sub, "set-read", sets.KEY, 10 * op, 10 * op + 5, value=value, phase="drain")
+            for sub, value in enumerate(elements)
+        ]
+    contract = msgspec.structs.replace(made.contract, minimum_operations=1)
+    judgement = judge(write(tmp_path, rows), contract, families=(*TABLES, SETS))
+    assert judgement.anomalies == ({} if found is None else {found: 1})
+    assert (judgement.verdict is Verdict.FAIL) is (found == "set-lost")

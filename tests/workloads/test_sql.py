@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads import bank, list_append
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.systems import configured, with_limits
+from assay.workloads import bank, list_append, test_galera, test_mariadb
+from assay.workloads.mariadb_system import LOST_UPDATES
 from assay.workloads.sql import SqlClient
 from assay.workloads.test_mariadb import MariaDB
 from assay.workloads.test_mariadb import Serializable as OfMariaDB
@@ -150,3 +153,21 @@ def test_a_setting_of_mariadb_is_one_that_it_has() -> None:
     assert chosen.argv(SimpleNamespace())[-1].endswith("--innodb_snapshot_isolation=ON")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no setting sync_binlog here; it has innodb_snapshot_isolation"):
         MariaDB().with_setting("sync_binlog", "1")
+
+
+@pytest.mark.parametrize("test", [test_mariadb.test_lists_repeatable_read, test_mariadb.test_bank_repeatable_read,
+                                  test_galera.test_lists, test_galera.test_bank])  # fmt: skip
+def test_lost_updates_are_forbidden_of_mariadb_with_snapshot_isolation_alone(test: object) -> None:
+    found = experiment_of(test)
+    assert found is not None
+    lost = set(found.contract.tolerated) & set(LOST_UPDATES)
+    assert lost
+    for settings, forbidden in [
+        ([], False),
+        (["innodb_snapshot_isolation=OFF"], False),
+        (["innodb_snapshot_isolation=ON"], True),
+        (["innodb_snapshot_isolation=ON", "innodb_snapshot_isolation=OFF"], False),
+    ]:
+        contract = with_limits(found.contract, configured(found.system, settings))
+        assert {contract.forbids(name) for name in lost} == {forbidden}
+        assert contract.tolerates("G2-item") is found.contract.tolerates("G2-item")

@@ -64,6 +64,12 @@ def test_in_an_outage_the_one_alone_that_serves_may_lose_what_is_not_flushed(tmp
     assert judged.anomalies == {UNFLUSHED_LOSS: 2}
 
 
+def held(log: Log) -> Log:
+    """``n4`` is to stop after an event, and goes on 3 s later; power is lost at 0.2 s."""
+    log.first.setdefault("n4", 0)
+    return log.struck("hold", "n4", 15, 3_000)
+
+
 ADD = "membership-add"
 ABSENT = {
     "removed again": lambda log: log.joined("n4", 20).struck(ADD, "n4", 15, 100),
@@ -77,7 +83,18 @@ ABSENT = {
     "stopped": lambda log: log.joined("n4", 0).struck("stop", "n4", 15),
     "dead by half a fault": lambda log: log.joined("n4", 0).struck("restart", "n4", 15, stage="inject"),
 }
+ABSENT |= {
+    "stopped by now": lambda log: held(log.wrote("n4", 120)),
+    "stopped, who knows when": lambda log: held(log),
+    "killed and stopped": lambda log: held(log.wrote("n4", 900, life=2)),
+    "stopped, and going on as it is healed": lambda log: held(log.wrote("n4", 2_980)),
+    "stopped and not healed": lambda log: log.joined("n4", 0).wrote("n4", 900).struck("hold", "n4", 15),
+    "of no life that is known": lambda log: held(log.joined("n4", 4_000).wrote("n4", 10, life=0).wrote("n4", 900, 0)),
+    "alive with a full disk": lambda log: log.joined("n4", 0).wrote("n4", 900).struck("disk-full", "n4", 15, 3_000),
+}
 PRESENT = {
+    "to be stopped later": lambda log: held(log.wrote("n4", 900)),
+    "never stopped": lambda log: held(log.wrote("n4", 100).wrote("n4", 900).wrote("n4", 2_990).wrote("n4", 3_500)),
     "a server since the beginning": lambda log: log.joined("n4", 0),
     "a server before it was to be added": lambda log: log.joined("n4", 10).struck(
         ADD, "n4", 15, 100, took_effect=False

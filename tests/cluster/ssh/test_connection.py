@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -85,3 +87,35 @@ def test_a_command_that_says_no_more_has_a_time_limit_all_the_same() -> None:
             connection.run("exec >&- 2>&-; sleep 5", timeout=0.5)
         assert time.monotonic() - begun < 4
         assert connection.run("exec 2>&-; echo said; exec >&-; sleep 0.3", timeout=2) == "said\n"
+
+
+def test_a_command_that_was_given_up_does_nothing_later_and_what_it_has_started_goes_on(tmp_path: Path) -> None:
+    """As a rule of a firewall that is made after the heal of its fault."""
+    late, pid = tmp_path / "late", tmp_path / "pid"
+    start = f"setsid sh -c 'echo $$ > {pid}; exec sleep 30' </dev/null >/dev/null 2>&1 &"
+    with machine() as there, connected(there) as connection:
+        with pytest.raises(NodeError, match=r"n1: .*no end after 0.5 s"):
+            connection.run(f"{start} exec >&- 2>&-; sleep 2.5; touch {late}", timeout=0.5)
+        connection.run(f"sleep 1; touch {tmp_path / 'soon'}", timeout=2)
+        time.sleep(2.0)
+        assert [path.name for path in sorted(tmp_path.iterdir())] == ["pid", "soon"]
+        started = int(pid.read_text())
+        os.kill(started, signal.SIGKILL)  # it is there
+
+
+def test_a_command_that_goes_on_and_on_has_a_time_limit_too() -> None:
+    with (
+        machine() as there,
+        connected(there) as connection,
+        pytest.raises(NodeError, match=r"n1: .*no end after 1 s"),
+    ):
+        connection.run("while :; do echo more; sleep 0.1; done", timeout=1)
+
+
+def test_a_machine_that_can_set_no_limit_does_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with machine() as there, connected(there) as connection:
+        assert connection.run('echo "it\'s there"; echo $((1 + 1))') == "it's there\n2\n"
+        with pytest.raises(NodeError, match="exit code 3; last output: no"):
+            connection.run("echo no >&2; exit 3")

@@ -29,7 +29,7 @@ from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.player import NOT_STARTED, Player, PlayOutcome
+from assay.harness.search.player import ENDLESS, NOT_STARTED, Player, PlayOutcome, without_verdict
 from assay.harness.search.workers import WorkerError, search
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.schedule import Schedule, Step, decode
@@ -196,6 +196,38 @@ def test_a_worker_that_breaks_is_reported_and_ends_the_search() -> None:
         search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)
 
 
+class EndlessPlayer(PretendPlayer):
+    """Every other run has no end."""
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+        outcome = super().play(example, reports=reports)
+        return outcome if self.played % 2 else without_verdict(ENDLESS)
+
+
+@pytest.mark.parametrize("found", [False, True])
+def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(found: bool, tmp_path: Path) -> None:
+    result = search(
+        lambda number, note: explorer(EndlessPlayer(lambda example: False), Budget(examples=4)), 1, lambda line: None
+    )
+    assert result.tally.verdicts == {"pass": 2, ENDLESS: 2}
+    assert len(result.endless) == 2
+    nowhere: Any = None
+    asked = Exploration(
+        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: f"pytest {made.seed} {made.replay}", Silent(),
+        nowhere,
+    )  # fmt: skip
+    if found:
+        result = replace(result, found=found_in(result.endless[0], "lost-write"), broken="broken")
+    text = asked._said(result)
+    assert text is not None
+    assert text.startswith("FOUND lost-write" if found else "UNKNOWN: an example did not come to its end in 120 s")
+    for example in result.endless:
+        (kept,) = (tmp_path / "found").glob(f"{example.seed}-endless-*.json")
+        assert decode(kept.read_bytes()) == example.schedule
+        assert f"replay: pytest {example.seed} {kept}" in text
+    assert asked._said(replace(result, endless=(), found=None)) is None
+
+
 @dataclass
 class BreakingPlayer(PretendPlayer):
     """Finds what fails, and then does what it must not."""
@@ -253,7 +285,7 @@ def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet
     assert (result.found.rate, result.found.finished) == (None, False)
 
 
-ENDLESS = """
+SLEEPING = """
 import time
 from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.explore import Explorer, Found
@@ -272,7 +304,7 @@ search(lambda number, note: Explorer(Player(), ground, Budget(examples=1)), 2, p
 
 
 def test_its_processes_end_with_the_one_that_started_them_however_that_ends() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", ENDLESS])
+    parent = subprocess.Popen([sys.executable, "-c", SLEEPING])
     workers = process_tree.started(parent.pid, 2)
     parent.kill()
     parent.wait()

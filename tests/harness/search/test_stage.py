@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,7 +25,7 @@ from assay.harness.run.settings import Settings
 from assay.harness.search import stage
 from assay.harness.search.code_coverage.source import modules, packages_of
 from assay.harness.search.example import Example
-from assay.harness.search.player import Player
+from assay.harness.search.player import ENDLESS, Player
 from assay.harness.search.quick import QuickPlayer, StageError
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import parse
@@ -79,6 +81,71 @@ def test_an_example_that_its_process_died_of_is_named_such_that_it_can_be_played
         "  seed 7",
         *(f"  {line}" for line in an_example().lines()),
     ]
+
+
+class StuckClient(LogClient):
+    """It stands still once, at its first call in the first process that plays; ``stands`` is what it does."""
+
+    flag: ClassVar[Path]
+    stands: ClassVar[Callable[[], None]]
+
+    async def invoke(self, operation: Operation) -> Completion:
+        if not self.flag.exists():
+            self.flag.touch()
+            type(self).stands()
+        return await super().invoke(operation)
+
+
+def spins() -> None:
+    while True:
+        pass
+
+
+def waits() -> None:
+    """What no exception reaches."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+    time.sleep(600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stands", [spins, waits])
+def test_a_run_that_has_no_end_is_killed_and_named_and_others_are_played_after_it(
+    stands: Callable[[], None], tmp_path: Path
+) -> None:
+    class Stuck(StuckClient):
+        flag = tmp_path / "flag"
+
+    Stuck.stands = staticmethod(stands)
+    base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
+    made = replace(experiment(), client=Stuck)
+    player = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)), patience=10.0)
+    with closing(player):
+        stuck, played = player.play_all([an_example(7), an_example(1)], never)
+        left = player.branch(Random(1), stopping, 2, never)
+    assert (stuck.verdict, stuck.failures) == (ENDLESS, frozenset())
+    assert played.digest is not None
+    assert [outcome.digest is not None for _, outcome in left] == [True, True]
+
+
+@pytest.mark.slow
+def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(tmp_path: Path) -> None:
+    class Stuck(LogClient):
+        async def invoke(self, operation: Operation) -> Completion:
+            if (tmp_path / "flag").exists():
+                spins()
+            return await super().invoke(operation)
+
+    base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
+    made = replace(experiment(), client=Stuck)
+    player = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)), patience=10.0)
+    with closing(player):
+        player.play_all([an_example(1)], never)
+        (tmp_path / "flag").touch()
+        ((_, stuck),) = player.branch(Random(1), stopping, 5, never)
+        (tmp_path / "flag").unlink()
+        again = player.play(an_example(1))
+    assert stuck.verdict == ENDLESS
+    assert again.digest is not None
 
 
 def stopping(chance: Random, example: Example, at: float) -> list[Step]:
