@@ -120,7 +120,11 @@ class AsyncProducer:
         """
         if self._closed:
             return Account()
-        last = self._callbacks.last_batch()
+        last: Sequence[Envelope] = ()
+        try:
+            last = self._callbacks.last_batch()
+        except Exception:  # noqa: BLE001 - of the caller's own code
+            _log.exception("a callback of the producer failed")
         self._closed = True
         for envelope in last:
             self._accept(envelope, has_place=False)

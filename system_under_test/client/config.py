@@ -72,7 +72,7 @@ class MemberConfig:
     rebalance_timeout: float = 10.0
     """How long the group waits for this member to join again."""
     timeout: float = 5.0
-    """For each call to the brokers."""
+    """For each call to the brokers; a join waits for the others for as long as their group may, if that is longer."""
     retention: float | None = None
     """How long its commits are kept while the group has no members; None: as the brokers say."""
     metadata_age: float = 5.0

@@ -134,13 +134,16 @@ class GroupConsumer:
         self._membership.subscribe(topics)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group. Raises what ``on_revoked`` raises."""
-        self._subscribed = False
+        """Leaves the group. Raises what ``on_revoked`` raises; cancelled in there, it stays a member."""
         try:
             await self._revoke(self._farewell())
         except Exception:
-            await self._membership.leave()
+            await self._leave()
             raise
+        await self._leave()
+
+    async def _leave(self) -> None:
+        self._subscribed = False
         await self._membership.leave()
 
     def assign(self, partitions: Sequence[Partition]) -> None:

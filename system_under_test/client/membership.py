@@ -1,8 +1,9 @@
 """Membership of one consumer group: finding its coordinator, joining, heartbeats, and offsets.
 
-Each call ends within ``timeout``. A member learns from a heartbeat, or from any other answer, that it must join again;
-until it does its generation is over. The one that leads also looks at its group's topics now and then: when there are
-more partitions than it has assigned, it ends its own generation and joins again, and the others follow.
+Each call ends within ``timeout``, but for a join, which waits for the others. A member learns from a heartbeat, or from
+any other answer, that it must join again; until it does its generation is over. The one that leads also looks at its
+group's topics now and then: when there are more partitions than it has assigned, it ends its own generation and joins
+again, and the others follow.
 A commit says what is known of it: done, certainly not done, or unknown.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from assay.system_under_test.assignors import by_topic
 from assay.system_under_test.client.assignors import ASSIGNORS, Partition
@@ -39,6 +40,11 @@ from assay.system_under_test.runtime import Runtime
 _log = logging.getLogger("assay.client")
 
 __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
+
+
+REBALANCE_SHARE: Final = 1.25
+"""Of its rebalance timeout: the others have as long to join again, and then the generation is to be stored. One that
+gave up before would be there twice when it tries again, and no member would read what the first of the two is given."""
 
 
 class Membership(Coordinated):
@@ -85,7 +91,8 @@ class Membership(Coordinated):
     async def enter(self, timeout: float | None = None) -> Generation:
         """Joins the group, again if need be, and learns what it owns. Raises :class:`JoinFailed`."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (self._timeout if timeout is None else timeout)
+        longest = max(self._timeout, self._rebalance_timeout * REBALANCE_SHARE)
+        deadline = loop.time() + (longest if timeout is None else timeout)
         await self._stop_beating()
         self.generation = None
         while True:

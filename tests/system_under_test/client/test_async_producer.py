@@ -362,6 +362,24 @@ def test_close_sends_a_last_batch() -> None:
     simulate(main)
 
 
+def test_a_last_batch_that_fails_keeps_no_producer_open() -> None:
+    class Clumsy(Stages):
+        def last_batch(self) -> Sequence[Envelope]:
+            raise RuntimeError("no last batch")
+
+    async def main() -> None:
+        stages = Clumsy()
+        async with producing(callbacks=stages, linger=9.0) as (cluster, producer):
+            await producer.send("t", "a", partition=0)
+            assert (await producer.close()).appended == 1
+            assert cluster.log == [b"a"]
+            assert stages.calls[-1] == ("close", None)
+            with pytest.raises(SendFailed, match="closed"):
+                await producer.send("t", "b", partition=0)
+
+    simulate(main)
+
+
 def test_an_unknown_topic_fails_its_messages_and_no_others() -> None:
     async def main() -> None:
         async with producing(timeout=0.3) as (cluster, producer):

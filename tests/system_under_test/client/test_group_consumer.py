@@ -368,6 +368,47 @@ def test_a_callback_that_raises_keeps_no_one_in_the_group(closes: bool) -> None:
     simulate(check)
 
 
+def test_a_newcomer_waits_for_the_others_for_as_long_as_their_group_does() -> None:
+    """Were it to give up before, it would be there twice: what one of the two owns would be read by no member."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            one, two = (consumer(cluster, rebalance_timeout=6.0, timeout=2.0) for _ in range(2))
+            await one.poll(0.0)
+            joining = asyncio.get_running_loop().create_task(two.poll(0.0))
+            await asyncio.sleep(5.0)  # it works on what it has read, for longer than a call may take
+            await one.poll(0.0)
+            await joining
+            assert sorted((*one.assignment, *two.assignment)) == [("orders", index) for index in range(PARTITIONS)]
+
+    simulate(check)
+
+
+def test_one_whose_leaving_is_cancelled_goes_on_as_a_member_and_may_leave_again() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x", 1)
+            hurry = asyncio.Event()
+
+            async def revoked(partitions: Sequence[Partition]) -> None:
+                await hurry.wait()
+
+            one = consumer(cluster, listener=GroupListener(on_revoked=revoked))
+            await one.poll(0.0)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(one.unsubscribe(), 0.5)
+            assert len(await one.poll(1.0)) > 0, "it is a member, so it reads"
+            hurry.set()
+            await one.close()
+            two = consumer(cluster)
+            before = asyncio.get_running_loop().time()
+            await two.poll(0.0)
+            assert len(two.assignment) == PARTITIONS
+            assert asyncio.get_running_loop().time() - before < 1.0, "it does not wait for the session of the first"
+
+    simulate(check)
+
+
 @pytest.mark.parametrize("objects", [False, True])
 def test_a_reset_to_which_the_caller_objects_skips_no_record(objects: bool) -> None:
     async def check() -> None:
