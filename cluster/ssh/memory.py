@@ -82,7 +82,7 @@ def exhaust(pid: str) -> dict[str, int]:
 
 
 def _take(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoReturn:
-    """In a process of its own, until it is ended, told that it is ``enough``, or its parent is gone."""
+    """In a process of its own, until it is ended, ``enough`` is set, or its parent is gone."""
     held: list[bytes] = []
     while not enough[0] and os.getppid() == parent:
         if len(held) * CHUNK < limit:
