@@ -8,7 +8,8 @@ import psycopg
 
 from assay import Cluster, Node, Software, System
 
-PORT, DATA = 5432, "/var/lib/postgresql/assay"
+PORT, DISK = 5432, "/var/lib/postgresql"
+DATA = f"{DISK}/assay"
 START = f"""
 as="setpriv --reuid=postgres --regid=postgres --clear-groups /usr/lib/postgresql/15/bin"
 install -d -o postgres -g postgres -m 700 {DATA} /var/run/postgresql
@@ -37,6 +38,9 @@ class PostgreSQL(System):
 
     def port(self, role: str) -> int:
         return PORT
+
+    def data_folder(self, node: Node) -> str:
+        return DISK
 
     def argv(self, node: Node) -> Sequence[str]:
         return ["sh", "-ec", START]

@@ -45,7 +45,10 @@ class ReadCommitted(Serializable):
 
 
 NODE = PostgreSQL()
-ALONE = ("kill", "stop", "freeze", "partition")
+ALONE = (
+    "kill", "stop", "freeze", "partition", "restart", "restart-rolling", "outage", "memory", "power-loss", "disk-full",
+    "disk-error", "kill-in-fsync", "kill-in-write", "power-loss-in-fsync", "power-loss-in-write",
+)  # fmt: skip
 """Faults of the only node there is."""
 
 

@@ -43,6 +43,9 @@ class Ensemble(System):
     def files(self, node: Node, cluster: Cluster) -> dict[str, bytes]:
         return zookeeper.files(node, cluster)
 
+    def data_folder(self, node: Node) -> str:
+        return zookeeper.DATA
+
     async def ready(self, node: Node) -> bool:
         return await zookeeper.ready(node)
 
