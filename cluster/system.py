@@ -4,7 +4,7 @@ Your class inherits from :class:`System` and overrides what it needs. (The broke
 ``system_under_test/deployment.py``, only has the same attributes: the broker imports nothing of the tester.)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -295,8 +295,10 @@ class Durable(Protocol):
 class Replicating(Protocol):
     """A system that knows which of its servers have all of something; faults that take a server's data ask."""
 
-    async def alone_with(self, cluster: Cluster, node: Node) -> str | None:
-        """A key of which no server but this one is known to have everything acknowledged; None: there is none."""
+    async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
+        """A key of which no server but this one is known to have everything acknowledged, those not counted that are
+        ``away``, as other faults keep them from the rest; None: there is none.
+        """
 
 
 @runtime_checkable

@@ -95,7 +95,9 @@ class Conductor:
         """Those whose time has not come, by time."""
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._seen: Counter[str] = Counter()
-        self._context = FaultContext(cluster, system, Cuts(cluster), self._last_events, self._seen)
+        self._context = FaultContext(
+            cluster, system, Cuts(cluster), self._last_events, self._seen, away=lambda: self._in_force.away()
+        )
         self._reporter = Reporter(self._score, catalogue, clients(cluster), record, stamp)
         self._recoveries = Recoveries(system, self._reporter, recovery_seconds, self._start_again)
         self._in_force = InForce(self._context, catalogue)

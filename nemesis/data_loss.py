@@ -9,7 +9,9 @@
 Unlike damage (:mod:`assay.nemesis.damage`), what was fsynced goes, too, and nothing in what is left says so. No
 replicated system survives that everywhere, so one server suffers it at a time, and the same one all through a run: the
 one that was hit first. Where a system can say that a server alone has all of something (``Replicating``), the fault
-waits until another has it as well, and fails where none gets it.
+waits until another has it as well, and fails where none gets it. It fails at once where those that have it are held by
+other faults: one that is cut off may be taken out of an in-sync set before the server that lost its data is, which then
+is the last of it.
 
 Proof: that of the kill, and the files as they were read back: none is left, or they are those of the copy and not those
 of before.
@@ -88,6 +90,11 @@ class Wipe(Kill):
             if loop.time() >= deadline:
                 raise TargetError(f"no server but {node.name} is known to have all of {key}")
             await asyncio.sleep(LOOK)
+        everyone = servers(context.cluster, context.system)
+        away = [other for other in everyone if other is not node and other.name in context.away()]
+        if away and (key := await _alone_with(injection, node, away)) is not None:
+            names = ", ".join(other.name for other in away)
+            raise TargetError(f"no server but {node.name} and what other faults hold ({names}) has all of {key}")
         context.lost[node.name] = None
 
     async def end(self, injection: Injection, node: Node) -> None:
@@ -189,12 +196,12 @@ def _folder(injection: Injection, node: Node) -> str:
     return system.data_folder(node)
 
 
-async def _alone_with(injection: Injection, node: Node) -> str | None:
+async def _alone_with(injection: Injection, node: Node, away: Sequence[Node] = ()) -> str | None:
     """Of what no other server is known to have all; None also where the system never says."""
     system = injection.context.system
     if not isinstance(system, Replicating):
         return None
     try:
-        return await system.alone_with(injection.context.cluster, node)
+        return await system.alone_with(injection.context.cluster, node, away)
     except NOT_READY_ERRORS as error:
         return f"anything ({error})"

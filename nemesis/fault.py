@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -119,6 +119,8 @@ class FaultContext:
     """How often each event has been read, of any node."""
     lost: dict[str, None] = field(default_factory=dict)
     """Servers that have lost data in this run, beyond what they had not fsynced (:mod:`assay.nemesis.data_loss`)."""
+    away: Callable[[], Collection[str]] = tuple
+    """The nodes that faults in force keep from working, or cut from others."""
     finds: Finds = field(default_factory=Finds)
     listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""

@@ -52,6 +52,11 @@ class InForce:
         held = [injection for injection in mains if by(self._catalogue[injection.step.fault].impact)]
         return {name for injection in held for name in injection.names}
 
+    def away(self) -> set[str]:
+        """The nodes that faults keep from working, or cut from others."""
+        cut = [one for one in self if self._catalogue[one.step.fault].impact.cuts_links]
+        return self.kept_from_running() | {name for injection in cut for name in injection.names}
+
     def in_the_way(self) -> bool:
         """May one keep a process that starts from what it needs? Something is cut, or a ZooKeeper node is away."""
         return any(

@@ -6,7 +6,7 @@ It asks the brokers over connections of its own (``questions``); the workloads u
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -260,11 +260,12 @@ class Broker:
         """What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it."""
         return await disks.durable_size(node, path)
 
-    async def alone_with(self, cluster: Cluster, node: Node) -> str | None:
+    async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
         """As the leaders say who is in sync; of a partition without one that answers nothing is known."""
         led = await disks.led(possible_brokers(cluster), PORT, marks=False)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
-        return next((key for key, one in mine.items() if not {*one.in_sync} - {node.index}), None)
+        lost = {node.index, *(one.index for one in away)}
+        return next((key for key, one in mine.items() if not {*one.in_sync} - lost), None)
 
     async def replicas(self, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
         return [vars(record) for record in await disks.replicas(possible_brokers(cluster), PORT)]

@@ -402,7 +402,10 @@ class FakeSystem:
     def data_folder(self, node: Any) -> str:
         return "/data"
 
-    async def alone_with(self, cluster: Any, node: Any) -> str | None:
+    async def alone_with(self, cluster: Any, node: Any, away: Any) -> str | None:
+        others = self.in_sync_with.get(node.name)
+        if others is not None and others <= {one.name for one in away}:
+            return "orders-1"
         alone = now() < self.alone_until.get(node.name, 0.0)
         return "orders-1" if alone or (node.name in self.alone_when_ended and node.state is ProcessState.DEAD) else None
 
@@ -421,6 +424,8 @@ class FakeSystem:
         self.never_ready: set[str] = set()
         self.alone_until: dict[str, float] = {}
         """Until when a node alone has all of something."""
+        self.in_sync_with: dict[str, set[str]] = {}
+        """Who else has it."""
         self.alone_when_ended: set[str] = set()
         """Those that do once their process has ended."""
         self.asked: list[tuple[str, str | None]] = []

@@ -134,6 +134,31 @@ def test_what_a_server_has_alone_is_left_to_it(name: str) -> None:
     assert one.cluster.untouched
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("fault", "holds"), [("partition-from-zookeeper", True), ("stop", True), ("slow-network", False)])
+def test_who_is_held_by_another_fault_is_not_counted_on(name: str, fault: str, holds: bool) -> None:
+    """Its session may be over, and it out of the in-sync set, before that of the server which lost its data is."""
+    steps = (Step(2.0, fault, parse("n3"), 6.0, {}, 1), Step(3.0, name, parse("n2"), 3.0, {}, 2))
+    one = Play(Schedule(1, steps), FakeCluster(3))
+    one.system.in_sync_with["n2"] = {"n3"}
+    one.play()
+    if holds:
+        reason = "no server but n2 and what other faults hold (n3) has all of orders-1"
+        assert one.row(2, FaultPhase.FAILED).detail["reason"] == reason
+        assert one.cluster.node("n2").files == OLD
+    else:
+        assert one.row(2, FaultPhase.HEALED).took_effect is True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fault_that_is_over_holds_no_one(name: str) -> None:
+    steps = (Step(2.0, "stop", parse("n3"), 2.0, {}, 1), Step(6.0, name, parse("n2"), 3.0, {}, 2))
+    one = Play(Schedule(1, steps), FakeCluster(3))
+    one.system.in_sync_with["n2"] = {"n3"}
+    one.play()
+    assert one.row(2, FaultPhase.HEALED).took_effect is True
+
+
 def test_a_copy_that_fails_midway_leaves_a_process_and_no_copy() -> None:
     one = play("rollback", "n2", copied="stopped")
     one.cluster.node("n2").refuse["save"] = 1
