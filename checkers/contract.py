@@ -30,6 +30,8 @@ AT_REST: Final = ("move_deadline", "rejoin_deadline", "obedience_deadline", "del
 """The deadlines of what is looked at when a run is over."""
 DEADLINES: Final = ("rebalance_deadline", *AT_REST, "group_deadline")
 """Those that may be left out."""
+LONGEST: Final = 10**9
+"""Seconds, some thirty years: a deadline that no run reaches, with room in 64 bits for the nanoseconds of a few."""
 SPARE: Final = 5 * NANOSECONDS
 """So much longer than the longest of them: a few looks."""
 
@@ -140,16 +142,14 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"no family of objects is called {self.family!r}; there are {', '.join(OBJECTS)}")
         if self.unflushed < 0:
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
-        if self.recovery_deadline <= 0:
-            raise ValueError(f"recovery_deadline is {self.recovery_deadline} s; it must be positive")
-        if self.failover is not None and self.failover < 0:
-            raise ValueError(f"failover is {self.failover} s; it cannot be negative")
-        if self.patience < 0:
-            raise ValueError(f"patience is {self.patience} s; it cannot be negative")
-        for name in ("reading_deadline", "progress_deadline", *DEADLINES):
+        for name in ("failover", "patience"):
             seconds = getattr(self, name)
-            if seconds is not None and seconds <= 0:
-                raise ValueError(f"{name} is {seconds} s; it must be positive")
+            if seconds is not None and not 0 <= seconds < LONGEST:
+                raise ValueError(f"{name} is {seconds} s; it cannot be negative, and is shorter than {LONGEST} s")
+        for name in ("recovery_deadline", "reading_deadline", "progress_deadline", *DEADLINES):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 < seconds < LONGEST:
+                raise ValueError(f"{name} is {seconds} s; it must be positive, and shorter than {LONGEST} s")
 
     def forbid_also(self, *anomalies: str) -> Contract:
         """The same contract that forbids these, too, unless it tolerates them; a run need have no data for them."""

@@ -116,12 +116,8 @@ class DuckDB:
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         if self._deferred.no_rows(sql):
             return []
-        cursor = self._asked(sql, parameters)
-        names = [column[0] for column in cursor.description or ()]
-        try:
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        except (duckdb.Error, RuntimeError) as error:
-            raise _error(error, sql) from error
+        self._deferred.ensure(sql)
+        return self.fetched(sql, parameters)
 
     def arrow(self, sql: str) -> pa.Table:
         self._deferred.ensure(sql)
@@ -174,6 +170,15 @@ class DuckDB:
     def _asked(self, sql: str, parameters: Sequence[Any]) -> Any:
         self._deferred.ensure(sql)
         return self.run(sql, parameters)
+
+    def fetched(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """The rows of a query about what is there already. It may go wrong, or be interrupted, as they come."""
+        cursor = self.run(sql, parameters)
+        names = [column[0] for column in cursor.description or ()]
+        try:
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        except (duckdb.Error, RuntimeError) as error:
+            raise _error(error, sql) from error
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """The cursor of a statement about what is there already."""

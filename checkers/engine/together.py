@@ -135,7 +135,7 @@ class Together:
                 _asked_again.add(sql)
                 answers |= self._of_all(sql, reads)
             if run not in answers:
-                answers[run] = self._fetched(self._of_one(sql, reads, run))
+                answers[run] = self._duck.fetched(self._of_one(sql, reads, run))
         return answers[run]
 
     def arrow(self, sql: str, reads: Mapping[str, Node], run: int) -> pa.Table:
@@ -147,17 +147,12 @@ class Together:
         """
         found: dict[int, list[Row]] = {run: [] for run in range(self._runs)}
         try:
-            rows = self._fetched(self._lifted(sql, reads, None))
+            rows = self._duck.fetched(self._lifted(sql, reads, None))
         except EngineError:
             return {}
         for row in rows:
             found[row["run of together"]].append({name: row[name] for name in row if name != "run of together"})
         return {run: rows for run, rows in found.items() if len(rows) < 2}
-
-    def _fetched(self, sql: str) -> list[Row]:
-        cursor = self._duck.run(sql)
-        names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def _of_one(self, sql: str, reads: Mapping[str, Node], run: int) -> str:
         return self._named(sql, reads, str(run))
@@ -193,7 +188,7 @@ class Together:
             self._count(node)
 
     def _count(self, node: Node) -> None:
-        node.filled = frozenset(row["run"] for row in self._fetched(f"select distinct run from {node.table}"))
+        node.filled = frozenset(row["run"] for row in self._duck.fetched(f"select distinct run from {node.table}"))
         node.lacks = not node.filled
 
     def _next(self) -> int:

@@ -1,4 +1,5 @@
-"""How functions are compiled: once per machine, kept next to the source or in numba's cache folder.
+"""How functions are compiled: once per machine, kept next to the source or in numba's cache folder. Where neither may
+be written to, once per process.
 
 To import numba and load what is compiled takes a second, which a search of few operations does not need: all functions
 are plain Python until ``compile_all``. With ``NUMBA_DISABLE_JIT=1`` everything stays so, slower by two orders of
@@ -35,14 +36,21 @@ def compile_all() -> None:
 
     A search that has begun in plain Python goes on with them: its state lies in arrays.
     """
-    import numba
-
-    made = {place: numba.njit(cache=True, nogil=True)(function) for place, function in _plain.items()}
+    made = {place: _made(function) for place, function in _plain.items()}
     for module in [module for name, module in sys.modules.items() if name.startswith(_PACKAGE)]:
         for name, value in list(vars(module).items()):
             if id(value) in made:
                 setattr(module, name, made[id(value)])
     _plain.clear()
+
+
+def _made(function: Callable[..., Any]) -> Any:
+    import numba
+
+    try:
+        return numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # numba finds no folder to keep it in that it may write to
+        return numba.njit(nogil=True)(function)
 
 
 def compiled_step(step: Callable[..., Any]) -> Any:

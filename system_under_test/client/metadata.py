@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.pool import Address, Bootstrap, KnownBrokers, Pool
+from assay.system_under_test.client.pool import Address, Bootstrap, ClientClosed, KnownBrokers, Pool
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 
@@ -168,6 +168,8 @@ class Metadata:
                     connection = await self._pool.get(address, min(left, ATTEMPT_TIMEOUT))
                     left = min(deadline - loop.time(), ATTEMPT_TIMEOUT)
                     view = cluster_view(await connection.call(request, METADATA_VERSION, left))
+                except ClientClosed as error:
+                    raise ReadFailed(str(error)) from error
                 except CallError as error:
                     last = error
                     continue

@@ -53,6 +53,10 @@ def _parse(text: str) -> Address:
     return Address(host, int(port))
 
 
+class ClientClosed(NotSent):
+    """There is no connection any more, and will be none."""
+
+
 class Pool:
     """Opens connections when they are first needed, and again as soon as one is no longer usable."""
 
@@ -67,7 +71,7 @@ class Pool:
         self._closed = False
 
     async def get(self, address: Address, timeout: float) -> Connection:
-        """A usable connection within ``timeout`` seconds. Raises ``NotSent``."""
+        """A usable connection within ``timeout`` seconds. Raises ``NotSent``, after ``close`` ``ClientClosed``."""
         known = self._connections.get(address)
         if known is not None and known.usable:
             return known
@@ -86,13 +90,13 @@ class Pool:
             # It closes itself when the calls that still wait on it have ended.
             self._retired = [old for old in self._retired if not old.finished] + [self._connections.pop(address)]
         if self._closed:
-            raise NotSent(f"no connection to {address}: the client was closed")
+            raise ClientClosed(f"no connection to {address}: the client was closed")
         connection = await Connection.open(
             address.host, address.port, self._connect_timeout, self._client_id, takes_back=self._takes_back
         )
         if self._closed:
             await connection.close()
-            raise NotSent(f"no connection to {address}: the client was closed")
+            raise ClientClosed(f"no connection to {address}: the client was closed")
         self._connections[address] = connection
         return connection
 

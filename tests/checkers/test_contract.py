@@ -65,6 +65,14 @@ def test_a_contradictory_contract_is_refused() -> None:
         Contract(recovery_deadline=0)
 
 
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 1e9])
+@pytest.mark.parametrize("name", ["recovery_deadline", "reading_deadline", "move_deadline", "patience", "failover"])
+def test_what_lasts_for_ever_is_refused_before_the_run(name: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=rf"{name} is {seconds} s; it .* shorter than 1000000000 s"):
+        Contract(**{name: seconds})
+    assert Contract(**{name: 1e8}).deadline > 0
+
+
 def test_what_is_tolerated_in_any_run_may_have_a_reason() -> None:
     contract = forbid("split-brain", "lost-write").tolerate("split-brain", because="no one decides")
     assert Contract.from_json(contract.to_json()) == contract

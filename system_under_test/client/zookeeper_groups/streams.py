@@ -77,6 +77,8 @@ class MessageStream:
             owned = self._holds()
             wait, self._behind = 0.0 if self._behind else LONGEST_WAIT, False
             found = await asyncio.gather(*(self._read(hold, wait) for hold in owned), return_exceptions=True)
+            if self.closed:
+                break
             failures = [one for one in found if isinstance(one, BaseException)]
             for failure in failures:
                 if not isinstance(failure, ReadFailed) or len(failures) == len(owned):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, Engines
+from assay.checkers.engine import DuckDB, EngineError, Engines
 from assay.checkers.engine.together import Together
 from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryReader
@@ -122,4 +122,18 @@ def test_a_relation_that_one_run_declares_otherwise_is_its_own() -> None:
     assert second.rows("select many from counted") == [{"many": 1}]
     assert first.rows("select number from few") == [{"number": 9}]
     assert second.rows("select number from few") == [{"number": 3}]
+    together.close()
+
+
+def test_what_goes_wrong_only_as_rows_come_is_an_error_of_the_engine() -> None:
+    """DuckDB works on most rows of a large answer when they are asked for. Another run's rows are not concerned."""
+    many = pa.table({"number": pa.array([*range(200_000), 2**63 - 1], pa.int64())})
+    together = Together(2)
+    together.load("e", [many, pa.table({"number": [3]})])
+    with DuckDB(small=True) as alone:
+        alone.load("e", many)
+        for engine in (together.engine(0), alone):
+            with pytest.raises(EngineError, match="Overflow in addition"):
+                engine.rows("select number + 1 as more from e")
+    assert together.engine(1).rows("select number + 1 as more from e") == [{"more": 4}]
     together.close()

@@ -57,6 +57,20 @@ def test_plain_compiled_and_first_one_then_the_other_say_the_same(both_ways: tup
         assert both == compiled
 
 
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
+    """As numba finds an installation that is read-only, for a user without a home."""
+    asked = """
+from numba.core import caching
+caching.CacheImpl._locator_classes = []
+from assay.checkers.linearizability import core, layout, searcher
+from assay.checkers.linearizability.compiled import all_compiled, compile_all
+compile_all()
+print(all_compiled(), hasattr(core.advance, "py_func"), hasattr(layout._slots, "py_func"))
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout == "True True True\n", done.stderr
+
+
 def test_a_stranger_s_model_that_cannot_be_compiled_is_an_error_for_few_operations_too() -> None:
     asked = """
 import sys

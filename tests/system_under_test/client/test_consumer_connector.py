@@ -427,6 +427,30 @@ def test_after_a_shutdown_nothing_is_left_but_the_offsets_and_streams_end() -> N
     simulate(check)
 
 
+@pytest.mark.parametrize("iterates", [False, True])
+def test_a_reader_that_waits_ends_with_the_shutdown(iterates: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeepers = ",".join(f"{node.address}:2181" for node in cluster.zookeepers)
+            config = ConnectorConfig(zookeeper=zookeepers, bootstrap=cluster.bootstrap)
+            connector = ConsumerConnector(config, runtime=cluster.cluster.harness_runtime())
+            (stream,) = (await connector.create_streams({"orders": 1}))["orders"]
+
+            async def read() -> list[object]:
+                return [message async for message in stream] if iterates else [*await stream.receive(60.0)]
+
+            loop = asyncio.get_running_loop()
+            reader = loop.create_task(read())
+            await until(lambda: len(connector.owned) == 2, "it owns both")
+            await asyncio.sleep(1.0)
+            before = loop.time()
+            await connector.shutdown()
+            assert await reader == []
+            assert loop.time() - before < 0.5
+
+    simulate(check)
+
+
 def test_a_shutdown_that_is_cancelled_lets_go_of_everything_all_the_same() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
