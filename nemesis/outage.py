@@ -46,6 +46,8 @@ AGAIN = 0.6
 """How often the first that is back is stopped cleanly once more."""
 ALONE = (0.3, 1.5)
 """Seconds that it has by itself, then."""
+SERVES_WITHIN: Final = 4.0
+"""Seconds in which it serves; one of a quorum never does, and the others are not kept waiting."""
 FALTERS: Final = 0.7
 """How often else one of them stands still as soon as it is back: others count on it, and it answers no one."""
 FALTER: Final = (1.0, 3.5)
@@ -89,9 +91,10 @@ class Outage(Kill):
         await on_each(order, take)
 
     async def _served(self, injection: Injection, node: Node) -> None:
-        """Not for ever: alone it may have nothing to serve with."""
-        with contextlib.suppress(NodeError):
-            await serves(injection.context.system, node)
+        """Or not in time: alone it may have nothing to serve with."""
+        with contextlib.suppress(NodeError, TimeoutError):
+            async with asyncio.timeout(SERVES_WITHIN):
+                await serves(injection.context.system, node)
 
     def _order(self, injection: Injection) -> Sequence[Node]:
         """In which they go; the same each time it is asked."""

@@ -792,6 +792,17 @@ def test_after_an_outage_now_and_then_one_stands_still_as_soon_as_it_is_register
     assert 1 <= falters < 8
 
 
+def test_a_server_of_a_quorum_which_serves_no_one_alone_keeps_the_others_waiting_for_seconds_only() -> None:
+    lasted = []
+    for seed in range(12):
+        play = Play(Schedule(1, (Step(2.0, "outage", Target(Kind.ALL), 3.0, {}, seed),)), FakeCluster(3))
+        play.system.never_ready |= {"n1", "n2", "n3"}
+        play.play()
+        lasted.append(play.at(1, FaultPhase.HEALED) - play.at(1, FaultPhase.INJECTED))
+    assert max(lasted) < 3 + 2 * 4 + 5
+    assert any(3 + 2 * 4 <= one for one in lasted), "it is waited for"
+
+
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_server_that_an_outage_asks_in_vain_to_end_does_not_end_after_its_heal(cancelled: bool) -> None:
     """The run would take that for an end of its own."""
