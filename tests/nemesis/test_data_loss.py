@@ -135,7 +135,9 @@ def test_what_a_server_has_alone_is_left_to_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("fault", "holds"), [("partition-from-zookeeper", True), ("stop", True), ("slow-network", False)])
+@pytest.mark.parametrize(
+    ("fault", "holds"), [("partition-from-zookeeper", True), ("stop", True), ("slow-network", False)]
+)
 def test_who_is_held_by_another_fault_is_not_counted_on(name: str, fault: str, holds: bool) -> None:
     """Its session may be over, and it out of the in-sync set, before that of the server which lost its data is."""
     steps = (Step(2.0, fault, parse("n3"), 6.0, {}, 1), Step(3.0, name, parse("n2"), 3.0, {}, 2))
