@@ -52,7 +52,8 @@ class Cutting:
         injection.evidence["isolated"] = isolated
         injection.evidence["cut"] = described(drops)
         keepers = {node.name for node in zookeepers(injection.context.cluster)}
-        injection.evidence["zookeeper"] = any(parted(name)[0] in keepers for drop in drops for name in drop)
+        if keepers:
+            injection.evidence["zookeeper"] = any(parted(name)[0] in keepers for drop in drops for name in drop)
         # Rules that another partition made count already: only what dies from here on is this one's doing.
         injection.evidence["before"] = written(await cuts.counts(drops))
         await cuts.add(injection.id, drops, self.manner_of(injection))

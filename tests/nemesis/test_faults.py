@@ -294,6 +294,14 @@ def test_what_each_shape_cuts(name: str, parameters: dict[str, Parameter], cut: 
     assert evidence["zookeeper"] is any("zk" in link for link in cut)
 
 
+def test_where_there_is_no_zookeeper_nothing_is_said_of_it() -> None:
+    play = one_step("partition-isolate-leader", "n2", {})
+    play.cluster = FakeCluster(3, 0)
+    play.system = FakeSystem(play.cluster)
+    play.play()
+    assert "zookeeper" not in play.row(1, FaultPhase.INJECTED).detail["evidence"]
+
+
 def test_halves_are_halves_and_zookeeper_is_reached_by_both() -> None:
     sides = set()
     for seed in range(20):
