@@ -56,7 +56,10 @@ class EtcdRegisters(Registers):
         """Each request has a connection of its own."""
 
 
-@experiment(system=Etcd(), client=EtcdRegisters, contract=linearizable("cas-register", patience=SECONDS), mixes=[STALE])
+CONTRACT = linearizable("cas-register", patience=SECONDS, may_stall=["outage", "outage-power-loss"])
+
+
+@experiment(system=Etcd(), client=EtcdRegisters, contract=CONTRACT, mixes=[STALE])
 def test_etcd(settings: Settings) -> Generator:
     """A read shows the latest write, and a compare-and-set replaces what it expected."""
     return few_values(KEYS)

@@ -27,7 +27,8 @@ from assay import (
 from assay.cluster import zookeeper
 from assay.workloads.registers import VersionedRegisters, unique_values
 
-KEYS, BARRIER, DEAF = [f"/register-{n}" for n in range(3)], "/barrier", ["partition-one-way"]  # deaf leaders stay
+KEYS, BARRIER = [f"/register-{n}" for n in range(3)], "/barrier"
+STALL = ["outage", "partition-one-way"]  # no one is there; a deaf leader stays
 SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # for one operation; half of it for a connection
 
 
@@ -88,7 +89,7 @@ class RegisterClient(VersionedRegisters):
         return call.get(timeout=max(0.0, self.until - monotonic()))
 
 
-@experiment(system=Ensemble(), client=RegisterClient, contract=forbid(*REGISTER_ANOMALIES, may_stall=DEAF))
+@experiment(system=Ensemble(), client=RegisterClient, contract=forbid(*REGISTER_ANOMALIES, may_stall=STALL))
 def test_zookeeper(settings: Settings) -> Generator:
     """A read sees the latest write, and a compare-and-set replaces what it expected."""
     return unique_values(KEYS)
