@@ -1,8 +1,9 @@
 """The shell of a node's main process: launch, signal, look. Text in, text out; nothing here talks to a machine.
 
-The process leads a session of its own (``setsid``), so that one signal reaches it and every child it has, and it is
-known by pid *and* start time, so that a reused pid is never taken for it. Its file is written by the process itself
-just before ``exec``: a pid that is read there is one that was truly started.
+The process leads a session of its own (``setsid``), and is known by pid *and* start time, so that a reused pid is never
+taken for it. Its file is written by the process itself just before ``exec``: a pid that is read there is one that was
+truly started. What is done to it is done to all that it has started, too: to its session, and to children that have one
+of their own, as PostgreSQL's do, as long as their parents live.
 """
 
 import re
@@ -109,28 +110,52 @@ done
 
 TERMINATE_WITHIN = 15
 """Seconds for a process to end by itself."""
+MOST_LOOKS = 8
+"""At what a process has started, as long as there is more each time: some start others all the while."""
 
 
-ALL_OF_THEM = ("KILL", "STOP")
-"""Signals after which no child may go on: one that is started meanwhile is none of those that are signalled."""
+def _kin(until: str) -> str:
+    """Defines ``kin``, which adds to ``$family`` the session ``$sid`` and all that any of these has started, and sets
+    ``$left`` to those of them whose state is none of ``until``.
+    """
+    fields = r"s/^\([0-9]*\) (.*) \(.\) \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \3 \4 \2/p"
+    return f"""family=" $sid "
+kin() {{
+  grown=1 looks=0
+  while [ "$grown" ] && [ $looks -lt {MOST_LOOKS} ]; do
+    [ $looks -gt 0 ] && grown=
+    left= looks=$((looks + 1))
+    set -- $(sed -n '{fields}' /proc/[0-9]*/stat 2>/dev/null)
+    while [ $# -gt 3 ]; do
+      case "$family" in *" $1 "*) ;; *)
+        case "$3 $family" in "$sid "*) family="$family$1 ";; *" $2 "*) family="$family$1 " grown=1;; esac;;
+      esac
+      case "$family" in *" $1 "*) case $4 in [{until}]) ;; *) left="$left $1";; esac;; esac
+      shift 4
+    done
+  done
+}}
+"""
 
 
 def signal(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
     """Sends ``name`` to the process and its children, and waits until its state is one of ``until``; where no child may
-    go on, theirs, too.
+    go on, theirs, too. Those with sessions of their own are left out where it is asked to end: it has them end itself.
 
     States are letters of proc(5); ``-`` means gone. Fails (exit code 20) when there is no process to signal.
     """
     identify = _identify(process)
-    left = f'sed -n "s/^\\([0-9]*\\) (.*) [^{until}] [0-9]* [0-9]* $sid .*/\\1/p" /proc/[0-9]*/stat 2>/dev/null'
-    found, first = "left=", f"pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null"
-    if name in ALL_OF_THEM:
-        # The process itself before its children: one that was stopped before it is a program keeps its parent waiting.
-        found, first = f"left=$({left})", f"kill -{name} $sid 2>/dev/null"
+    first, found = {
+        # Before the process, as its children are no longer seen to be its when it is gone.
+        "KILL": ("kin; kill -KILL $sid 2>/dev/null", "kin"),
+        # After it: one that was stopped before it is a program keeps its parent waiting.
+        "STOP": ("kill -STOP $sid 2>/dev/null", "kin"),
+        "CONT": ("kin; kill -CONT $family 2>/dev/null", "left="),
+    }.get(name, (f"pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null", "left="))
     return f"""{identify}
 [ -n "$state" ] || {{ echo "the {process} process is not running" >&2; exit 20; }}
 sid=$pid
-{first}
+{_kin(until)}{first}
 tries=0
 while :; do
 {identify}
@@ -152,8 +177,11 @@ def ending(command: str) -> str:
     """
     return f"""{_identify(MAIN)}
 [ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
+sid=$pid
+{_kin("ZX")}kin
 {command} || exit
-pkill -KILL -s $pid || true
+kin
+[ -z "$left" ] || kill -KILL $left 2>/dev/null || true
 """
 
 

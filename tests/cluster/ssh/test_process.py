@@ -57,6 +57,15 @@ while True:
 """A process that starts children all the while, as a server does that has one for each connection."""
 
 
+APART = """
+import subprocess, sys, time
+for _ in range(3):
+    subprocess.Popen(["sh", "-c", f"setsid sleep {sys.argv[1]} & setsid sleep {sys.argv[1]}; :"], start_new_session=True)
+time.sleep(600)
+"""
+"""A process whose children, and theirs, lead sessions of their own, as PostgreSQL's do."""
+
+
 def shell(command: str) -> str:
     return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, timeout=30).stdout
 
@@ -101,3 +110,59 @@ def test_children_that_are_started_while_it_is_stopped_are_stopped_as_well(tmp_p
             assert set(states(session)) == {"T"}
             shell(process.resume())
             assert "T" not in states(session)
+
+
+@contextmanager
+def apart(folder: Path) -> Iterator[str]:
+    """How long what it has started sleeps, which no one else does."""
+    seconds = f"6{os.getpid()}"
+    shell(process.launch([sys.executable, "-c", APART, seconds], folder=str(folder), environment={}))
+    try:
+        while len(sleeping(seconds)) < 6:
+            pass
+        yield seconds
+    finally:
+        shell(process.if_there(process.kill()))
+        shell(f"pkill -KILL -x -f 'sleep {seconds}' || true")
+
+
+def sleeping(seconds: str) -> list[str]:
+    """The states of those that sleep for so long."""
+    found = shell(f"pgrep -x -f 'sleep {seconds}' | xargs -r -n 1 ps -o state= -p || true").split()
+    return [state for state in found if state != "Z"]
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_children_with_sessions_of_their_own_are_killed_as_well(tmp_path: Path) -> None:
+    with apart(tmp_path) as seconds:
+        shell(process.kill())
+        assert sleeping(seconds) == []
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_children_with_sessions_of_their_own_are_stopped_and_go_on_as_well(tmp_path: Path) -> None:
+    with apart(tmp_path) as seconds:
+        shell(process.stop())
+        assert sleeping(seconds) == ["T"] * 6
+        shell(process.resume())
+        assert sleeping(seconds) == ["S"] * 6
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_what_the_end_of_a_process_leaves_of_such_children_is_killed(tmp_path: Path) -> None:
+    with apart(tmp_path) as seconds:
+        shell(process.ending("kill -KILL $pid"))
+        assert sleeping(seconds) == []
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_what_is_no_child_is_left_alone(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        with apart(tmp_path):
+            shell(process.stop())
+            shell(process.kill())
+        assert shell(f"ps -o state= -p {other.pid}").strip() == "S"
+    finally:
+        other.kill()
+        other.wait()
