@@ -60,7 +60,8 @@ while True:
 APART = """
 import subprocess, sys, time
 for _ in range(3):
-    subprocess.Popen(["sh", "-c", f"setsid sleep {sys.argv[1]} & setsid sleep {sys.argv[1]}; :"], start_new_session=True)
+    two = f"setsid sleep {sys.argv[1]} & setsid sleep {sys.argv[1]}; :"
+    subprocess.Popen(["sh", "-c", two], start_new_session=True)
 time.sleep(600)
 """
 """A process whose children, and theirs, lead sessions of their own, as PostgreSQL's do."""
