@@ -25,9 +25,9 @@ BEGAN: Final = """
 
 def _exit(row: Row, _: Evidence) -> Explanation:
     happened = "broke down at" if row["crashed"] == 1 else "had ended by"
-    excuses = (
-        "no fault had touched a file" if row["crashed"] == 1 else "no fault had ended it and none had touched a file"
-    )
+    # A fault may have ended it before: it was started again at the heal, perhaps without what it had not fsynced.
+    intact = "no fault had damaged what was on its disk"
+    excuses = intact if row["crashed"] == 1 else f"no fault was in force that ends processes, and {intact}"
     claim = (
         f"The process of {row['key']} {happened} {seconds(row['moment'])}, although {excuses}; what it printed is "
         "among the run's logs."

@@ -54,10 +54,10 @@ def found(folder: Path, looks: list[Row], faults: list[Row] | None = None) -> li
 def test_a_process_that_ended_by_itself_is_reported_once(tmp_path: Path, faults: list[Row]) -> None:
     (finding,) = found(tmp_path / "gone", seen("n1", "n3", ended=("n2",)), faults)
     assert finding.key == "n2"
-    assert finding.claim.startswith("The process of n2 had ended by 30.000 s, although no fault had ended it")
+    assert finding.claim.startswith("The process of n2 had ended by 30.000 s, although no fault was in force that ends")
     (finding,) = found(tmp_path / "broken", [CRASH, *seen("n1", "n3", ended=("n2",))], faults)
     assert finding.key == "n2"
-    assert finding.claim.startswith("The process of n2 broke down at 12.000 s, although no fault had touched a file")
+    assert finding.claim.startswith("The process of n2 broke down at 12.000 s, although no fault had damaged")
 
 
 @pytest.mark.parametrize(
