@@ -87,6 +87,11 @@ def _execute(channel: paramiko.Channel, command: bytes) -> None:
                 channel.sendall(data)
             channel.sendall_stderr(run.stderr.read())
             channel.shutdown_write()
+    with suppress(*GONE, TimeoutError):
+        # Paramiko says that the command was taken when this has long begun, and must have before all is over: who runs
+        # a command has no more to say to it then, and those who follow one say nothing.
+        channel.settimeout(0.5)
+        channel.recv(1)
     with suppress(*GONE):
         code = run.returncode
         channel.send_exit_status(code if code >= 0 else 128 - code)
