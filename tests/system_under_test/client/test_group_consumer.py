@@ -347,6 +347,15 @@ def test_a_group_waits_for_one_that_has_to_join_again_for_its_rebalance_timeout(
     simulate(check)
 
 
+async def finds_no_one(cluster: Brokers) -> None:
+    """A newcomer has all partitions at once: it does not wait for the session of one that was there before."""
+    newcomer = consumer(cluster)
+    before = asyncio.get_running_loop().time()
+    await newcomer.poll(0.0)
+    assert len(newcomer.assignment) == PARTITIONS
+    assert asyncio.get_running_loop().time() - before < 1.0
+
+
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_callback_that_raises_keeps_no_one_in_the_group(closes: bool) -> None:
     async def check() -> None:
@@ -359,11 +368,7 @@ def test_a_callback_that_raises_keeps_no_one_in_the_group(closes: bool) -> None:
             await one.poll(0.0)
             with pytest.raises(RuntimeError, match="4 partitions"):
                 await (one.close() if closes else one.unsubscribe())
-            two = consumer(cluster)
-            before = asyncio.get_running_loop().time()
-            await two.poll(0.0)
-            assert len(two.assignment) == PARTITIONS
-            assert asyncio.get_running_loop().time() - before < 1.0, "it does not wait for the session of the first"
+            await finds_no_one(cluster)
 
     simulate(check)
 
@@ -400,11 +405,7 @@ def test_one_whose_leaving_is_cancelled_goes_on_as_a_member_and_may_leave_again(
             assert len(await one.poll(1.0)) > 0, "it is a member, so it reads"
             hurry.set()
             await one.close()
-            two = consumer(cluster)
-            before = asyncio.get_running_loop().time()
-            await two.poll(0.0)
-            assert len(two.assignment) == PARTITIONS
-            assert asyncio.get_running_loop().time() - before < 1.0, "it does not wait for the session of the first"
+            await finds_no_one(cluster)
 
     simulate(check)
 
