@@ -373,7 +373,8 @@ def test_an_idle_session_lives_on(zoo: Zoo) -> None:
         session = zk.session_id
         await asyncio.sleep(2.5 * TIMEOUT)
         assert await zk.exists("/") is not None
-        assert (states.seen, zk.session_id) == ([], session)
+        # The connection may have been made again: of a session this short, kazoo gives a ping 0.17 s to be answered.
+        assert (KazooState.LOST in states.seen, zk.session_id) == (False, session)
         await zk.close()
 
     zoo.run(main)
