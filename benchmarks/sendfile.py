@@ -35,6 +35,7 @@ from assay.system_under_test.protocol.fetch import (
 from assay.system_under_test.protocol.header import encode_request
 from assay.system_under_test.protocol.schema import request_info
 from assay.system_under_test.records import message_set
+from assay.system_under_test.records.produced import validate
 from assay.system_under_test.storage import local
 from assay.system_under_test.storage.local import LocalStorage
 
@@ -76,9 +77,9 @@ async def filled(folder: str) -> Log:
     log, _ = await Log.open(
         LocalStorage(folder), "t-0", LogConfig(), clean=False, recovery_point=0, wall_clock=time.time
     )
-    batch = message_set.build([(None, bytes(MESSAGE), 1)] * 100)
+    batch = validate(message_set.build([(None, bytes(MESSAGE), 1)] * 100), LOG_BYTES)
     while log.end_offset * MESSAGE < LOG_BYTES:
-        log.append(batch, 100)
+        log.append(batch)
     return log
 
 

@@ -18,6 +18,8 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
 from assay.system_under_test.protocol.schema import ProtocolError
 from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import MessageTooLarge
+from assay.system_under_test.records.produced import Produced, validate
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.leading import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
@@ -201,8 +203,8 @@ class StoredGroups:
         try:
             if partition.leader is not self.term:
                 raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
-            _reject_large(data, partition.config.max_message_bytes)
-            _, last, _ = partition.append(data, len(records), wait_for_all=True)
+            produced = _validated(data, partition.config.max_message_bytes)
+            _, last, _ = partition.append(produced, wait_for_all=True)
         except PartitionError as error:
             on_outcome(error.code)
             return _answer(error.code)
@@ -229,9 +231,11 @@ class StoredGroups:
         future.add_done_callback(done)
 
 
-def _reject_large(data: bytes, max_message_bytes: int) -> None:
-    if any(size > max_message_bytes for _, size, _ in message_set.scan(data)):
-        raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE)
+def _validated(data: bytes, max_message_bytes: int) -> Produced:
+    try:
+        return validate(data, max_message_bytes)
+    except MessageTooLarge as error:
+        raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE) from error
 
 
 def _answer(code: ErrorCode) -> ErrorCode:

@@ -23,6 +23,7 @@ from assay.system_under_test.log.slices import EMPTY
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
+from assay.system_under_test.records.produced import Produced, stamp
 from assay.system_under_test.runtime import Slice, Storage
 
 
@@ -144,18 +145,17 @@ class Log:
 
     # -- appending and reading -----------------------------------------------------------------------------------
 
-    def append(self, data: bytes, count: int, *, append_time: int | None = None) -> tuple[int, int]:
-        """Appends a set of ``count`` messages as leader, giving them the next offsets: ``(first, last)``.
+    def append(self, produced: Produced, *, append_time: int | None = None) -> tuple[int, int]:
+        """Appends a producer's set as leader, giving its messages the next offsets: ``(first, last)``.
 
-        The set must have passed ``message_set.validate`` and hold whole messages only (``CorruptMessage``). With
-        ``append_time``, in milliseconds, that becomes the messages' timestamp.
+        The set must hold whole messages only (``CorruptMessage``), and some. With ``append_time``, in milliseconds,
+        that becomes the messages' timestamp.
         """
+        if not produced.count:
+            raise ValueError(f"{self.directory}: a set without messages")
         first = self.row.end
-        stamped, found = message_set.stamp(data, first, append_time)
-        if found != count or not count:
-            raise ValueError(f"{self.directory}: a set of {found} messages was announced as {count}")
-        last = first + count - 1
-        self.row.append(stamped, first, last)
+        last = first + produced.count - 1
+        self.row.append(*stamp(produced, first, append_time), first, last)
         return first, last
 
     def append_replicated(self, data: bytes) -> int:
@@ -169,7 +169,7 @@ class Log:
             raise CorruptMessage(f"{self.directory}: from the leader at byte {found.size}: {found.problem}")
         if found.count:
             whole = data if found.size == len(data) else data[: found.size]
-            self.row.append(whole, message_set.first_offset(data), found.next_offset - 1)
+            self.row.append(whole, found.youngest, found.first, found.next_offset - 1)
         return self.row.end
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:

@@ -122,8 +122,8 @@ class SegmentRow:
         if segments:
             self.active = segments[-1]
 
-    def append(self, data: bytes, first: int, last: int) -> None:
-        """Good whole entries with offsets ``first`` to ``last``."""
+    def append(self, data: bytes, youngest: tuple[int, int], first: int, last: int) -> None:
+        """Good whole entries with offsets ``first`` to ``last``; their youngest as ``message_set.Checked`` has it."""
         self.check_healthy()
         if self.is_cut:
             raise UnflushedTruncation(f"{self.directory}: was cut; await flush() before the next append")
@@ -136,7 +136,7 @@ class SegmentRow:
             segment = self.roll()
         if config.preallocate and not segment.size:
             segment.preallocate(config.segment_bytes)
-        segment.append(data, first, last, now)
+        segment.append(data, youngest, first, last, now)
         self.end = last + 1
 
     def roll(self) -> Segment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
-from assay.system_under_test.records.message_set import Checked, first_offset, youngest
+from assay.system_under_test.records.message_set import Checked
 from assay.system_under_test.runtime import File
 
 INCOMPLETE = "the last message is not all there"
@@ -54,11 +54,11 @@ class SegmentScan:
         """Goes one block further; False when there is nothing more to do."""
         if self.position >= self._end or self.problem is not None:
             return False
-        data, found = self._next_block()
+        found = self._next_block()
         if found.count and self.position > self.start:
-            self.entries.append((first_offset(data), self.position))
+            self.entries.append((found.first, self.position))
         if found.count:
-            self.times.append(youngest(data[: found.size]))
+            self.times.append(found.youngest)
         self.position += found.size
         self.next_offset = found.next_offset
         self.problem = found.problem or (None if found.count else INCOMPLETE)
@@ -70,7 +70,7 @@ class SegmentScan:
             pass
         return self
 
-    def _next_block(self) -> tuple[bytes, Checked]:
+    def _next_block(self) -> Checked:
         """About one interval's bytes, or the one entry that is larger."""
         left = self._end - self.position
         data = self._file.read(self.position, min(self._interval, left))
@@ -80,4 +80,4 @@ class SegmentScan:
             if len(data) < needed <= left:
                 data = self._file.read(self.position, needed)
                 found = self._config.check(data, self.next_offset, self._base_offset)
-        return data, found
+        return found

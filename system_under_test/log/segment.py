@@ -62,8 +62,10 @@ class Segment:
             last_offset - self.base_offset > MAXIMUM
         )  # fmt: skip
 
-    def append(self, data: bytes, first: int, last: int, now_ms: int) -> None:
-        """Good whole entries with offsets ``first`` to ``last``. On ``OSError`` nothing has changed."""
+    def append(self, data: bytes, youngest: tuple[int, int], first: int, last: int, now_ms: int) -> None:
+        """Good whole entries with offsets ``first`` to ``last``, of which ``youngest`` is the youngest. On ``OSError``
+        nothing has changed.
+        """
         position = self.size
         indexed = position - self.index.last_position > self.config.index_interval_bytes
         if indexed:
@@ -73,8 +75,8 @@ class Segment:
         except OSError:
             self.index.truncate(position)
             raise
-        self.times.appended(now_ms, first=not position)
         self.size = position + len(data)
+        self.times.appended(now_ms, youngest, position, self.size)
         self.next_offset = last + 1
         self.changes += 1
         recent = self._recent
@@ -293,7 +295,7 @@ class Segment:
         offset = self.index.offset_at(position)
         found = self.config.check(data, offset, self.base_offset)
         # Below the first index entry there is only the base offset, at which a compacted segment need not begin.
-        promised = not position or (found.count > 0 and first_offset(data) == offset)
+        promised = not position or (found.count > 0 and found.first == offset)
         return promised and found.problem is None and found.size == end - position
 
     def _rescue(self) -> None:

@@ -42,22 +42,28 @@ class SegmentTimes:
         self._read_to = 0
         self._noted_at = 0
 
-    def appended(self, now_ms: int, *, first: bool) -> None:
-        """Something was appended, ``first`` to an empty segment."""
-        if first:
+    def appended(self, now_ms: int, youngest: tuple[int, int], position: int, end: int) -> None:
+        """The bytes from ``position`` to ``end`` were appended; their youngest as ``message_set.Checked`` has it."""
+        if not position:
             self.opened_ms = now_ms
         self._appended_ms = now_ms
+        if self._read_to == position:  # else what was there before is still to be read, and these after it
+            self._take(*youngest, end)
 
     def newest(self) -> int:
         """The youngest message's timestamp. Looks only at what came since the last call."""
         for found, at, end in self._timestamps(self._read_to):
-            if found > self._newest[0]:
-                self._newest = found, at
-            if end - self._noted_at > self._segment.config.index_interval_bytes:
-                self._note()
-                self._noted_at = end
-            self._read_to = end
+            self._take(found, at, end)
         return self._newest[0]
+
+    def _take(self, timestamp: int, offset: int, end: int) -> None:
+        """What follows up to ``end`` is as young as that."""
+        if timestamp > self._newest[0]:
+            self._newest = timestamp, offset
+        if end - self._noted_at > self._segment.config.index_interval_bytes:
+            self._note()
+            self._noted_at = end
+        self._read_to = end
 
     def age_ms(self) -> int:
         """When its youngest message was made, by the message's own timestamp, else when it was last appended to."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
 from assay.system_under_test.records import message_set
-from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, Buffer
+from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, NO_TIMESTAMP, Buffer
 from assay.system_under_test.records.message_set import Checked
 from assay.system_under_test.runtime import File
 
@@ -47,7 +48,10 @@ def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) ->
             break
         position += HEADER_SIZE + size
         count += 1
-    return Checked(position, next_offset + count, count, None)
+    good = data[:position]
+    first = message_set.first_offset(good) if count else next_offset
+    timestamp, offset, _ = max(message_set.timestamps(good), key=itemgetter(0), default=(NO_TIMESTAMP, -1, 0))
+    return Checked(position, first, next_offset + count, count, (timestamp, offset), None)
 
 
 class TrustedIndex(OffsetIndex):

@@ -33,6 +33,8 @@ KEY_POSITION = (TIMESTAMP_POSITION, TIMESTAMP_POSITION + INT64.size)
 MINIMUM_SIZES = (14, 22)
 """Size of a message with null key and null value, by magic; the size field can never be less."""
 MINIMUM_SIZE = MINIMUM_SIZES[0]
+SMALLEST = HEADER_SIZE + MINIMUM_SIZE
+"""Bytes of the smallest entry."""
 
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08

@@ -14,6 +14,7 @@ from assay.system_under_test.log.errors import DamagedLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.records.message import NO_TIMESTAMP
+from assay.system_under_test.records.produced import Produced
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.insync import InSync, Members
 from assay.system_under_test.replication.replica import UNKNOWN, Replica
@@ -74,14 +75,14 @@ class LeaderTerm:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def append(self, records: bytes, count: int, *, wait_for_all: bool) -> tuple[int, int, int]:
+    def append(self, records: Produced, *, wait_for_all: bool) -> tuple[int, int, int]:
         """See ``Partition.append``."""
         replica, log = self.replica, self.replica.log
         if wait_for_all and not self.enough_in_sync():
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
         time = log.now_ms() if replica.config.append_time else None
         try:
-            first, last = log.append(records, count, append_time=time)
+            first, last = log.append(records, append_time=time)
         except DamagedLog as damage:  # found this moment, see ``handover``
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION) from damage
         if not self.appended:

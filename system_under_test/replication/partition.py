@@ -12,6 +12,7 @@ from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
+from assay.system_under_test.records.produced import Produced
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.following import FollowerTerm
 from assay.system_under_test.replication.insync import Members
@@ -168,12 +169,12 @@ class Partition(Replica):
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return term
 
-    def append(self, records: bytes, count: int, *, wait_for_all: bool) -> tuple[int, int, int]:
-        """Appends a validated message set as the leader; first and last offset, and the time that it was given, if any.
+    def append(self, records: Produced, *, wait_for_all: bool) -> tuple[int, int, int]:
+        """Appends a producer's set as the leader; first and last offset, and the time that it was given, if any.
 
         The time is in milliseconds, -1 where the messages keep those of their producer.
 
         Raises ``PartitionError``: 6 when not leading, 19 when ``wait_for_all`` and too few are in sync, -1 when the log
         is damaged.
         """
-        return self.leading().append(records, count, wait_for_all=wait_for_all)
+        return self.leading().append(records, wait_for_all=wait_for_all)

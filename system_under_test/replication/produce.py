@@ -7,8 +7,8 @@ from assay.system_under_test.network.handler import CloseConnection, Context
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import records_bytes
-from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
+from assay.system_under_test.records.produced import Produced, rebuild, validate
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.purgatory import expire, time_limit
@@ -75,8 +75,8 @@ def _append(
             raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = manager.get(topic, produced.partition)
         partition.leading()
-        records, count = _checked(records_bytes(produced.records), partition.config, partition.log.now_ms())
-        first, last, time = partition.append(records, count, wait_for_all=acks == ACKS_ALL)
+        records = _checked(records_bytes(produced.records), partition.config, partition.log.now_ms())
+        first, last, time = partition.append(records, wait_for_all=acks == ACKS_ALL)
     except PartitionError as error:
         return messages.ProducePartitionResponse(
             partition=produced.partition, error_code=error.code, base_offset=-1
@@ -87,32 +87,33 @@ def _append(
     return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None
 
 
-def _checked(records: bytes, config: TopicConfig, now_ms: int) -> tuple[bytes, int]:
-    """The set in the stored format, and how many messages it has. Raises ``PartitionError``."""
-    max_message_bytes = config.max_message_bytes
-    if len(records) > max(MAX_SET_BYTES, max_message_bytes):
+def _checked(records: bytes, config: TopicConfig, now_ms: int) -> Produced:
+    """The set in the stored format. Raises ``PartitionError``."""
+    if len(records) > max(MAX_SET_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
+    found = _validated(records, config)
+    if found.count == 0 or found.size != len(records):
+        raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
+    if config.compacts and not found.keyed:
+        raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
+    if config.magic and not config.append_time and found.minimum_timestamp is not None:
+        furthest = max(now_ms - found.minimum_timestamp, found.maximum_timestamp - now_ms)
+        if furthest > config.message_timestamp_difference_max_ms:
+            raise PartitionError(ErrorCode.INVALID_TIMESTAMP)
+    fits = found.magics == {config.magic} and (config.codec is None or found.codecs == {config.codec})
+    if fits and found.regular:
+        return found
+    if len(records) > max(MAX_CONVERTED_BYTES, config.max_message_bytes):
+        raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
+    return _validated(rebuild(records, config.magic, config.codec), config)
+
+
+def _validated(records: bytes, config: TopicConfig) -> Produced:
     try:
-        summary = message_set.validate(records, max_message_bytes)
+        return validate(records, config.max_message_bytes)
     except MessageTooLarge as error:
         raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE) from error
     except InvalidTimestamp as error:
         raise PartitionError(ErrorCode.INVALID_TIMESTAMP) from error
     except CorruptMessage as error:
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE) from error
-    if summary.count == 0 or summary.size != len(records):
-        raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
-    if config.compacts and not summary.keyed:
-        raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
-    if config.magic and not config.append_time and summary.minimum_timestamp is not None:
-        furthest = max(now_ms - summary.minimum_timestamp, summary.maximum_timestamp - now_ms)
-        if furthest > config.message_timestamp_difference_max_ms:
-            raise PartitionError(ErrorCode.INVALID_TIMESTAMP)
-    fits = summary.magics == {config.magic} and (config.codec is None or summary.codecs == {config.codec})
-    if not fits or not summary.regular:
-        if len(records) > max(MAX_CONVERTED_BYTES, max_message_bytes):
-            raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-        records = message_set.rebuild(records, config.magic, config.codec)
-        if any(size > max_message_bytes for _, size, _ in message_set.scan(records)):
-            raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE)
-    return records, summary.count

@@ -28,6 +28,7 @@ from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.records.wrapper import wrap
 
 from helpers.logs import stored
+from helpers.producing import validated
 
 DIRECTORY = "orders-0"
 ENTRY = len(message_set.build([(b"k", b"v", 5)]))
@@ -62,7 +63,7 @@ class Bench:
 
     async def fill(self, *pairs: tuple[bytes | None, bytes | None]) -> None:
         for key, value in pairs:
-            self.log.append(message_set.build([(key, value, 5)]), 1)
+            self.log.append(validated(message_set.build([(key, value, 5)])))
         await self.log.flush()
 
     async def clean(self, *, limit: int | None = None, max_keys: int = 100, topic: TopicConfig = TOPIC) -> Cleaning:
@@ -127,7 +128,7 @@ def test_readers_find_their_way_over_the_gaps() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         for index in range(30):
-            log.append(message_set.build([(b"%d" % (index % 7 if index % 5 else 99), b"v", 100 + index)]), 1)
+            log.append(validated(message_set.build([(b"%d" % (index % 7 if index % 5 else 99), b"v", 100 + index)])))
         await log.flush()
         await bench.clean()
         for again in range(2):
@@ -149,7 +150,7 @@ def test_nothing_is_touched_at_or_above_the_high_watermark_or_before_it_is_on_th
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         await bench.fill(*values(*["a1"] * 9))
-        log.append(message_set.build([(b"a", b"x", 5)]), 1)
+        log.append(validated(message_set.build([(b"a", b"x", 5)])))
         assert not bench.is_due(limit=3), "a reader that has read all below 3 could not tell that it has"
         await bench.clean(limit=4)
         assert bench.offsets() == [2, 3, 4, 5, 6, 7, 8, 9]
@@ -212,7 +213,7 @@ def test_a_compressed_set_is_made_again_with_what_is_left_of_it() -> None:
         log = await bench.open(segment_bytes=200)
         packed = message_set.build([(b"a", b"1", 5), (b"b", b"2" * 50, 9), (b"a", b"3", 7), (b"c", b"4", 6)])
         for _ in range(2):
-            log.append(wrap(message_set.decode(packed), GZIP), 4)
+            log.append(validated(wrap(message_set.decode(packed), GZIP)))
         await bench.fill(*values("x1", "x2", "x3", "x4", "x5", "x6"))
         await bench.clean()
         assert [m for m in bench.stored() if m[1] != b"x"] == [
@@ -347,7 +348,7 @@ def test_a_hole_that_a_power_loss_has_left_is_not_taken_for_the_work_of_compacti
         await bench.fill(*values(*["a1"] * 7))
         await bench.clean()
         for key, value in values("b1", "b2", "b3", "b4", "b5", "b6"):
-            log.append(message_set.build([(key, value, 5)]), 1)
+            log.append(validated(message_set.build([(key, value, 5)])))
         assert log.segment_offsets == (0, 3, 6, 9, 12)
         path = f"{DIRECTORY}/{6:020d}.log"
         bench.disk.write(path, bench.disk.read(path)[: 2 * ENTRY])  # what comes after was written back, this was not
@@ -496,7 +497,7 @@ def test_what_is_appended_while_segments_are_swapped_stays_in_its_place(monkeypa
                 segments = len(log.segment_offsets)
                 while len(log.segment_offsets) == segments or log.end_offset % 3 != 2:
                     appended.append(log.end_offset)
-                    log.append(message_set.build([(b"c%d" % len(appended), b"new", 5)]), 1)
+                    log.append(validated(message_set.build([(b"c%d" % len(appended), b"new", 5)])))
 
         monkeypatch.setattr(log.row.storage, "fsync_directory", busy)
         await bench.clean()

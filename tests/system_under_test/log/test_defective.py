@@ -15,6 +15,8 @@ from assay.system_under_test.log.traits import log_traits
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import RecordError
 
+from helpers.producing import validated
+
 SEGMENT = "data/00000000000000000000.log"
 
 
@@ -23,7 +25,7 @@ async def end_after_restart(config: LogConfig, damage: bytes | int) -> int:
     disk = SimDisk(random.Random(1))
     log, _ = await Log.open(disk.storage(), "data", config, clean=False, recovery_point=0, wall_clock=lambda: 1.0)
     for number in range(10):
-        log.append(message_set.build([(None, b"%d" % number, 1)]), 1)
+        log.append(validated(message_set.build([(None, b"%d" % number, 1)])))
     await log.close()
     stored = disk.read(SEGMENT)
     if isinstance(damage, bytes):
@@ -58,11 +60,11 @@ async def misled(config: LogConfig, *, restart: bool) -> list[int]:
     storage = SimDisk(random.Random(1)).storage()
     log, _ = await Log.open(storage, "data", config, clean=False, recovery_point=0, wall_clock=lambda: 1.0)
     for number in range(20):
-        log.append(message_set.build([(None, b"%54d" % number, 1)] * 2), 2)
+        log.append(validated(message_set.build([(None, b"%54d" % number, 1)] * 2)))
     log.truncate_to(20)
     await log.flush()
     for number in range(10):
-        log.append(message_set.build([(None, b"%10d" % number, 1)] * 2), 2)
+        log.append(validated(message_set.build([(None, b"%10d" % number, 1)] * 2)))
     if restart:
         await log.close()
         log, _ = await Log.open(storage, "data", config, clean=False, recovery_point=0, wall_clock=lambda: 1.0)

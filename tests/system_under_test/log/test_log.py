@@ -28,6 +28,7 @@ from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.storage.local import LocalStorage
 
 from helpers.logs import stored
+from helpers.producing import as_appended, validated
 
 DIRECTORY = "data/orders-0"
 ENTRY = len(message_set.build([(None, b"0", 5)]))
@@ -57,7 +58,7 @@ class Bench:
 def fill(log: Log, count: int, timestamp: int = 5) -> None:
     for _ in range(count):
         value = b"%d" % (log.end_offset % 10)
-        log.append(message_set.build([(None, value, timestamp)]), 1)
+        log.append(validated(message_set.build([(None, value, timestamp)])))
 
 
 def values(data: bytes) -> list[bytes | None]:
@@ -92,14 +93,14 @@ def test_an_append_is_refused_whole() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open()
         two = message_set.build([(None, b"a", 5), (None, b"b", 5)])
-        with pytest.raises(ValueError, match="2 messages was announced as 3"):
-            log.append(two, 3)
+        with pytest.raises(ValueError, match="a set without messages"):
+            log.append(validated(b""))
         with pytest.raises(CorruptMessage):
-            log.append(two[:-1], 2)
+            log.append(validated(two[:-1]))
         with pytest.raises(CorruptMessage, match="CRC"):
             log.append_replicated(two[:-1] + b"c")
         with pytest.raises(CorruptMessage, match="offset 4 where 0 belongs"):
-            log.append_replicated(message_set.stamp(two, 4)[0])
+            log.append_replicated(as_appended(two, 4)[0])
         assert (log.size, log.end_offset) == (0, 0)
         assert log.append_replicated(two[:-1]) == 1
 
@@ -219,7 +220,7 @@ def test_every_offset_is_found_however_often_a_segment_was_cut_and_written_again
         kept: list[bytes | None] = []
         for _ in range(300):
             batch = [b"%d" % random.randrange(1000) + bytes(random.randrange(60)) for _ in range(random.randint(1, 3))]
-            log.append(message_set.build([(None, value, 5) for value in batch]), len(batch))
+            log.append(validated(message_set.build([(None, value, 5) for value in batch])))
             kept += batch
             if random.random() < 0.15:
                 del kept[random.randint(len(kept) // 2, len(kept)) :]
@@ -261,7 +262,7 @@ def test_any_flipped_bit_of_an_index_by_time_is_noticed_whatever_is_looked_up_fi
     async def scenario(bench: Bench) -> None:
         log = await bench.open(index_interval_bytes=1)
         for stamp in stamps:
-            log.append(message_set.build([(None, b"v", stamp)]), 1)
+            log.append(validated(message_set.build([(None, b"v", stamp)])))
         await log.close()
         path = f"{DIRECTORY}/{0:020d}.timeindex"
         stored = bench.disk.read(path)
@@ -425,7 +426,7 @@ def test_a_slice_that_was_cut_is_never_sent() -> None:
         assert values(found.read()) == [b"0", b"1", b"2", b"3"]
         log.truncate_to(2)
         await log.flush()
-        log.append(message_set.build([(None, b"x", 5), (None, b"y", 5)]), 2)
+        log.append(validated(message_set.build([(None, b"x", 5), (None, b"y", 5)])))
         with pytest.raises(OSError, match="cut from the log"):
             found.read()
         found = log.read(0, 1000)
@@ -491,7 +492,7 @@ def test_a_roll_that_fails_half_way_costs_no_record_that_is_flushed(preallocate:
             left, after = instant + 1, 2
             for count in (2, 1, 3, 1, 3, 2):
                 with contextlib.suppress(OSError):
-                    log.append(message_set.build([(None, b"%d" % n, 5) for n in range(count)]), count)
+                    log.append(validated(message_set.build([(None, b"%d" % n, 5) for n in range(count)])))
                 after -= left <= 0
                 if after < 0:
                     break
@@ -663,7 +664,7 @@ def test_a_search_by_time_reads_little_even_after_a_restart() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(index_interval_bytes=200)
         for number in range(1000):
-            log.append(message_set.build([(None, b"%d" % number, 10 * number)]), 1)
+            log.append(validated(message_set.build([(None, b"%d" % number, 10 * number)])))
         await log.close()
         log = await bench.open(clean=True, recovery_point=1000, index_interval_bytes=200)
         assert [offset_for_time(log, t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
@@ -678,7 +679,7 @@ def test_retention_goes_by_the_messages_own_time_from_the_oldest_segment_on() ->
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
         for minute in (0, 0, 9, 1, 2, 2, 15, 15):  # the second segment has a young message, and the third hides behind
-            log.append(message_set.build([(None, b"0", int(bench.now * 1000) + minute * 60_000)]), 1)
+            log.append(validated(message_set.build([(None, b"0", int(bench.now * 1000) + minute * 60_000)])))
         bench.now += 14 * 60
         assert await retain(log, lambda: 8, retention_ms=10 * 60_000, retention_bytes=-1) == 1
         assert (log.start_offset, log.segment_offsets) == (2, (2, 4, 6))

@@ -32,6 +32,7 @@ from assay.system_under_test.records.wrapper import wrap
 
 from helpers.examples import some_of
 from helpers.logs import stored
+from helpers.producing import validated
 
 DIRECTORY = "orders-0"
 KEEP_MS = 40
@@ -179,7 +180,7 @@ class Model:
     async def append(self, count: int, size: int, codec: int) -> None:
         await self.make_cuts_durable()
         records = self.records(count, size)
-        assert self.log.append(self.build(records, 0, codec), count) == (self.end, self.end + count - 1)
+        assert self.log.append(validated(self.build(records, 0, codec))) == (self.end, self.end + count - 1)
         self.take(records, self.end, codec)
 
     async def replicate(self, count: int, size: int, codec: int, skipped: int) -> None:

@@ -18,6 +18,7 @@ from assay.system_under_test.records import message_set
 
 from helpers.examples import some_of
 from helpers.logs import stored
+from helpers.producing import validated
 
 SIZE = 300
 RESERVED = LogConfig(segment_bytes=SIZE, index_interval_bytes=60, preallocate=True)
@@ -43,11 +44,11 @@ def test_a_segment_has_its_size_from_its_first_append_to_its_roll_or_a_close() -
         disk = SimDisk(Random(1))
         log, _ = await reopen(disk)
         assert sizes(disk) == [0]
-        log.append(ONE, 1)
+        log.append(validated(ONE))
         assert sizes(disk) == [SIZE]
         assert written(disk.read(FIRST)) == disk.read(FIRST)[: len(ONE)]
         while len(log.segment_offsets) == 1:
-            log.append(ONE, 1)
+            log.append(validated(ONE))
         full = SIZE // len(ONE) * len(ONE)
         assert sizes(disk) == [full, SIZE]
         assert log.size == full + len(ONE), "what is preallocated counts for nothing"
@@ -55,7 +56,7 @@ def test_a_segment_has_its_size_from_its_first_append_to_its_roll_or_a_close() -
         assert sizes(disk) == [full, len(ONE)]
         log, recovery = await reopen(disk, clean=True, recovery_point=log.end_offset)
         assert (recovery.problem, recovery.truncated_bytes) == (None, 0)
-        log.append(ONE, 1)
+        log.append(validated(ONE))
         assert sizes(disk) == [full, 2 * len(ONE)], "as in Kafka, what was there before stays as it is"
         await log.close()
 
@@ -66,13 +67,13 @@ def test_a_log_without_the_setting_takes_up_what_it_holds() -> None:
     async def scenario() -> None:
         disk = SimDisk(Random(1))
         log, _ = await reopen(disk, PLAIN)
-        log.append(ONE, 1)
+        log.append(validated(ONE))
         assert sizes(disk) == [len(ONE)]
         await log.configure(RESERVED)
-        log.append(ONE, 1)
+        log.append(validated(ONE))
         assert sizes(disk) == [2 * len(ONE)]
         while len(log.segment_offsets) == 1:
-            log.append(ONE, 1)
+            log.append(validated(ONE))
         assert sizes(disk)[-1] == SIZE, "from the next segment on"
         await log.configure(PLAIN)
         assert sizes(disk)[-1] == len(ONE), "and switched off, at once"
@@ -85,13 +86,13 @@ def test_cuts_and_resets_leave_nothing_that_is_not_written() -> None:
         disk = SimDisk(Random(1))
         log, _ = await reopen(disk)
         for _ in range(3):
-            log.append(ONE, 1)
+            log.append(validated(ONE))
         log.truncate_to(2)
         assert sizes(disk) == [2 * len(ONE)]
         log.reset(7)
         assert sizes(disk) == [0]
         await log.flush()
-        log.append(ONE, 1)
+        log.append(validated(ONE))
         assert sizes(disk) == [SIZE]
 
     asyncio.run(scenario())
@@ -104,13 +105,13 @@ def test_an_append_for_which_the_disk_has_no_room_changes_nothing() -> None:
         disk.capacity = disk.used + SIZE - 1
         for _ in range(2):
             with pytest.raises(OSError, match="No space left"):
-                log.append(ONE, 1)
+                log.append(validated(ONE))
             assert (log.end_offset, sizes(disk)) == (0, [0])
         disk.capacity += 1
         for _ in range(SIZE // len(ONE)):
-            log.append(ONE, 1)  # after the first one the disk is full
+            log.append(validated(ONE))  # after the first one the disk is full
         with pytest.raises(OSError, match="No space left"):
-            log.append(ONE, 1)
+            log.append(validated(ONE))
         assert log.end_offset == SIZE // len(ONE)
 
     asyncio.run(scenario())
@@ -125,7 +126,7 @@ def test_zeros_that_a_killed_process_leaves_are_the_end_and_nothing_wrong(
         disk = SimDisk(Random(1))
         log, _ = await reopen(disk)
         for _ in range(2):
-            log.append(ONE, 1)
+            log.append(validated(ONE))
         assert sizes(disk) == [SIZE]
         log, recovery = await reopen(disk, config, recovery_point=recovery_point)
         assert recovery == Recovery(end=2, truncated_bytes=0, damaged=False, problem=None)
@@ -140,7 +141,7 @@ def test_the_same_zeros_are_damage_where_nothing_was_ever_preallocated_and_no_on
         disk = SimDisk(Random(1))
         log, _ = await reopen(disk, PLAIN)
         for _ in range(2):
-            log.append(ONE, 1)
+            log.append(validated(ONE))
         await log.flush()
         disk.write(FIRST, disk.read(FIRST).ljust(SIZE, b"\0"))
         _, recovery = await reopen(disk, PLAIN, recovery_point=None)
@@ -157,7 +158,7 @@ def test_anything_but_zeros_behind_the_last_message_is_still_wrong() -> None:
     async def scenario() -> None:
         disk = SimDisk(Random(1))
         log, _ = await reopen(disk)
-        log.append(ONE, 1)
+        log.append(validated(ONE))
         content = bytearray(disk.read(FIRST))
         content[-1] = 1
         disk.write(FIRST, bytes(content))
@@ -177,7 +178,7 @@ def test_zeros_that_came_back_in_a_segment_which_is_not_the_last_hide_nothing() 
         disk = SimDisk(Random(1))
         log, _ = await reopen(disk)
         for _ in range(SIZE // len(ONE) + 2):
-            log.append(ONE, 1)
+            log.append(validated(ONE))
         await log.flush()
         end = log.end_offset
         disk.write(FIRST, disk.read(FIRST).ljust(SIZE, b"\0"))
@@ -207,7 +208,7 @@ def test_a_start_finds_all_that_was_fsynced_whatever_zeros_are_left(
         log, _ = await reopen(disk)
         values = [bytes(size) for size, _ in appends]
         for value, (_, flushed) in zip(values, appends, strict=True):
-            log.append(message_set.build([(None, value, 5)]), 1)
+            log.append(validated(message_set.build([(None, value, 5)])))
             if flushed:
                 await log.flush()
         durable = log.flushed_offset
@@ -219,7 +220,7 @@ def test_a_start_finds_all_that_was_fsynced_whatever_zeros_are_left(
         assert crash == "power" or (log.end_offset, recovery.problem) == (len(values), None)
         assert [message.value for message in stored(log, 0, log.end_offset)] == values[: log.end_offset]
         assert sum(sizes(disk)) == log.size, "nothing is left behind the last message"
-        log.append(ONE, 1)
+        log.append(validated(ONE))
         await log.close()
         log, recovery = await reopen(disk, config, clean=True, recovery_point=log.end_offset)
         assert (recovery.problem, log.end_offset) == (None, recovery.end)

@@ -15,6 +15,7 @@ from assay.system_under_test.log.recovery import Recovery
 from assay.system_under_test.records import message_set
 
 from helpers.logs import stored
+from helpers.producing import validated
 
 CONFIG = LogConfig(segment_bytes=200, index_interval_bytes=60)
 ONE = message_set.build([(None, b"v", 5)])
@@ -39,7 +40,7 @@ async def twelve_messages() -> SimDisk:
     disk = SimDisk(Random(1))
     log, _ = await reopen(disk)
     for _ in range(12):
-        log.append(ONE, 1)
+        log.append(validated(ONE))
     assert log.segment_offsets == (0, 5, 10)
     await log.close()
     return disk
@@ -113,7 +114,7 @@ def test_an_offset_that_no_index_of_the_segment_could_hold_is_damage(clean: bool
             disk = SimDisk(Random(1))
             log, _ = await reopen(disk, config=compacted)
             for _ in range(4):
-                log.append(ONE, 1)
+                log.append(validated(ONE))
             await log.close()
             content = bytearray(disk.read(FIRST + ".log"))
             content[3 * len(ONE) + 7 - bit // 8] ^= 1 << bit % 8
@@ -160,7 +161,7 @@ def test_what_a_killed_process_left_in_the_page_cache_is_durable_once_the_log_is
             disk = SimDisk(Random(seed))
             log, _ = await reopen(disk)
             for _ in range(12):
-                log.append(ONE, 1)
+                log.append(validated(ONE))
             log, _ = await reopen(disk)  # the first process was killed
             assert log.flushed_offset == 12
             disk.power_loss()
@@ -177,7 +178,7 @@ def test_a_long_scan_lets_others_run() -> None:
         storage = disk.storage(fsync_delay=lambda: 0)
         log, _ = await Log.open(storage, "t-0", big, clean=True, recovery_point=0, wall_clock=lambda: 0.0)
         for _ in range(40):
-            log.append(message_set.build([(None, bytes(100_000), 5)]), 1)
+            log.append(validated(message_set.build([(None, bytes(100_000), 5)])))
         turns = 0
 
         async def other() -> None:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import struct
+from zlib import crc32
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.system_under_test.records import message_set
-from assay.system_under_test.records.message import CorruptMessage, Message, MessageTooLarge, encode
+from assay.system_under_test.records.message import (
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    CorruptMessage,
+    InvalidTimestamp,
+    Message,
+    MessageTooLarge,
+    encode,
+)
 from assay.system_under_test.records.message_set import Record
+from assay.system_under_test.records.produced import validate
+
+from helpers.producing import as_appended
 
 BLOBS = st.none() | st.binary(max_size=30)
 RECORDS = st.lists(st.tuples(BLOBS, BLOBS, st.none() | st.integers(0, 2**40)), max_size=6)
@@ -37,14 +51,14 @@ def test_every_reader_stops_at_a_partial_last_message(records: list[Record], mag
     cut = full[: data.draw(st.integers(len(whole), len(full) - 1))]
     assert contents(cut) == contents(whole)
     assert [size for _, size, _ in message_set.scan(cut)] == [size for _, size, _ in message_set.scan(whole)]
-    summary = message_set.validate(cut, 1000)
+    summary = validate(cut, 1000)
     assert (summary.count, summary.size) == (len(records) - 1, len(whole))
     checked = message_set.check(cut, 0)
     assert (checked.size, checked.next_offset, checked.problem) == (len(whole), len(records) - 1, None)
     assert message_set.convert(cut, magic) == whole
     if len(cut) > len(whole):
         with pytest.raises(CorruptMessage):
-            message_set.stamp(cut, 0)
+            as_appended(cut, 0)
 
 
 @given(SOME, MAGIC, BASES, st.data())
@@ -65,7 +79,7 @@ def test_check_ends_at_the_message_with_a_flipped_bit(
 
 @given(SOME, MAGIC, BASES)
 def test_offsets_can_be_assigned_without_touching_anything_else(records: list[Record], magic: int, base: int) -> None:
-    stamped = message_set.stamp(message_set.build(records, magic, 77), base)[0]
+    stamped = as_appended(message_set.build(records, magic, 77), base)[0]
     assert stamped == message_set.build(records, magic, base)
     assert message_set.first_offset(stamped) == base
 
@@ -97,21 +111,61 @@ def test_check_wants_dense_offsets_unless_gaps_are_allowed() -> None:
 
 def test_validate_summarises() -> None:
     mixed = message_set.build([(None, b"a", 40), (None, b"b", 7)], 1) + message_set.build([(None, b"c", None)], 0)
-    summary = message_set.validate(mixed, 1000)
+    summary = validate(mixed, 1000)
     assert (summary.count, summary.size, summary.maximum_timestamp) == (3, len(mixed), 40)
     assert (summary.magics, summary.codecs) == ({0, 1}, {0})
-    empty = message_set.validate(b"", 1000)
+    empty = validate(b"", 1000)
     assert (empty.count, empty.magics, empty.codecs) == (0, set(), set())
 
 
 def test_validate_refuses_what_a_leader_must_refuse() -> None:
     good = message_set.build([(b"k", b"v" * 50, 1)])
     with pytest.raises(MessageTooLarge):
-        message_set.validate(good, len(good) - 1)
-    assert message_set.validate(good, len(good)).count == 1
+        validate(good, len(good) - 1)
+    assert validate(good, len(good)).count == 1
     with pytest.raises(CorruptMessage, match="gzip"):
-        message_set.validate(encode(Message(0, 1, 1, 1, None, b"v")), 1000)
+        validate(encode(Message(0, 1, 1, 1, None, b"v")), 1000)
     with pytest.raises(CorruptMessage, match="CRC"):
-        message_set.validate(good[:-1] + b"w", 1000)
+        validate(good[:-1] + b"w", 1000)
     with pytest.raises(CorruptMessage, match="size"):
-        message_set.validate(bytes(100), 1000)
+        validate(bytes(100), 1000)
+
+
+@given(SOME, MAGIC, BASES, st.data())
+def test_a_follower_learns_where_a_set_begins_and_which_is_the_youngest(
+    records: list[Record], magic: int, base: int, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(0, len(records)))
+    times = [(NO_TIMESTAMP if time is None else time, base + at) for at, (_, _, time) in enumerate(records[:count])]
+    found = message_set.check(message_set.build(records[:count], magic, base), base - 3, gaps=True)
+    youngest = max(times, key=lambda one: one[0], default=(NO_TIMESTAMP, -1))
+    assert found.first == (base if count else base - 3)
+    assert found.youngest == (youngest if magic and youngest[0] != NO_TIMESTAMP else (NO_TIMESTAMP, -1))
+
+
+FIELDS = {"magic": (16, "b"), "attributes": (17, "b"), "key length": (26, "i"), "value length": (30, "i")}
+
+
+@given(SOME, st.sampled_from(list(FIELDS)), st.integers(-3, 40), st.integers(0, 5))
+def test_a_leader_takes_what_every_reader_can_read_and_nothing_else(
+    records: list[Record], field: str, value: int, which: int
+) -> None:
+    """Whatever stands in an entry under a CRC that is right."""
+    parts = [bytearray(message_set.build([record], 1)) for record in records]
+    changed = parts[which % len(parts)]
+    position, form = FIELDS[field]
+    struct.pack_into(f">{form}", changed, position, value)
+    struct.pack_into(">I", changed, 12, crc32(changed[16:]))
+    whole = b"".join(parts)
+    try:
+        read = message_set.decode(whole)
+    except (CorruptMessage, MessageTooLarge):
+        read = None
+    try:
+        count: int | None = validate(whole, 1000).count
+    except CorruptMessage:
+        count = None
+    except InvalidTimestamp:
+        assert changed[17] & TIMESTAMP_TYPE_BIT
+        return
+    assert count == (None if read is None else len(read))

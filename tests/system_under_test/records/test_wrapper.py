@@ -19,7 +19,10 @@ from assay.system_under_test.records.message import (
     encode,
 )
 from assay.system_under_test.records.message_set import Record
+from assay.system_under_test.records.produced import rebuild, stamp, validate
 from assay.system_under_test.records.wrapper import MAX_EXPANDED, unwrap, wrap
+
+from helpers.producing import as_appended
 
 BLOBS = st.none() | st.binary(max_size=30)
 RECORDS = st.lists(st.tuples(BLOBS, BLOBS, st.none() | st.integers(0, 2**40)), min_size=1, max_size=6)
@@ -59,7 +62,7 @@ def test_unwrap_undoes_wrap(records: list[Record], codec: int, magic: int, base:
 @given(SETS, MAGICS)
 def test_a_leader_counts_what_lies_within(parts: list[tuple[list[Record], int]], magic: int) -> None:
     data = produced(parts, magic)
-    summary = message_set.validate(data, 10_000)
+    summary = validate(data, 10_000)
     times = [time if magic and time is not None else -1 for _, _, time in flat(parts)]
     assert (summary.count, summary.size) == (len(flat(parts)), len(data))
     assert summary.maximum_timestamp == max(times)
@@ -69,7 +72,7 @@ def test_a_leader_counts_what_lies_within(parts: list[tuple[list[Record], int]],
 
 @given(SETS, BASES, MAGICS)
 def test_stamped_sets_are_dense_and_checked(parts: list[tuple[list[Record], int]], base: int, magic: int) -> None:
-    stamped, count = message_set.stamp(produced(parts, magic), base)
+    stamped, count = as_appended(produced(parts, magic), base)
     assert count == len(flat(parts))
     assert [m.offset for m in message_set.decode(stamped)] == list(range(base, base + count))
     assert contents(stamped) == [(key, value, time if magic else None) for key, value, time in flat(parts)]
@@ -82,7 +85,7 @@ def test_stamped_sets_are_dense_and_checked(parts: list[tuple[list[Record], int]
 def test_a_set_that_does_not_go_on_densely_is_found_out(
     parts: list[tuple[list[Record], int]], base: int, shift: int
 ) -> None:
-    stamped, _ = message_set.stamp(produced(parts, 1), base + 2)
+    stamped, _ = as_appended(produced(parts, 1), base + 2)
     found = message_set.check(stamped, base + 2 + shift)
     assert found.count == 0
     assert found.problem is not None
@@ -94,9 +97,9 @@ def test_whatever_numbers_a_producer_gave_a_rebuilt_set_is_regular(
 ) -> None:
     """Format 1 would keep them relative; the first message of a compressed one is moved off 0 by hand."""
     data = produced(parts, magic, first, regular=False)
-    rebuilt = message_set.rebuild(data, 1)
-    assert message_set.validate(rebuilt, 10_000).regular
-    stamped, count = message_set.stamp(rebuilt, base)
+    rebuilt = rebuild(data, 1)
+    assert validate(rebuilt, 10_000).regular
+    stamped, count = as_appended(rebuilt, base)
     assert [m.offset for m in message_set.decode(stamped)] == list(range(base, base + count))
     assert [record[:2] for record in contents(stamped)] == [record[:2] for record in flat(parts)]
 
@@ -105,11 +108,11 @@ def test_whatever_numbers_a_producer_gave_a_rebuilt_set_is_regular(
 def test_a_log_may_have_a_format_and_a_codec_of_its_own(
     parts: list[tuple[list[Record], int]], sent: int, stored: int, codec: int, base: int
 ) -> None:
-    rebuilt = message_set.rebuild(produced(parts, sent), stored, codec)
-    summary = message_set.validate(rebuilt, 10_000)
+    rebuilt = rebuild(produced(parts, sent), stored, codec)
+    summary = validate(rebuilt, 10_000)
     assert (summary.magics, summary.codecs, summary.regular) == ({stored}, {codec}, True)
     assert len(list(message_set.scan(rebuilt))) == (1 if codec else len(flat(parts)))
-    stamped, count = message_set.stamp(rebuilt, base)
+    stamped, count = as_appended(rebuilt, base)
     assert message_set.check(stamped, base).next_offset == base + count
     assert contents(stamped) == [(k, v, time if sent and stored else None) for k, v, time in flat(parts)]
 
@@ -119,13 +122,13 @@ def test_a_wrapper_whose_offset_says_nothing_is_irregular_and_mended(records: li
     wrapped = message_set.decode(message_set.build(records))
     data = bytearray(wrap(wrapped, codec))
     data[0:8] = (len(records) + 6).to_bytes(8, "big")
-    assert not message_set.validate(bytes(data), 10_000).regular
-    assert message_set.rebuild(bytes(data), 1) == wrap(wrapped, codec)
+    assert not validate(bytes(data), 10_000).regular
+    assert rebuild(bytes(data), 1) == wrap(wrapped, codec)
 
 
 @given(SETS, BASES)
 def test_down_conversion_keeps_offsets_codecs_and_contents(parts: list[tuple[list[Record], int]], base: int) -> None:
-    stamped, _ = message_set.stamp(produced(parts, 1), base)
+    stamped, _ = as_appended(produced(parts, 1), base)
     old = message_set.convert(stamped, 0)
     before, after = message_set.decode(stamped), message_set.decode(old)
     assert [(m.offset, m.key, m.value) for m in after] == [(m.offset, m.key, m.value) for m in before]
@@ -139,7 +142,7 @@ def test_down_conversion_keeps_offsets_codecs_and_contents(parts: list[tuple[lis
 def test_append_time_is_that_of_all_and_the_crcs_hold(
     parts: list[tuple[list[Record], int]], base: int, time: int
 ) -> None:
-    stamped, count = message_set.stamp(produced(parts, 1), base, time)
+    stamped, count = as_appended(produced(parts, 1), base, time)
     messages = message_set.decode(stamped)
     assert len(messages) == count
     assert all(m.timestamp == time and m.attributes & TIMESTAMP_TYPE_BIT for m in messages)
@@ -173,18 +176,18 @@ def compressed(inner: bytes, magic: int = 1, codec: int = GZIP) -> bytes:
 )
 def test_what_a_leader_refuses(data: bytes, what: str) -> None:
     with pytest.raises(CorruptMessage, match=what):
-        message_set.validate(data, 10_000)
+        validate(data, 10_000)
 
 
 def test_a_message_that_expands_too_far_is_too_large() -> None:
     bomb = encode(Message(0, 1, GZIP, None, None, zlib.compress(bytes(MAX_EXPANDED + 1), wbits=31)))
     with pytest.raises(MessageTooLarge):
-        message_set.validate(bomb, 1_000_000)
+        validate(bomb, 1_000_000)
 
 
 def test_no_one_but_a_log_says_when_it_appended() -> None:
     with pytest.raises(InvalidTimestamp):
-        message_set.validate(encode(Message(0, 1, TIMESTAMP_TYPE_BIT, 5, None, b"v")), 1000)
+        validate(encode(Message(0, 1, TIMESTAMP_TYPE_BIT, 5, None, b"v")), 1000)
 
 
 def test_relative_offsets_with_gaps_count_back_from_the_last() -> None:
@@ -201,7 +204,7 @@ def test_relative_offsets_with_gaps_count_back_from_the_last() -> None:
 def test_what_is_selected_keeps_its_offsets_times_and_codecs(
     parts: list[tuple[list[Record], int]], base: int, append_time: bool, data: st.DataObject
 ) -> None:
-    stamped, count = message_set.stamp(produced(parts, 1), base, 77 if append_time else None)
+    stamped, count = as_appended(produced(parts, 1), base, 77 if append_time else None)
     before = message_set.decode(stamped)
     kept = data.draw(st.sets(st.integers(base, base + count - 1)))
     selected = message_set.select(stamped, lambda message: message.offset in kept)
@@ -216,7 +219,19 @@ def test_what_is_selected_keeps_its_offsets_times_and_codecs(
 def test_a_leader_learns_the_oldest_time_and_whether_a_key_is_missing(
     parts: list[tuple[list[Record], int]], magic: int
 ) -> None:
-    summary = message_set.validate(produced(parts, magic), 1 << 20)
+    summary = validate(produced(parts, magic), 1 << 20)
     times = [-1 if time is None else time for _, _, time in flat(parts)]
     assert summary.minimum_timestamp == (min(times) if magic else None)
     assert summary.keyed == all(key is not None for key, _, _ in flat(parts))
+
+
+@given(SETS, BASES, MAGICS, st.none() | st.integers(0, 2**40))
+def test_a_leader_and_its_followers_agree_which_entry_is_the_youngest(
+    parts: list[tuple[list[Record], int]], base: int, magic: int, append_time: int | None
+) -> None:
+    time = append_time if magic else None
+    data, youngest = stamp(validate(produced(parts, magic), 1 << 20), base, time)
+    found = message_set.check(data, base)
+    entries = [(newest, last) for newest, last, _ in message_set.timestamps(data) if newest >= 0]
+    assert youngest == found.youngest == max(entries, key=lambda one: one[0], default=(-1, -1))
+    assert found.first == base

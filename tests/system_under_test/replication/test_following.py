@@ -25,6 +25,8 @@ from assay.system_under_test.replication.replica import Replica, ReplicaEnvironm
 from assay.system_under_test.replication.throttle import Throttle
 from assay.system_under_test.replication.traits import CORRECT
 
+from helpers.producing import validated
+
 
 def following(log: Any, history: list[tuple[int, int]]) -> FollowerTerm:
     environment = SimpleNamespace(broker_id=2)
@@ -101,7 +103,7 @@ def test_a_power_loss_in_a_cut_is_no_damage(how: str, target: int, seed: int) ->
         log.reset(8)
         await log.flush()
         for number in range(12):
-            log.append(message_set.build([(None, b"%d" % number, 5)]), 1)
+            log.append(validated(message_set.build([(None, b"%d" % number, 5)])))
         noted = [await log.flush()]
         assert (log.start_offset, noted) == (8, [20])
 
@@ -146,7 +148,7 @@ async def slow_replica(noted: asyncio.Event) -> Partition:
     storage = SimDisk(Random(1)).storage(fsync_delay=lambda: 0.05 if noted.is_set() else 0.0)
     log, _ = await Log.open(storage, "t-0", LogConfig(), clean=False, recovery_point=0, wall_clock=lambda: 0.0)
     for number in range(12):
-        log.append(message_set.build([(None, b"%d" % number, 5)]), 1)
+        log.append(validated(message_set.build([(None, b"%d" % number, 5)])))
     await log.flush()
     events: Any = SimpleNamespace(emit=lambda *_, **__: None)
 

@@ -31,6 +31,7 @@ from assay.system_under_test.replication.traits import CORRECT
 from assay.system_under_test.tasks import Background
 
 from helpers.logs import stored
+from helpers.producing import validated
 from helpers.sim_brokers import simulate, until
 
 CONFIG = BrokerConfig(zookeeper="zk1:2181", host="n1", broker_id=1, data_dir="data", cleaner_backoff_ms=1)
@@ -127,7 +128,7 @@ def update(czxid: int, epoch: int, leader: int = 1) -> internal.PartitionStateUp
 async def fill(partition: Partition, count: int) -> None:
     """With values of one key."""
     for number in range(count):
-        partition.log.append(message_set.build([(b"k", b"%d" % number, 5)]), 1)
+        partition.log.append(validated(message_set.build([(b"k", b"%d" % number, 5)])))
     await partition.log.flush()
     partition.high_watermark = partition.log.end_offset
 
@@ -537,7 +538,7 @@ class _Life:
 
     async def _append(self, key: bytes, number: int, count: int) -> None:
         values = [b"%d" % (number + more) for more in range(count)]
-        first, *_ = self.partition.log.append(message_set.build([(key, value, 5) for value in values]), count)
+        first, *_ = self.partition.log.append(validated(message_set.build([(key, value, 5) for value in values])))
         self.last[key] = first + count - 1, values[-1]
 
     async def _flush(self) -> None:

@@ -1,0 +1,236 @@
+"""A set of messages on its way from a producer into a log: checked, made regular, and given its offsets.
+
+Each message costs the leader some of its processor's time here, so :func:`validate` walks a set once and learns all
+that the leader asks of it: also where entries begin, which :func:`stamp` needs, and which is the youngest, which the
+index by time needs.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from zlib import crc32
+
+from assay.system_under_test.records import message as codec
+from assay.system_under_test.records.message import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CRC_START,
+    ENTRY_HEADER,
+    ENTRY_PREFIX,
+    HEADER_SIZE,
+    INT32,
+    INT64,
+    KEY_POSITION,
+    LAST_CODEC,
+    MINIMUM_SIZE,
+    MINIMUM_SIZES,
+    NO_TIMESTAMP,
+    SMALLEST,
+    TIMESTAMP_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    UINT32,
+    Buffer,
+    CorruptMessage,
+    InvalidTimestamp,
+    MessageTooLarge,
+)
+from assay.system_under_test.records.message_set import converted, encode, entries, scan
+from assay.system_under_test.records.wrapper import unwrap, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """A set that a leader may append, and what :func:`validate` learned of it."""
+
+    data: Buffer
+    size: int
+    """Bytes of its whole messages; a partial last one is left out."""
+    positions: Sequence[int]
+    """Where each entry begins."""
+    count: int
+    """Of messages as readers see them: those within a compressed message count, that message does not."""
+    magics: frozenset[int]
+    """Formats of the entries."""
+    codecs: frozenset[int]
+    """Of the entries; 0 for a message as it is."""
+    maximum_timestamp: int
+    """Milliseconds; -1 when no message has one."""
+    youngest: int
+    """The number, from 0 on, of the last message in the first entry with that timestamp; -1 when there is none."""
+    minimum_timestamp: int | None
+    """Milliseconds, of the messages in format 1; -1 when one has none, None when no message is in that format."""
+    regular: bool
+    """:func:`stamp` can take it as it is; else :func:`rebuild` makes it so."""
+    keyed: bool
+    """Has every message a key?"""
+
+
+_STAMP_AND_KEY = Struct(">qi")
+"""Timestamp and length of the key, as they follow each other in format 1."""
+_WITHOUT_KEY = KEY_POSITION[1] + INT32.size
+"""Position in the entry of the value's length in format 1, when the key has no bytes."""
+
+
+def validate(data: Buffer, max_message_bytes: int) -> Produced:
+    """Checks a producer's set before a leader appends it.
+
+    ``max_message_bytes`` limits one entry with its header. Raises :class:`CorruptMessage`, :class:`MessageTooLarge`,
+    or :class:`InvalidTimestamp` for one that claims to be a log's own, each naming the byte.
+    """
+    prefix, stamp_and_key, int32 = ENTRY_PREFIX.unpack_from, _STAMP_AND_KEY.unpack_from, INT32.unpack_from
+    view, length = memoryview(data), len(data)
+    positions: list[int] = []
+    position = count = shapes = 0
+    newest, youngest, oldest = NO_TIMESTAMP, -1, None
+    regular = keyed = True
+    while length - position >= SMALLEST:
+        _, size, crc, magic, attributes = prefix(data, position)
+        end = position + HEADER_SIZE + size
+        if size < MINIMUM_SIZE or end > length:
+            break
+        if end - position > max_message_bytes:
+            raise MessageTooLarge(f"message at byte {position} has {end - position} bytes, not {max_message_bytes}")
+        if crc32(view[position + CRC_START : end]) != crc:
+            raise CorruptMessage(f"message at byte {position}: its CRC does not match")
+        if magic == 1 and not attributes and size >= MINIMUM_SIZES[1]:  # as nearly all are: no calls, see the module
+            timestamp, key_length = stamp_and_key(data, position + TIMESTAMP_POSITION)
+            has_key = key_length >= 0
+            value = position + _WITHOUT_KEY + (key_length if has_key else 0)
+            (value_length,) = int32(data, value) if value + 4 <= end else (-2,)
+            if key_length < -1 or value_length < -1 or value + 4 + (value_length if value_length > 0 else 0) != end:
+                codec.layout(data, position, end, magic, attributes)  # says what is wrong
+            number, earliest = 1, timestamp
+            shapes |= _PLAIN
+        else:
+            entry = _look_closely(data, position, end)
+            number, timestamp, earliest, has_key = entry.number, entry.newest, entry.oldest, entry.keyed
+            regular = regular and entry.regular
+            shapes |= 1 << (magic * _CODECS + (attributes & CODEC_MASK))
+        positions.append(position)
+        count += number
+        position = end
+        if timestamp > newest:
+            newest, youngest = timestamp, count - 1
+        if magic and (oldest is None or earliest < oldest):
+            oldest = earliest
+        keyed = keyed and has_key
+    for _ in scan(data, position):  # raises at what is not even the beginning of a message
+        pass
+    magics, codecs = _SHAPES[shapes]
+    return Produced(data, position, positions, count, magics, codecs, newest, youngest, oldest, regular, keyed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Times in milliseconds, -1 for none."""
+
+    number: int
+    """Of its messages."""
+    newest: int
+    oldest: int
+    keyed: bool
+    regular: bool
+
+
+def _look_closely(data: Buffer, position: int, end: int) -> _Entry:
+    """What is learned of an entry of any kind, whose CRC is right; raises as :func:`validate`."""
+    offset, _, _, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
+    key_start, key_end, _, _ = codec.layout(data, position, end, magic, attributes)
+    timestamp = NO_TIMESTAMP
+    if magic:
+        if attributes & TIMESTAMP_TYPE_BIT:
+            raise InvalidTimestamp(f"message at byte {position}: only a log sets the time of the append")
+        (timestamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
+    if not attributes & CODEC_MASK:
+        return _Entry(1, timestamp, timestamp, key_end >= key_start, regular=True)
+    inner = unwrap(codec.decode(memoryview(data)[position:end], check_crc=False))
+    number = len(inner)
+    times = [NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in inner]
+    newest = max(times)
+    dense = all(m.offset == index for index, m in enumerate(inner, start=offset - number + 1))
+    regular = offset == number - 1 and dense and timestamp == newest
+    return _Entry(number, newest, min(times), all(m.key is not None for m in inner), regular)
+
+
+_CODECS = LAST_CODEC + 1
+_PLAIN = 1 << _CODECS
+"""A message of format 1 as it is."""
+_SHAPES = [
+    (
+        frozenset(bit // _CODECS for bit in range(2 * _CODECS) if shapes >> bit & 1),
+        frozenset(bit % _CODECS for bit in range(2 * _CODECS) if shapes >> bit & 1),
+    )
+    for shapes in range(1 << 2 * _CODECS)
+]
+"""The formats and codecs in a set, by its entries' bits: a set of Python's for each message would take as long as all
+else."""
+
+
+def stamp(produced: Produced, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:
+    """A copy with offsets ``base_offset, base_offset + 1, ...``, and its youngest, as :class:`~.message_set.Checked`
+    has it.
+
+    With ``append_time``, in milliseconds, that is the time of all; the set must be of format 1 then. It must be
+    whole entries (:class:`CorruptMessage`), and regular: a compressed message's offset is the number of messages before
+    the last within it. In format 0 each message within one is numbered, so that such sets are packed again.
+    """
+    data = produced.data
+    if produced.size != len(data):
+        raise CorruptMessage(f"no whole message at byte {produced.size} of {len(data)}")
+    if 0 in produced.magics and produced.codecs != {0}:
+        return _packed_again(data, base_offset), (NO_TIMESTAMP, -1)
+    stamped = bytearray(data)
+    pack = INT64.pack_into
+    if produced.codecs == {0}:
+        for offset, position in enumerate(produced.positions, start=base_offset):
+            pack(stamped, position, offset)
+    else:
+        last = base_offset - 1
+        for position in produced.positions:
+            last += 1
+            if stamped[position + ATTRIBUTES_POSITION] & CODEC_MASK:
+                last += INT64.unpack_from(stamped, position)[0]
+            pack(stamped, position, last)
+    if append_time is not None:
+        _set_time(stamped, produced.positions, append_time)
+        return bytes(stamped), (append_time, INT64.unpack_from(stamped)[0])
+    found = produced.youngest >= 0
+    return bytes(stamped), (produced.maximum_timestamp, base_offset + produced.youngest if found else -1)
+
+
+def _set_time(stamped: bytearray, positions: Sequence[int], append_time: int) -> None:
+    for position in positions:
+        stamped[position + ATTRIBUTES_POSITION] |= TIMESTAMP_TYPE_BIT
+        INT64.pack_into(stamped, position + TIMESTAMP_POSITION, append_time)
+        end = position + HEADER_SIZE + ENTRY_HEADER.unpack_from(stamped, position)[1]
+        crc = crc32(memoryview(stamped)[position + CRC_START : end])
+        UINT32.pack_into(stamped, position + HEADER_SIZE, crc)
+
+
+def _packed_again(data: Buffer, base_offset: int) -> bytes:
+    """As :func:`stamp`, of a set in format 0."""
+    parts, offset = [], base_offset
+    for entry in entries(data):
+        inner = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
+        numbered = [message._replace(offset=offset + index) for index, message in enumerate(inner)]
+        parts.append(encode(numbered, entry.attributes & CODEC_MASK))
+        offset += len(inner)
+    return b"".join(parts)
+
+
+def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
+    """A producer's set, rebuilt in this format and :class:`regular <Produced>`, with any offsets that it had.
+
+    ``codec_number``: all of it is one entry of that codec, or with 0 as many as there are messages; None: each entry
+    keeps its own.
+    """
+    parts = []
+    if codec_number is not None:
+        inner = itertools.chain.from_iterable(converted(entry, magic) for entry in entries(data))
+        found = [m._replace(offset=index) for index, m in enumerate(inner)]
+        return wrap(found, codec_number) if codec_number else b"".join(codec.encode(message) for message in found)
+    for entry in entries(data):
+        found = [m._replace(offset=index) for index, m in enumerate(converted(entry, magic))]
+        parts.append(encode(found, entry.attributes & CODEC_MASK))
+    return b"".join(parts)

@@ -1,0 +1,17 @@
+"""Sets of messages as a leader takes them from producers."""
+
+from __future__ import annotations
+
+from assay.system_under_test.records.message import Buffer
+from assay.system_under_test.records.produced import Produced, stamp, validate
+
+
+def validated(data: Buffer) -> Produced:
+    """Where the size of a message is no matter."""
+    return validate(data, 1 << 30)
+
+
+def as_appended(data: Buffer, base_offset: int, append_time: int | None = None) -> tuple[bytes, int]:
+    """As a leader appends it from this offset on, and how many messages it has."""
+    produced = validated(data)
+    return stamp(produced, base_offset, append_time)[0], produced.count
