@@ -320,7 +320,7 @@ def test_a_high_watermark_beyond_what_was_lost_is_not_that_of_what_comes_next() 
         await bench.start()
         partition = await bench.lead(settings={"flush.messages": "100"})
         for number in range(9):
-            partition.append(message_set.build([(b"k", b"%d" % number, 5)]), 1, wait_for_all=True)
+            partition.append(validated(message_set.build([(b"k", b"%d" % number, 5)])), wait_for_all=True)
         partition.high_watermark = 9
         await bench.replicas.checkpoint()
         bench.disk.power_loss()
