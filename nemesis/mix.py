@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from assay.cluster.system import CLIENT_ROLE
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.connection import Line
 from assay.nemesis.consumer import ConsumerZooKeeperResets
@@ -268,7 +268,7 @@ class _Episode:
             return False
         if PAIR in (first, second):
             return False  # alone it leaves no majority in peace
-        if two.impact.loses_data or (one.scope is two.scope and self._heavy(first) and self._heavy(second)):
+        if two.impact.loses_data or (_on_one(one, two) and self._heavy(first) and self._heavy(second)):
             return False  # the same server twice, or the only other one
         if strikes_everywhere(two) or (strikes_everywhere(one) and one.scope.clashes(two.scope)):
             return False
@@ -299,3 +299,9 @@ class _Episode:
         fault = self.catalogue[name]
         ours = fault.impact.stops_work or fault.scope is Scope.NETWORK or isinstance(fault, SlowDisk)
         return ours and CLIENT_ROLE not in fault.roles
+
+
+def _on_one(first: Fault, second: Fault) -> bool:
+    """Can the two not be in force on one node? The disks of servers are no matter of ZooKeeper's nodes."""
+    of_servers = ZOOKEEPER_ROLE not in (*first.roles, *second.roles)
+    return first.scope is second.scope or (of_servers and first.scope.clashes(second.scope))

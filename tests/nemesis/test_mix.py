@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay.nemesis.catalogue import FaultNameError
 from assay.nemesis.draw import draw
-from assay.nemesis.fault import Census
+from assay.nemesis.fault import Census, Scope
 from assay.nemesis.mix import ABSENT, CHANGED, CONTROLLER, MEMBERSHIP, MOVE, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind
@@ -102,6 +102,17 @@ def test_links_of_a_server_that_is_dead_are_cut_until_it_is_back() -> None:
 def test_two_servers_that_are_cut_from_all_others_and_zookeeper_are_enough() -> None:
     assert any(step.fault == PAIR for drawn in mixes()[:400] for step in drawn.steps)
     assert not any(PAIR in (first.fault, later.fault) for first, later in overlapping())
+
+
+def test_a_process_and_a_disk_are_not_taken_from_two_servers_at_once() -> None:
+    """No server can have both, so the later one would fall on another, and no majority would be left in peace."""
+    disks = {"disk-error", "disk-full", "slow-disk"}
+    processes = {name for name in mixable(FAULTS) if FAULTS[name].scope is Scope.PROCESS and not FAULTS[name].roles}
+    pairs = [{first.fault, later.fault} for first, later in overlapping()]
+    assert not [pair for pair in pairs if pair & disks and pair & processes]
+    # What is slow takes no server away, and ZooKeeper's nodes have a disk of their own.
+    assert any("slow-fsync" in pair and pair & processes for pair in pairs)
+    assert any(pair & disks and "zookeeper-kill" in pair for pair in pairs)
 
 
 def test_other_faults_may_begin_and_end_during_another() -> None:
