@@ -17,7 +17,9 @@ These checks read events of the nodes and what lay on their disks after the run;
 ``leader-completeness``: a topic that anyone has asked to delete is not judged, since replicas that have deleted theirs
 may lead for a while until all have. Where records may go unflushed (``Contract.unflushed``), each loss of power may
 have taken so many. Of a partition of which one replica in sync is enough (``min_insync``), and was all that there was,
-any loss of power may have taken what that one alone had; then it is not judged.
+any loss of power may have taken what that one alone had; then it is not judged. But none has taken anything of a
+partition each of whose in-sync sets had a member that no fault took power or data from in the whole run
+(``epoch_kept``): that one had all that was committed.
 """
 
 from typing import Final
@@ -73,11 +75,34 @@ LEADER_COMPLETENESS: Final = Check(
             """,
         ),
         View(
+            "epoch_keepers",
+            f"""
+            select n.broker from (
+                select node, min(value) as broker from events where event = 'registered' and value is not null
+                group by node having min(value) = max(value)) n
+                left join (select targets from faults where (loses_unsynced or damages_files) and {BEGUN}) f
+                    on f.targets like concat('%"', n.node, '"%') or f.targets not like '%"%'
+            where f.targets is null
+            """,
+        ),
+        View(
+            "epoch_kept",
+            """
+            select key from (
+                select e.key, e.isr, max(case when k.broker is null then 0 else 1 end) as kept
+                from (select key, isr from events where key is not null and isr <> '' group by key, isr) e
+                    left join epoch_keepers k
+                        on concat(',', e.isr, ',') like concat('%,', cast(k.broker as string), ',%')
+                group by e.key, e.isr) as sets
+            group by key having min(kept) = 1
+            """,
+        ),
+        View(
             "epoch_alone",
             f"""
-            select e.key from events e cross join (
+            select e.key from events e left join epoch_kept k on k.key = e.key cross join (
                 select count(*) as losses from faults where loses_unsynced and {BEGUN}) p
-            where p.losses > 0 and e.key is not null
+            where p.losses > 0 and e.key is not null and k.key is null
             group by e.key having min(e.min_insync) = 1 and min({length("e.isr")}) <= 1
             """,
         ),
@@ -180,10 +205,10 @@ LEADER_COMPLETENESS: Final = Check(
             "found_leader_completeness",
             f"""
             select l.key, l.epoch, l.position, l.before
-            from epoch_levels l cross join log_declared d
+            from epoch_levels l left join epoch_kept k on k.key = l.key cross join log_declared d
                 cross join (select count(*) as losses from (
                     select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
-            where l.before - d.unflushed * p.losses > l.position
+            where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > l.position
             """,
         ),
     ),

@@ -49,10 +49,10 @@ MEMBER_COMPLETENESS: Final = Check(
                 union all
                 select j.key, j.epoch, j.position, l.before from member_joins j
                     join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
-                    cross join log_declared d
+                    left join epoch_kept k on k.key = j.key cross join log_declared d
                     cross join (select count(*) as losses from (
                         select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
-                where l.before - d.unflushed * p.losses > j.position) as known
+                where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > j.position) as known
             where before > position group by key, epoch, position
             """,
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,9 +45,12 @@ def fault(injected: float, healed: float | None, recovered: float | None, *, dea
     ]  # fmt: skip
 
 
-def aimed(rows: list[Row], name: str = "any") -> list[Row]:
+def aimed(rows: list[Row], *targets: str) -> list[Row]:
     """As they are written: only from its injection on a fault has targets, which clients may live on or not."""
-    return [row | {"fault": name, **({"on_clients": False} if row["phase"] == "intended" else {})} for row in rows]
+    return [
+        row | ({"on_clients": False} if row["phase"] == "intended" else {"targets": json.dumps(targets)})
+        for row in rows
+    ]
 
 
 def missed(stage: str) -> list[Row]:
@@ -79,7 +83,7 @@ HAVE: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
         fault(0.5, 4, 6, dead=False),
     ),
     "while a server is gone, which was no target yet when that was intended": (
-        tries(*STUCK, *SERVED), aimed(fault(0.5, 20, 21, dead=True)),
+        tries(*STUCK, *SERVED), aimed(fault(0.5, 20, 21, dead=True), "n1"),
     ),
     "a fault found no target": (tries(*STUCK, *SERVED), missed("target")),
     "a fault is not to begin before it is over": (tries(*STUCK, *SERVED), later(8)),
@@ -103,7 +107,11 @@ HAVE_NOT: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
         tries(*STUCK, *SERVED),
         aimed(fault(0.5, 20, 21, dead=True, clients=True)),
     ),
-    "ZooKeeper is gone": (tries(*STUCK, *SERVED), aimed(fault(0.5, 20, 21, dead=True), "zookeeper-kill")),
+    "ZooKeeper is gone": (tries(*STUCK, *SERVED), aimed(fault(0.5, 20, 21, dead=True), "zk1")),
+    "a server is gone, and one of ZooKeeper's too": (
+        tries(*STUCK, *SERVED),
+        aimed(fault(0.5, 20, 21, dead=True), "n1", "zk12"),
+    ),
     "the server came back meanwhile": (tries(*STUCK, *SERVED), fault(0.5, 3, 4, dead=True)),
     "the server went in the middle": (tries(*STUCK, *SERVED), fault(2.5, 20, 21, dead=True)),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,21 @@ def sole(enough: int, isr: str) -> list[Row]:
     return [mark(1, 3, 9), written, began(3, 4, 7, 7)]
 
 
+def in_sync(*sets: str, known: tuple[int, ...] = (1, 2)) -> list[Row]:
+    """The in-sync sets that there were, and the nodes n1, n2, ... whose numbers are known."""
+    numbers = [event(1, "registered", 0, key=None, node=f"n{number}", value=number) for number in known]
+    return [*numbers, *(event(2 + at, "isr-change", 3, isr=isr, value=len(isr)) for at, isr in enumerate(sets))]
+
+
+def of_power(*targets: str) -> Row:
+    return injected("power-loss", loses_unsynced=True) | {"targets": json.dumps(targets)}
+
+
+CUT = {"contract": Contract(unflushed=2), "faults": [of_power("n2")]}
+LACKING = [mark(6, 3, 9), began(7, 4, 7, 7, node="n2")]
+JOINED = [mark(6, 3, 9), began(7, 4, 9, 5, node="n2"), joined(8, 4, 8, 5, node="n2")]
+
+
 def deletion(topic: str, outcome: str) -> Row:
     return effect(1, 0, "topic-delete", topic, 1, None if outcome == "info" else 2, outcome=outcome)
 
@@ -227,6 +243,15 @@ HAVE: dict[str, tuple[str, dict[str, Any]]] = {
             "faults": [injected("power-loss", loses_unsynced=True) | {"phase": "failed", "stage": "trigger"}],
         },
     ),
+    "one lost its power, and another in sync had all": (
+        "leader-completeness", {**CUT, "events": [*in_sync("1,2", "1"), *LACKING]},
+    ),
+    "what another in sync had, a member lacks": (
+        "member-completeness", {**CUT, "events": [*in_sync("1,2", "1"), *JOINED]},
+    ),
+    "alone, and another lost its power": (
+        "leader-completeness", {"events": [*in_sync("1"), *sole(1, "1")], "faults": [of_power("n2")]},
+    ),
     "alone, and no power was lost": ("leader-completeness", {"events": sole(1, "1")}),
     "one of two that are needed": (
         "leader-completeness", {"events": sole(2, "1"), "faults": [injected("power-loss", loses_unsynced=True)]},
@@ -313,6 +338,24 @@ HAVE_NOT: dict[str, dict[str, Any]] = {
             "id": 1, "fault": "power-loss", "targets": "[]", "phase": "injected", "time": 1, "detail": "{}",
             "loses_unsynced": True,
         }],
+    },
+    "one lost its power, which had been alone in sync": {**CUT, "events": [*in_sync("1,2", "2"), *LACKING]},
+    "and so a member lacks it": {**CUT, "events": [*in_sync("1,2", "2"), *JOINED]},
+    "all in sync lost their power, though another did not": {
+        **CUT, "events": [*in_sync("1,2", known=(1, 2, 3)), *LACKING], "faults": [of_power("n1", "n2")],
+    },
+    "all in sync lost something, one after the other": {
+        **CUT, "events": [*in_sync("1,2"), *LACKING],
+        "faults": [injected("wipe", damages_files=True) | {"id": 2, "targets": '["n1"]'}, of_power("n2")],
+    },
+    "one lost its power, and which node is the other is not known": {
+        **CUT, "events": [*in_sync("1,2", known=(2,)), *LACKING],
+    },
+    "some lost their power, and no one knows who": {
+        **CUT, "events": [*in_sync("1,2"), *LACKING], "faults": [of_power()],
+    },
+    "an in-sync set of which one part of a number is not the number": {
+        **CUT, "events": [*in_sync("12,2", known=(1, 2)), *LACKING],
     },
     "one log begins in the epoch": {
         "replicas": [*replica("n1", {0: 0, 2: 4}, 0, 8), *replica("n2", {2: 6}, 6, 8)],
