@@ -8,9 +8,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from signal import Signals
+from typing import Final
 
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import CLIENT_ROLE, DeploymentError, Durable, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, Durable, StopSignalNamed, System
+
+NO_REQUESTS: Final = (Signals.SIGKILL, Signals.SIGSTOP, Signals.SIGCONT)
+"""Signals that no process ends by itself for."""
 
 
 @contextmanager
@@ -36,6 +41,20 @@ def command(system: System, node: Node) -> list[str]:
 def is_command(argv: object) -> bool:
     """A list of text that is not empty?"""
     return isinstance(argv, Sequence) and not isinstance(argv, str) and bool(argv) and all(map(_is_text, argv))
+
+
+def stop_signal(system: System, role: str) -> Signals:
+    """By which a node's main process is asked to end. Raises :class:`DeploymentError`."""
+    if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, StopSignalNamed):
+        return Signals.SIGTERM
+    with asked("stop_signal"):
+        found = system.stop_signal(role)
+    if not isinstance(found, Signals) or found in NO_REQUESTS:
+        raise DeploymentError(
+            f"stop_signal({role!r}) returned {found!r}: it takes a signal for which a process ends by itself, such as "
+            "signal.SIGINT"
+        )
+    return found
 
 
 def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:

@@ -7,6 +7,7 @@ Your class inherits from :class:`System` and overrides what it needs. (The broke
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import Signals
 from typing import Any, Protocol, runtime_checkable
 
 from assay.cluster.node import Cluster, Node, by_role
@@ -221,6 +222,14 @@ class CodeNamed(Protocol):
 
         Only what runs in the process of the simulation can be counted.
         """
+
+
+@runtime_checkable
+class StopSignalNamed(Protocol):
+    """A system that says by which signal a process of it is asked to end; else that is SIGTERM."""
+
+    def stop_signal(self, role: str) -> Signals:
+        """Of the main process of nodes of this role, such as ``signal.SIGINT``."""
 
 
 @runtime_checkable

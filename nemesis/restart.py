@@ -7,7 +7,7 @@
 A clean stop is a promise of its own: what the process says it has done before it ends is believed at the next start.
 A process that does not end is a fault that failed; it is killed at the heal, or it could not be started again.
 
-Proof: the process was running before, had ended by itself after SIGTERM, and another incarnation runs afterwards.
+Proof: the process was running before, had ended by itself after that, and another incarnation runs afterwards.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ READY_WITHIN = 10.0
 
 
 class Restart(ServerFault):
-    """SIGTERM at the injection, a new start at the heal."""
+    """Asked to end at the injection, a new start at the heal."""
 
     name = "restart"
     description = "the process is ended cleanly (SIGTERM) and started again at the heal"
@@ -115,7 +115,7 @@ def _lacking(seen: Mapping[str, Any]) -> str | None:
     if seen["before"]["state"] != ProcessState.RUNNING:
         return "was not running when it should have been ended"
     if seen["ended"]["state"] != ProcessState.DEAD:
-        return "had not ended after SIGTERM"
+        return "had not ended after it was asked to"
     if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
         return "no other incarnation was seen afterwards"
     return None

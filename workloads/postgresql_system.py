@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from signal import SIGINT, Signals
 from typing import Any
 
 import psycopg
@@ -38,6 +39,9 @@ class PostgreSQL(System):
 
     def port(self, role: str) -> int:
         return PORT
+
+    def stop_signal(self, role: str) -> Signals:
+        return SIGINT  # SIGTERM would have it wait until all of its clients have left
 
     def data_folder(self, node: Node) -> str:
         return DISK

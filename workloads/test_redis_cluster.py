@@ -82,8 +82,8 @@ class Elements(sets.SetClient):
         """Each command has a connection of its own."""
 
 
-CONTRACT = forbid(*SET_ANOMALIES, patience=SECONDS, may_stall=["power-loss"])
-"""A loss of power on all nodes leaves no one to serve."""
+CONTRACT = forbid(*SET_ANOMALIES, patience=SECONDS, may_stall=["power-loss", "outage", "outage-power-loss"])
+"""A loss of power on all nodes leaves no one to serve, and so does an outage."""
 
 
 @experiment(system=RedisCluster(), client=Elements, contract=CONTRACT, mixes=[WAIT])

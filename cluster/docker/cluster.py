@@ -16,7 +16,7 @@ from typing import Any
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.asking import command, written
+from assay.cluster.asking import command, stop_signal, written
 from assay.cluster.docker import contents, disk, image, keys, layer, network, preload, software, source
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
 from assay.cluster.naming import PlannedNode, planned
@@ -218,6 +218,7 @@ class DockerCluster(SshCluster):
             event_log=self._system.event_log,
             undo=_NodeUndo(journal, self._container),
             freezer=DockerFreezer(journal, self._container(item.name), item.name),
+            stop_signal=stop_signal(self._system, item.role),
         )
         node.preloads(clock=self._lacking[preload.CLOCK], slowness=self._lacking[preload.SLOWNESS])
         return node

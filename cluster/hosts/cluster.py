@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.asking import command, written
+from assay.cluster.asking import command, stop_signal, written
 from assay.cluster.docker import software, source
 from assay.cluster.hosts import inventory, upkeep
 from assay.cluster.hosts.reaching import Undoing
@@ -88,6 +88,7 @@ class HostCluster(SshCluster):
             program=self._program,
             event_log=self._system.event_log,
             undo=_NodeUndo(journal, self.run_id, self._reaches),
+            stop_signal=stop_signal(self._system, item.role),
         )
         node.spared_ports = sorted({port for one in self._reaches.values() for port in one.ports()})
         node.lacks_disk("its data lie on a disk of the host's own")

@@ -226,7 +226,7 @@ class SimNode(Device):
             if self._loop.time() < deadline:
                 await asyncio.sleep(LOOK_EVERY)
                 continue
-            raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of SIGTERM")
+            raise NodeError(f"{self.name}: {process} did not end within {TERMINATE_WITHIN:g} s of being asked to")
 
     async def memory_unavailable(self) -> str | None:
         return None

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
+from signal import Signals
 from typing import Protocol, TypeVar
 
 from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
@@ -69,6 +70,7 @@ class SshNode(Running, Preloaded):
         event_log: Callable[[Node], str | None],
         undo: UndoLog,
         freezer: Freezer | None = None,
+        stop_signal: Signals = Signals.SIGTERM,
     ) -> None:
         super().__init__()
         self.name = name
@@ -82,6 +84,7 @@ class SshNode(Running, Preloaded):
         self._event_log = event_log
         self._undo = undo
         self._freezer = freezer
+        self.stop_signal = stop_signal
         self._disk: Disk | str = "it has no disk of its own"
         """Or why there is none whose power can be cut."""
         self._frozen = False

@@ -9,6 +9,8 @@ of their own, as PostgreSQL's do, as long as their parents live.
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from signal import Signals
+from typing import Final
 
 from assay.cluster.node import ProcessState, ProcessStatus
 
@@ -42,6 +44,16 @@ state=$1
 # sed strips "pid (name) ", so field 22 of proc(5), the start time, is the 20th that is left, the state the first.
 
 
+IGNORED: Final = (Signals.SIGINT, Signals.SIGQUIT)
+"""What a shell has a process ignore that it starts in the background; no shell takes that back."""
+HEEDING: Final = """
+import os, signal, sys
+for one in ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):  # the last two are what an interpreter itself ignores
+    signal.signal(getattr(signal, one), signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
 def launch(
     argv: Sequence[str],
     *,
@@ -50,8 +62,10 @@ def launch(
     user: str | None = None,
     owned: Sequence[str] = (),
     process: str = MAIN,
+    stop_signal: Signals = Signals.SIGTERM,
 ) -> str:
-    """Refuses while one is alive; returns once the process is on its way into ``argv``.
+    """Refuses while one is alive; returns once the process is on its way into ``argv``, where ``stop_signal`` ends it
+    unless it has been given a meaning of its own.
 
     ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files, and folders (with a ``/`` at the
     end), that are made where they are missing, and that this user gets.
@@ -60,6 +74,7 @@ def launch(
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
     own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
+    heeding = f"python3 -Ic {shlex.quote(HEEDING)} " if stop_signal in IGNORED else ""
     become = "" if user is None else _become(user, [*owned, output])
     return f"""{_identify(process)}
 case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
@@ -68,7 +83,7 @@ rm -f {pid}
 cd {shlex.quote(folder)} || exit 18
 who= as=
 {become}
-env $who {settings} setsid sh -c {shlex.quote(own)} main $as {shlex.join(argv)} </dev/null >>{output} 2>&1 &
+{heeding}env $who {settings} setsid sh -c {shlex.quote(own)} main $as {shlex.join(argv)} </dev/null >>{output} 2>&1 &
 tries=0
 until [ -s {pid} ]; do
   tries=$((tries + 1)); [ $tries -gt 1000 ] && {{ tail -n 5 {output} >&2; exit 19; }}
@@ -190,8 +205,8 @@ def kill(process: str = MAIN) -> str:
     return signal("KILL", "ZX-", process=process)
 
 
-def terminate(process: str = MAIN) -> str:
-    return signal("TERM", "ZX-", TERMINATE_WITHIN, process)
+def terminate(process: str = MAIN, by: Signals = Signals.SIGTERM) -> str:
+    return signal(by.name.removeprefix("SIG"), "ZX-", TERMINATE_WITHIN, process)
 
 
 def stop(process: str = MAIN) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from signal import Signals
 
 from assay.cluster.node import NodeError, ProcessState, ProcessStatus
 from assay.cluster.sidecars import Sidecar
@@ -61,7 +62,7 @@ class OneProcess:
         await self.node.end_one(self.named, process.kill(self.named))
 
     async def terminate(self) -> None:
-        await self.node.end_one(self.named, process.terminate(self.named))
+        await self.node.end_one(self.named, self.node.asking_to_end(self.named))
 
     async def stop(self) -> None:
         await self.node.stop_one(self.named)
@@ -78,6 +79,8 @@ class Running:
 
     name: str
     beside: Sequence[str] = ()
+    stop_signal: Signals = Signals.SIGTERM
+    """Of the main process; those beside it are asked by SIGTERM."""
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         raise NotImplementedError
@@ -117,6 +120,7 @@ class Running:
             user=program.user,
             owned=program.owned,
             process=named,
+            stop_signal=self._asked_by(named),
         )
         try:
             await self.run(command)
@@ -127,7 +131,14 @@ class Running:
         await self._end(process.kill)
 
     async def terminate(self) -> None:
-        await self._end(process.terminate)
+        await self._end(self.asking_to_end)
+
+    def asking_to_end(self, named: str) -> str:
+        """The command that does, and waits."""
+        return process.terminate(named, self._asked_by(named))
+
+    def _asked_by(self, named: str) -> Signals:
+        return self.stop_signal if named == MAIN else Signals.SIGTERM
 
     async def stop(self) -> None:
         await self.stop_one(MAIN)

@@ -10,6 +10,7 @@ import enum
 import functools
 import hashlib
 import platform
+import secrets
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -310,8 +311,11 @@ def why(error: Exception) -> str:
 
 
 def run_id(folder: Path) -> str:
-    """A name for this run's containers and networks, from its folder: ``20260102t030405.678z``."""
-    return folder.name.lower()
+    """A name for this run's containers and networks, from its folder: ``20260102t030405.678z-9f86d0``.
+
+    By time they sort. The digits keep two apart that start at the same moment: in two stores, or of two tests.
+    """
+    return f"{folder.name.lower()}-{secrets.token_hex(3)}"
 
 
 PACKAGES: Final = ("assay", "duckdb", "docker", "kazoo", "msgspec", "numpy", "paramiko", "pyarrow", "pytest")

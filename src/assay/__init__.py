@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         Retaining,
         Software,
         Standalone,
+        StopSignalNamed,
         StoredRecord,
         StrikePoints,
         Switchable,
@@ -177,8 +178,8 @@ _HOMES = {
     "assay.cluster.system": (
         "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
         "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable PromisingMore "
-        "Provisioned Replicated Replicating Retaining Software Standalone StoredRecord StrikePoints Switchable System "
-        "ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
+        "Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed StoredRecord StrikePoints "
+        "Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -216,12 +217,12 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row",
     "Runtime", "SET_ANOMALIES",
     "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several", "Shaped", "Sidecar", "Slowable", "Slowed",
-    "Software", "Source", "Standalone", "Standing", "StoredRecord", "StrikePoints", "Switchable", "System",
-    "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT",
-    "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target", "each_process",
-    "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix", "on_each", "on_event", "once",
-    "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers", "simulate", "stagger",
-    "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "Software", "Source", "Standalone", "Standing", "StopSignalNamed", "StoredRecord", "StrikePoints", "Switchable",
+    "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
+    "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
+    "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix", "on_each",
+    "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers",
+    "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

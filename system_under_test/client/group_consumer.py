@@ -196,8 +196,8 @@ class GroupConsumer:
         deadline = loop.time() + timeout
         while True:
             await self._prepare()
-            received = await self._read(deadline)
-            if received or loop.time() >= deadline:
+            received, moved = await self._read(deadline)
+            if received or moved or loop.time() >= deadline:  # what it goes on with might raise
                 return received
 
     # -- offsets ---------------------------------------------------------------------------------------------------
@@ -306,14 +306,17 @@ class GroupConsumer:
 
     # -- and reads -------------------------------------------------------------------------------------------------
 
-    async def _read(self, deadline: float) -> list[Received]:
+    async def _read(self, deadline: float) -> tuple[list[Received], bool]:
+        """What came, and whether a place that was no longer in the log has been left. Raises ``ReadFailed`` where
+        neither is so.
+        """
         loop = asyncio.get_running_loop()
         wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
         begin = self._fetching.wanted(self._positions.in_turn(self.assignment))
         if not begin:
             await asyncio.sleep(wait)
-            return []
+            return [], False
         behind, self._behind = self._behind, False
         try:
             found = await self._consumer.multi_fetch(begin, self._fetch_bytes, max_wait=0.0 if behind else wait)
@@ -322,11 +325,13 @@ class GroupConsumer:
             if self._membership.generation is generation:
                 raise
         if self._membership.generation is not generation:
-            return []
+            return [], False
+        moved = False
         for one, start in starts.items():  # first: a callback that raises must not skip what was taken before
             if self._positions.offsets.get(one) == begin[one]:
                 self._positions.offsets[one] = start
                 self._fetching.moved(one)
+                moved = True
                 self._listener.on_reset(one, start)
         received: list[Received] = []
         failed: ReadFailed | None = None
@@ -337,10 +342,10 @@ class GroupConsumer:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 failed = ReadFailed(what, error=fetched.error, node=fetched.node)
             received += self._take(one, fetched)
-        if failed is not None and not received:
+        if failed is not None and not received and not moved:
             raise failed
         self._behind = bool(received)
-        return received
+        return received, moved
 
     async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:
         """Where to read on in those that are out of range. Raises ``ReadFailed`` before any position has moved."""

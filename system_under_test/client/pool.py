@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from assay.system_under_test.client.connection import Connection, NotSent
 
 DEFAULT_PORT = 9092
+ADDRESS = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^\[\]:]+))(?::(\d+))?", re.ASCII)
+"""An IPv6 address, or another host, and its port."""
 
 
 class Address(NamedTuple):
@@ -16,7 +19,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class KnownBrokers:
@@ -36,7 +39,9 @@ Bootstrap = str | Sequence[str] | KnownBrokers
 
 
 def parse_addresses(bootstrap: str | Sequence[str]) -> list[Address]:
-    """``"host:port,host:port"``, or a list of ``"host:port"``. Raises ``ValueError`` that names the bad one."""
+    """``"host:port,host:port"``, or a list of ``"host:port"``, with an IPv6 address in brackets. Raises ``ValueError``
+    that names the bad one.
+    """
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     addresses = [_parse(part.strip()) for part in parts if part.strip()]
     if not addresses:
@@ -45,12 +50,11 @@ def parse_addresses(bootstrap: str | Sequence[str]) -> list[Address]:
 
 
 def _parse(text: str) -> Address:
-    host, separator, port = text.rpartition(":")
-    if not separator:
-        return Address(text, DEFAULT_PORT)
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not an address; write host:port")
-    return Address(host, int(port))
+    found = ADDRESS.fullmatch(text)
+    port = int(found[3] or DEFAULT_PORT) if found else 0
+    if found is None or not 0 < port < 65536:
+        raise ValueError(f"{text!r} is not an address; write host:port, and an IPv6 address as [::1]:9092")
+    return Address(found[1] or found[2], port)
 
 
 class ClientClosed(NotSent):

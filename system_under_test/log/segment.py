@@ -11,7 +11,7 @@ segment is scanned, which repairs the index or names the first bad entry.
 
 import contextlib
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from assay.system_under_test.log.config import LogConfig
@@ -28,6 +28,10 @@ from assay.system_under_test.runtime import File, Slice, Storage
 
 RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
+
+
+def _ignore(damage: CorruptLog) -> None:
+    """It belongs to no log."""
 
 
 class Segment:
@@ -50,6 +54,7 @@ class Segment:
         self.synced = 0
         """Of ``changes``, those known to be durable."""
         self.closed = False
+        self.on_damage: Callable[[CorruptLog], None] = _ignore
         self._preallocated = False
         self._trusted_from = file.size
         self._verified: set[int] = set()
@@ -130,7 +135,7 @@ class Segment:
             cut = begin + position + size
         if cut > start or not at_least_one:
             return cut
-        size = ENTRY_HEADER.unpack(self.file.read(start, HEADER_SIZE))[1]
+        size = ENTRY_HEADER.unpack(self._bytes(start, HEADER_SIZE))[1]
         return start + HEADER_SIZE + int(size)
 
     def slice(self, start: int, end: int, max_bytes: int, *, at_least_one: bool) -> Slice:
@@ -259,6 +264,21 @@ class Segment:
         self.index.close()
         self.times.close()
 
+    def lost(self, error: OSError) -> None:
+        self.on_damage(self._unreadable(error))
+
+    def _unreadable(self, error: OSError) -> CorruptLog:
+        return CorruptLog(self.path, 0, self.base_offset, f"it cannot be read: {error}")
+
+    def _bytes(self, position: int, size: int) -> bytes:
+        """What the disk does not give is damaged: raises :class:`CorruptLog`."""
+        try:
+            return self.file.read(position, size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise self._unreadable(error) from error
+
     def _block_of(self, offset: int) -> tuple[int, bytes]:
         """Position and bytes of the block in which ``offset`` lies if it is here, checked."""
         start = self.index.floor(offset)[1]
@@ -270,7 +290,7 @@ class Segment:
         """The bytes from an entry that is known to be at ``position`` to the end of its block, checked."""
         if position < self._trusted_from:
             self._verify(position, position + 1)
-        return self.file.read(position, self.index.ceiling_position(position, self.size) - position)
+        return self._bytes(position, self.index.ceiling_position(position, self.size) - position)
 
     def _verify(self, start: int, end: int) -> bool:
         """Checks the blocks between two positions that were there at opening and were never read since.
@@ -291,7 +311,7 @@ class Segment:
 
     def _is_good(self, position: int, end: int) -> bool:
         """Whether exactly the block's entries are there, the first with the offset that the index promises."""
-        data = self.file.read(position, end - position)
+        data = self._bytes(position, end - position)
         offset = self.index.offset_at(position)
         found = self.config.check(data, offset, self.base_offset)
         # Below the first index entry there is only the base offset, at which a compacted segment need not begin.

@@ -99,7 +99,7 @@ class FakeBroker:
             1025: self.describe_reassignments,
         }
         self.server = Server(handlers, {**APIS, **INTERNAL_APIS})
-        await self.server.start("127.0.0.1", self.port)
+        await self.server.start(self.cluster.host, self.port)
         self.port = self.server.port
 
     async def stop(self) -> None:
@@ -190,7 +190,7 @@ class FakeBroker:
             else MetadataTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=name, partitions=[])
             for name in (cluster.topics if request.topics is None else request.topics)
         ]
-        brokers = [MetadataBroker(node_id=b.id, host="127.0.0.1", port=b.port) for b in cluster.brokers.values()]
+        brokers = [MetadataBroker(node_id=b.id, host=cluster.host, port=b.port) for b in cluster.brokers.values()]
         return MetadataResponse(brokers=brokers, cluster_id="c", controller_id=cluster.controller, topics=topics)
 
 
@@ -198,6 +198,7 @@ class FakeBroker:
 class FakeCluster:
     """Two brokers with one log; ``leader`` and ``controller`` are what Metadata says."""
 
+    host: str = "127.0.0.1"
     brokers: dict[int, FakeBroker] = field(default_factory=dict)
     topics: list[str] = field(default_factory=lambda: ["t"])
     leader: int = 1
@@ -207,13 +208,14 @@ class FakeCluster:
 
     @property
     def bootstrap(self) -> list[str]:
-        return [f"127.0.0.1:{broker.port}" for broker in self.brokers.values()]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return [f"{host}:{broker.port}" for broker in self.brokers.values()]
 
 
 @contextlib.asynccontextmanager
-async def fake_cluster() -> AsyncIterator[FakeCluster]:
+async def fake_cluster(host: str = "127.0.0.1") -> AsyncIterator[FakeCluster]:
     """Afterwards no task of the client may be left."""
-    cluster = FakeCluster()
+    cluster = FakeCluster(host)
     for number in (1, 2):
         cluster.brokers[number] = FakeBroker(number, cluster)
         await cluster.brokers[number].start()

@@ -99,7 +99,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("connection-fetch", "drop_from", "no packet to or from n2 was dropped"),
         ("connection-controller", "drop_from", "no packet to or from n2 was dropped"),
         ("connection-zookeeper", "drop_from", "no packet to or from n2 was dropped"),
-        ("restart", "terminate", "had not ended after SIGTERM"),
+        ("restart", "terminate", "had not ended after it was asked to"),
         ("freeze", "freeze", "was not frozen"),
         ("zookeeper-kill", "kill", "was not dead"),
         ("zookeeper-pause", "stop", "was running, not stopped"),
@@ -140,7 +140,7 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
         ("membership-add", "remove_contents", "2 of 2 files of n6 were left"),
         ("membership-remove", "remove_contents", "files of n2 were left"),
         ("membership-replace", "remove_contents", "files of n2 were left"),
-        ("controlled-shutdown", "terminate", "had not ended after SIGTERM"),
+        ("controlled-shutdown", "terminate", "had not ended after it was asked to"),
         ("controlled-shutdown", "hand over", "does not say what it still led"),
     ],
 )

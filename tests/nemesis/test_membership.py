@@ -91,7 +91,7 @@ def test_its_replicas_go_before_its_process_does_and_come_back_to_an_empty_disk(
     ("deaf", "reason", "trouble"),
     [
         ("move", "was not seen (ended)", "did not leave n2"),
-        ("terminate", "had not ended after SIGTERM", "still has n2 as a member"),
+        ("terminate", "had not ended after it was asked to", "still has n2 as a member"),
         ("leave", "was a member all the time", "still has n2 as a member"),
         ("start", "no other incarnation", "did not serve"),
     ],

@@ -276,5 +276,6 @@ def test_it_is_for_real_nodes_alone_and_reads_each_set_in_the_end() -> None:
     assert found.real_alone == "redis-cluster has no `entry`, so there is nothing to simulate"
     assert isinstance(found.contract, Contract)
     assert found.contract.forbids("set-lost")
+    assert {"power-loss", "outage", "outage-power-loss"} == set(found.contract.may_stall), "all nodes are down"
     assert [mix.name for mix in found.mixes] == ["wait"]
     assert found.generator(Settings(seed=1)) is not None

@@ -132,6 +132,7 @@ class ConsumerConnector:
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._background = Background(self._failed)
+        self._leaving: asyncio.Task[None] | None = None
         self._closed = False
 
     def _store(self) -> offsets.OffsetStore:
@@ -178,6 +179,8 @@ class ConsumerConnector:
         self._closed = True
         try:
             await self._background.close()
+            if self._leaving is not None:
+                await asyncio.wait([self._leaving])
             self._parting = True
             if self._config.auto_commit:
                 await self._commit_quietly()
@@ -215,9 +218,16 @@ class ConsumerConnector:
         self._wake.set()
 
     def _failed(self, error: BaseException) -> None:
-        """A task ended by an unexpected error: this member hands out nothing more."""
+        """A task ended by an unexpected error: this member hands out nothing more, and others read on."""
         _log.error("%s: %r", self.consumer_id, error, exc_info=error)
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._leave(), name="consumer leaves")
         self._end(ChangeKind.LOST)
+
+    async def _leave(self) -> None:
+        await self._background.close()
+        self._end(ChangeKind.LOST)
+        await self._zookeeper.close()  # with the session its claims go, which no one else could make
 
     # -- ownership -------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import Signals
 
 import pytest
 
+from assay.cluster.node import ProcessState
 from assay.cluster.ssh import process
 
 GONE = """#!/bin/sh
@@ -167,3 +169,39 @@ def test_what_is_no_child_is_left_alone(tmp_path: Path) -> None:
     finally:
         other.kill()
         other.wait()
+
+
+@pytest.mark.usefixtures("own_folders")
+@pytest.mark.parametrize("by", [Signals.SIGTERM, Signals.SIGINT, Signals.SIGQUIT])
+def test_a_process_ends_at_its_stop_signal(tmp_path: Path, by: Signals) -> None:
+    shell(process.launch(["sleep", "60"], folder=str(tmp_path), environment={}, stop_signal=by))
+    try:
+        shell(process.terminate(by=by))
+        assert process.status(shell(process.look())).state is ProcessState.DEAD
+    finally:
+        shell(process.if_there(process.kill()))
+
+
+PATIENT = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+"""A process that waits for its clients at SIGTERM, as PostgreSQL does, and ends at SIGINT."""
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_one_that_does_not_heed_sigterm_ends_by_itself_at_its_own_stop_signal(tmp_path: Path) -> None:
+    log, argv = Path(process.LOG), [sys.executable, "-c", PATIENT]
+    shell(process.launch(argv, folder=str(tmp_path), environment={}, stop_signal=Signals.SIGINT))
+    try:
+        while "up" not in log.read_text():
+            pass
+        shell(process.terminate(by=Signals.SIGINT))
+        assert log.read_text().split() == ["up", "interrupted"]
+    finally:
+        shell(process.if_there(process.kill()))

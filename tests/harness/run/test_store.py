@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.cluster.docker import disk
 from assay.cluster.owner import current
 from assay.harness.run import store
+from assay.harness.run.attempt import run_id
 from assay.harness.run.store import RunInfo
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -59,6 +61,22 @@ def test_two_runs_in_one_millisecond_get_two_folders(tmp_path: Path) -> None:
     assert first.path != second.path
     assert first.path.is_dir()
     assert second.path.is_dir()
+
+
+def test_runs_that_start_in_one_millisecond_in_two_stores_mark_their_containers_apart(tmp_path: Path) -> None:
+    moments = (NOW, NOW, NOW + timedelta(milliseconds=1))
+    first, second, later = (run_id(store.create(tmp_path / str(i), "t", now).path) for i, now in enumerate(moments))
+    assert first.startswith("20260102t030405.678z")
+    assert first != second
+    assert max(first, second) < later, "they sort by time"
+
+
+def test_what_a_run_has_made_is_found_by_its_id(tmp_path: Path) -> None:
+    run = run_id(store.create(tmp_path, "t", NOW).path)
+    path = disk.image_path(tmp_path, current(), run, "n1")
+    path.parent.mkdir()
+    path.touch()
+    assert disk.images(tmp_path) == [disk.DiskImage(path, str(current()), run)]
 
 
 def test_latest_is_never_missing_while_it_is_swapped(tmp_path: Path) -> None:

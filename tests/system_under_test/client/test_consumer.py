@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,21 @@ def test_offset_out_of_range_is_reported_not_hidden() -> None:
             assert (fetched.error, fetched.messages, fetched.high_watermark) == (E.OFFSET_OUT_OF_RANGE, [], -1)
 
     simulate(main)
+
+
+def test_brokers_are_reached_by_ipv6_addresses_too_as_a_caller_and_as_metadata_have_them() -> None:
+    async def main() -> None:
+        async with fake_cluster("::1") as cluster:
+            cluster.log, cluster.leader = [b"a"], 2
+            consumer = SimpleConsumer(cluster.bootstrap[0], runtime=FakeRuntime(), timeout=2.0)
+            try:
+                assert (await consumer.fetch("t", 0, 0)).node == 2
+            finally:
+                await consumer.close()
+
+    if not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("trouble", [E.NOT_LEADER_FOR_PARTITION, lose_connection])

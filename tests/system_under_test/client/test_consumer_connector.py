@@ -427,6 +427,30 @@ def test_after_a_shutdown_nothing_is_left_but_the_offsets_and_streams_end() -> N
     simulate(check)
 
 
+def test_others_read_on_where_a_task_of_a_member_fails() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            one, other = Consumer(cluster, "c1"), Consumer(cluster, "c2")
+            await one.start()
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
+
+            async def fails() -> None:
+                raise RuntimeError("the caller's own code")
+
+            one.connector._before_release = fails  # as an application does that commits by itself
+            await other.start()
+            await shared_as(zookeeper, {0: "g_c2-0", 1: "g_c2-0"})
+            assert one.kinds() == [ChangeKind.ACQUIRED] * 2 + [ChangeKind.LOST] * 2
+            sent = await fill(cluster, "x", 2)
+            await until(lambda: set(other.values) == sent, "all is read")
+            assert not one.received
+            await one.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
 @pytest.mark.parametrize("iterates", [False, True])
 def test_a_reader_that_waits_ends_with_the_shutdown(iterates: bool) -> None:
     async def check() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import ConsumerConfig
+from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import Certainty, ClientError, ReadFailed
+from assay.system_under_test.client.fetched import Fetched
 from assay.system_under_test.client.group_consumer import NO_LISTENER, GroupConsumer, GroupListener, Received
 from assay.system_under_test.client.membership import CommitFailed, Position
 from assay.system_under_test.client.traits import client_traits
@@ -433,6 +435,31 @@ def test_a_reset_to_which_the_caller_objects_skips_no_record(objects: bool) -> N
                     except RuntimeError:
                         raised += 1
                 assert (found, raised) == (everything, int(objects))
+
+    simulate(check)
+
+
+def test_a_poll_that_raises_has_reset_no_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One partition is out of range, and empty where reading goes on; another is damaged from the start to the end."""
+    read = SimpleConsumer.multi_fetch
+
+    async def one_damaged(self: SimpleConsumer, offsets: Mapping[Partition, int], *args: Any, **kinds: Any) -> Any:
+        found = await read(self, offsets, *args, **kinds)
+        return found | {one: Fetched((), -1, 1, ErrorCode.CORRUPT_MESSAGE) for one in found if one[1] == 1}
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            resets: dict[Partition, int] = {}
+            one = consumer(cluster, listener=GroupListener(on_reset=resets.__setitem__))
+            await one.poll(0.0)
+            monkeypatch.setattr(SimpleConsumer, "multi_fetch", one_damaged)
+            one.seek(("orders", 0), 99)
+            assert await one.poll(1.0) == []
+            assert (resets, one.position(("orders", 0))) == ({("orders", 0): 0}, 0)
+            with pytest.raises(ReadFailed, match="orders-1 at offset 0: CORRUPT_MESSAGE"):
+                await one.poll(1.0)
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            assert [record.value for record in await one.poll(1.0)] == [b"x"], "the damaged one holds up no other"
 
     simulate(check)
 

@@ -37,3 +37,11 @@ def test_addresses_are_parsed_or_named() -> None:
     for bad in ("a:b", ":1", "a:0", ""):
         with pytest.raises(ValueError, match="host:port"):
             parse_addresses(bad)
+
+
+def test_an_ipv6_address_has_brackets() -> None:
+    assert parse_addresses("[::1]:1,[fd00::11], a:2") == [Address("::1", 1), Address("fd00::11", 9092), Address("a", 2)]
+    assert [str(one) for one in (Address("::1", 1), Address("a", 2))] == ["[::1]:1", "a:2"]
+    for bad in ("::1", "fd00::11:9092", "[::1]:", "[::1]9092", "[::1]:0", "[]:1", "[::1", "[a]:1"):
+        with pytest.raises(ValueError, match=r"write host:port, and an IPv6 address as \[::1\]:9092"):
+            parse_addresses(bad)
