@@ -358,7 +358,7 @@ def _number(word: str, at: int) -> int | float | Decimal:
         return int(word.removesuffix("N") if match.group(1) else word)
     if match := _FLOAT.match(word):
         try:
-            value = Decimal(word[:-1]).normalize(_EXACT) if match.group(1) else float(word)
+            value: float | Decimal = Decimal(word[:-1]).normalize(_EXACT) if match.group(1) else float(word)
         except InvalidOperation:
             value = math.inf
         if not math.isfinite(value):
