@@ -363,7 +363,7 @@ def _number(word: str, at: int) -> int | float | Decimal:
             value = math.inf
         if not math.isfinite(value):
             raise _Bad(at, f"the number {shown(word)} is too large")
-        return value if value else abs(value)  # -0.0 is equal to 0.0
+        return value if value else type(value)()  # -0.0 is equal to 0.0
     raise _Bad(at, f"{shown(word)} is no EDN number")
 
 
