@@ -30,6 +30,7 @@ from assay.checkers.source import count_kinds, register_contract, register_parts
 from assay.checkers.validate import validate
 from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
 from assay.harness.core.history.kinds import KINDS as OF_FORMAT
+from assay.harness.core.history.kinds import UNRECORDED
 
 if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
@@ -322,7 +323,10 @@ class _Judging:
     def _summary(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
         now, contract = time.perf_counter(), self.contract
         overdue = self._overdue()
-        failed = any(contract.forbids(anomaly) for anomaly in self.anomalies.keys() - overdue)
+        against = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
+        failed = bool(against) and UNRECORDED not in self.kinds
+        if against and not failed:
+            self.unknown.insert(0, _silent(self.engine, against))
         if overdue:
             self.unknown.insert(0, _too_busy(sorted(overdue), self.stood_still))
         unknown = tuple(dict.fromkeys(self.unknown))
@@ -357,6 +361,14 @@ class _Judging:
         known = meanings(self.families)
         named = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *self.contract.tolerated))
         return {name: known[name] for name in named if name in known}
+
+
+def _silent(engine: Engine, against: Sequence[str]) -> str:
+    (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
+    return (
+        f"{', '.join(sorted(against))}: of {row['many']} operations it is not known what they did, since the client's "
+        "effects() raised, so nothing that contradicts the others proves anything"
+    )
 
 
 def _too_busy(overdue: Sequence[str], stood_still: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from assay.harness.core.history.data_sets import HistoryError
+from assay.harness.core.history.kinds import UNRECORDED
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.core.printable import encodable
 from assay.harness.core.report import RunReport
@@ -44,9 +45,9 @@ class Recording:
         """``derive``: the client's ``effects``. Raises ``HistoryError`` for an argument that has no JSON form."""
         try:
             effects = self._checked(derive(completed))
-        except Exception as error:  # noqa: BLE001 - user code; reported with its traceback, and the verdict unknown
+        except Exception as error:  # noqa: BLE001 - user code; reported with its traceback; no verdict but unknown is left
             self._unexpected(completed, error)
-            effects = ()
+            effects = (Effect(UNRECORDED, str(completed.operation.key or "")),)
         if completed.completion.error is not None:
             completed = self._with_text(completed)
         try:

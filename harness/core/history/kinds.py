@@ -6,6 +6,9 @@ A history may hold other kinds, which only the checks that someone adds for them
 from collections.abc import Mapping
 from typing import Final
 
+UNRECORDED: Final = "unrecorded"
+"""What an operation did is not known to the history: the client's ``effects`` raised."""
+
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "log": (
         "append", "observe-begin", "observe", "observe-end", "seek", "reset", "end", "start", "look-up", "drained",
@@ -29,5 +32,6 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
         "acquire", "release", "lost", "claim", "share", "idle",
         "commit", "fetched", "advance", "resume", "keep", "kept", "part",
     ),
+    "any": (UNRECORDED,),
     "leases": ("acquire", "renew", "release", "lost", "guarded"),
 }  # fmt: skip

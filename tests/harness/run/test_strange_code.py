@@ -264,6 +264,22 @@ def test_effects_that_the_history_does_not_take_make_it_unknown(tmp_path: Path, 
     assert wants in text
 
 
+def test_effects_that_are_missing_accuse_no_one(tmp_path: Path) -> None:
+    """One operation's are missing; the others' are a contradiction by themselves, or would be one without it."""
+
+    def effects(completed: Completed) -> Sequence[Effect]:
+        if completed.index == 2:
+            slip()
+        return [Effect("counter-add", "c", value=0)]
+
+    run, text = played(tmp_path, {}, {"effects": staticmethod(effects)})
+    assert run.judgement is not None
+    assert run.judgement.anomalies["counter-duplicate"] > 0
+    assert run.judgement.verdict is Verdict.UNKNOWN
+    assert text.startswith("UNKNOWN: counter-duplicate: of 1 operations it is not known what they did")
+    assert "JSONDecodeError" in text
+
+
 def test_a_log_with_half_a_character_is_kept_and_so_are_all_others(tmp_path: Path) -> None:
     async def entry(self: Any, runtime: Any, argv: Sequence[str]) -> int:
         print("bytes \udcff of a file", file=sys.stderr)
