@@ -257,6 +257,8 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         yield attempt
     finally:
         remarks.keep(request.node, attempt.remarks)
+        if attempt.passed is not None:
+            remarks.keep_pass(request.node, *attempt.passed)
         if attempt.interrupted:  # also where the cluster cannot be taken away
             request.session.shouldstop = "interrupted; what there was has been checked and reported"
         attempt.tear_down()

@@ -42,7 +42,8 @@ def add_options(parser: pytest.Parser) -> None:
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
              "'none' (default), 'all', 'mix' (of every kind by weight, overlapping; docs/mixes.md)")  # fmt: skip
-    add("--nemesis-interval", default=None, metavar="S", help="seconds from injection to injection (10; of the mix 5)")
+    add("--nemesis-interval", default=None, metavar="S",
+        help="seconds from injection to injection (10; of the mix 5); a fault is healed after half of it")  # fmt: skip
     add("--nemesis-target", default=None, metavar="WHO",
         help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
         "consumer, consumers, zookeeper, zookeepers, origin, or nodes by name: n2, n1+n3 (docs/faults.md)")  # fmt: skip

@@ -1,15 +1,20 @@
-"""Remarks on runs that passed: said at the end of a session, as a run that passed prints nothing of its own."""
+"""Of runs that passed: how much was looked at, and remarks. Said at the end of a session, as such a run prints nothing
+of its own, and one that looked at next to nothing passes as well.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 REMARK: Final = "assay remark"
 """The user property of a test, which also comes from another process that ran it."""
+PASSED: Final = "assay passed"
+"""The same: how many operations there were, how many checks had data, and the run's folder."""
 
 
 def keep(item: Any, remarks: Iterable[str]) -> None:
@@ -17,17 +22,35 @@ def keep(item: Any, remarks: Iterable[str]) -> None:
     item.user_properties.extend((REMARK, remark) for remark in remarks)
 
 
+def keep_pass(item: Any, operations: int, checks: int, folder: Path) -> None:
+    """The same of a run that passed."""
+    item.user_properties.append((PASSED, (operations, checks, str(folder))))
+
+
 @pytest.hookimpl
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Each remark once, with the number of runs that it is of."""
-    found = [
-        text
+    """The least that one of the runs looked at; each remark once, with the number of runs that it is of."""
+    kept = [
+        one
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", "") == "teardown"
-        for name, text in report.user_properties
-        if name == REMARK
+        for one in report.user_properties
     ]
-    for text, number in Counter(found).items():
+    for line in _passed([what for name, what in kept if name == PASSED]):
+        terminalreporter.write_line(line)
+    for text, number in Counter(what for name, what in kept if name == REMARK).items():
         runs = f"{number} runs that passed" if number > 1 else "a run that passed"
         terminalreporter.write_line(f"assay: of {runs}: {text}")
+
+
+def _passed(runs: list[tuple[int, int, str]]) -> Iterator[str]:
+    if not runs:
+        return
+    operations, checks, folder = min(runs)
+    looked = f"{operations:,} operations, looked at by {checks} checks: {folder}"
+    if len(runs) == 1:
+        yield f"assay: a run passed, of {looked}"
+    else:
+        total = sum(number for number, _, _ in runs)
+        yield f"assay: {len(runs)} runs passed, of {total:,} operations; the smallest of {looked}"

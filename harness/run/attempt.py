@@ -116,6 +116,14 @@ class Attempt:
         passed = self.judgement is not None and self.judgement.verdict is Verdict.PASS
         return self._info.remarks if passed and self._info is not None else ()
 
+    @property
+    def passed(self) -> tuple[int, int, Path] | None:
+        """How many operations there were, how many checks had data, and the folder; None of a run that did not pass."""
+        judgement = self.judgement
+        if judgement is None or judgement.verdict is not Verdict.PASS:
+            return None
+        return judgement.operations, sum(one.rows > 0 for one in judgement.examined), self.folder.path
+
     def set_up(self) -> None:
         """Raises :class:`InfrastructureError`, :class:`Unavailable`, :class:`FullDiskError`, and what the test's
         function raises.

@@ -335,6 +335,21 @@ def test_remarks_are_said_once_with_the_number_of_runs() -> None:
     assert lines == ["assay: of 2 runs that passed: close() failed"]
 
 
+def test_what_runs_that_passed_looked_at_is_said_by_the_smallest(tmp_path: Path) -> None:
+    lines: list[str] = []
+    items = [SimpleNamespace(user_properties=[]) for _ in range(3)]
+    for number, item in enumerate(items[:2]):
+        remarks.keep_pass(item, 1000 + number, 7, tmp_path / str(number))
+    reports = [SimpleNamespace(when=when, user_properties=item.user_properties) for item in items for when in WHEN]
+    for some in (reports, reports[:3], reports[6:]):
+        remarks.pytest_terminal_summary(SimpleNamespace(stats={"": some}, write_line=lines.append))
+    smallest = f"1,000 operations, looked at by 7 checks: {tmp_path / '0'}"
+    assert lines == [
+        f"assay: 2 runs passed, of 2,001 operations; the smallest of {smallest}",
+        f"assay: a run passed, of {smallest}",
+    ]
+
+
 WHEN = ("setup", "call", "teardown")
 HANGS = """
 import asyncio, time
