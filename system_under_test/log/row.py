@@ -117,6 +117,10 @@ class SegmentRow:
             self.active.trim()
 
     def set(self, segments: tuple[Segment, ...]) -> None:
+        for segment in self.segments:
+            segment.on_damage = _ignore
+        for segment in segments:
+            segment.on_damage = self.note
         self.segments = segments
         self.bases = tuple(segment.base_offset for segment in segments)
         if segments:

@@ -11,7 +11,7 @@ segment is scanned, which repairs the index or names the first bad entry.
 
 import contextlib
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from assay.system_under_test.log.config import LogConfig
@@ -28,6 +28,10 @@ from assay.system_under_test.runtime import File, Slice, Storage
 
 RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
+
+
+def _ignore(damage: CorruptLog) -> None:
+    """It belongs to no log."""
 
 
 class Segment:
@@ -50,6 +54,7 @@ class Segment:
         self.synced = 0
         """Of ``changes``, those known to be durable."""
         self.closed = False
+        self.on_damage: Callable[[CorruptLog], None] = _ignore
         self._preallocated = False
         self._trusted_from = file.size
         self._verified: set[int] = set()
@@ -256,6 +261,11 @@ class Segment:
         self.file.close()
         self.index.close()
         self.times.close()
+
+    def lost(self, error: OSError) -> CorruptLog:
+        damage = CorruptLog(self.path, 0, self.base_offset, f"it cannot be read: {error}")
+        self.on_damage(damage)
+        return damage
 
     def _block_of(self, offset: int) -> tuple[int, bytes]:
         """Position and bytes of the block in which ``offset`` lies if it is here, checked."""

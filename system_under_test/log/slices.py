@@ -33,6 +33,9 @@ class Cuttable(Protocol):
     file: File
     cuts: int
 
+    def lost(self, error: OSError) -> Exception:
+        """The disk does not give what is in it, of which this makes damage."""
+
 
 class LogSlice:
     """A range of a segment. Once anything was cut there it fails to read: other bytes may stand there now."""
@@ -47,11 +50,25 @@ class LogSlice:
 
     def read(self) -> bytes:
         """The bytes; :class:`SliceCut` when the log was truncated, deleted or closed since."""
-        return self._stored().read()
+        stored = self._stored()
+        try:
+            return stored.read()
+        except OSError as error:
+            self._failed(error)
+            raise
 
     async def send(self, writer: asyncio.StreamWriter) -> None:
         """As :meth:`read`, to a connection."""
-        await self._stored().send(writer)
+        stored = self._stored()
+        try:
+            await stored.send(writer)
+        except OSError as error:  # most often of the connection
+            self._failed(error)
+            raise
+
+    def _failed(self, error: OSError) -> None:
+        if error.errno == errno.EIO:
+            self._segment.lost(error)
 
     def _stored(self) -> Slice:
         if self._segment.cuts != self._cuts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from assay.cluster.sim.disk import SimFile
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.admin import Admin
 from assay.system_under_test.client.coordinated import Position
@@ -157,12 +159,24 @@ def segments(node: SimNode, suffix: str = ".log") -> list[str]:
     return sorted(path for path in node.disk.files() if "/orders-0/" in path and path.endswith(suffix))
 
 
-async def read(cluster: Brokers, first: int, end: int) -> list[bytes | None]:
+def spoil(monkeypatch: pytest.MonkeyPatch, node: SimNode, path: str, position: int) -> None:
+    """From now on the disk does not give this byte of this file."""
+    spoiled, given = node.disk._names.file(path), SimFile.read
+
+    def read(self: SimFile, begin: int, size: int) -> bytes:
+        if self._inode is spoiled and begin <= position < begin + size:
+            raise OSError(errno.EIO, "a bad sector")
+        return given(self, begin, size)
+
+    monkeypatch.setattr(SimFile, "read", read)
+
+
+async def read(cluster: Brokers, first: int, end: int, max_bytes: int = 150) -> list[bytes | None]:
     """As a consumer, which asks again after an error, with new metadata."""
     found: list[bytes | None] = []
     for _ in range(200):
         try:
-            fetched = await cluster.consumer.fetch("orders", 0, first + len(found), max_bytes=150)
+            fetched = await cluster.consumer.fetch("orders", 0, first + len(found), max_bytes=max_bytes)
         except ReadFailed:
             await asyncio.sleep(0.1)
             continue
@@ -197,6 +211,31 @@ def test_a_leader_whose_damage_is_read_hands_over_and_is_made_whole_by_the_next(
             first = next(event for event in out if victim.index not in event["isr"])
             assert victim.index not in first["elr"]
             assert cut["epoch"] > offline["epoch"], "nothing was deleted before it had left the in-sync set"
+
+    simulate(check)
+
+
+@pytest.mark.parametrize(("max_bytes", "position"), [(150, 20), (100_000, 180)], ids=["looked up", "sent"])
+def test_a_leader_whose_disk_does_not_give_its_records_hands_over_and_is_made_whole(
+    monkeypatch: pytest.MonkeyPatch, max_bytes: int, position: int
+) -> None:
+    """It closed the connections of consumers and followers that asked for them, for ever."""
+
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            cluster, victim = setting.cluster, setting.victim
+            path = segments(victim)[1]
+            assert len(victim.disk.read(path)) > position
+            spoil(monkeypatch, victim, path, position)
+            async with asyncio.timeout(60):
+                assert await read(cluster, 0, COUNT, max_bytes) == numbers()
+            assert await cluster.leader() is not victim
+            (damaged,) = setting.since("log-damaged")
+            assert "it cannot be read: [Errno 5] a bad sector" in damaged["detail"]["problem"]
+            (offline,) = setting.since("replica-offline")
+            await setting.made_whole()
+            assert setting.since("truncated")[-1]["epoch"] > offline["epoch"]
+            assert victim.exit_code is None
 
     simulate(check)
 
