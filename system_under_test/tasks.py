@@ -22,6 +22,11 @@ class Background:
         task.add_done_callback(self._done)
         return task
 
+    def fail(self, error: BaseException) -> None:
+        """As if a task had ended by this error."""
+        if not self._closed:
+            self._on_error(error)
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None and not self._closed:

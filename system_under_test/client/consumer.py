@@ -107,10 +107,11 @@ class SimpleConsumer:
     ) -> dict[Partition, Fetched]:
         """As :meth:`fetch`, of several partitions, each from its offset on, in one request to each of their leaders.
 
-        ``max_bytes`` is per partition. Returns as soon as any partition was answered; an answer of another may then be
-        an error that goes away by itself (no leader, or one that did not answer: ``NETWORK_EXCEPTION``). Damaged
-        records are ``CORRUPT_MESSAGE``. A broker fills its answer in the order of the request, so a caller that wants
-        all to have their turn begins with another each time. Raises ``ReadFailed`` when no partition was answered.
+        ``max_bytes`` is per partition. One round of requests, if any partition was answered by it: an answer of another
+        may then be an error that goes away by itself (no leader, or one that did not answer within two seconds more
+        than ``max_wait``, or 0.2 for 5 s from then on: ``NETWORK_EXCEPTION``). Damaged records are ``CORRUPT_MESSAGE``.
+        A broker fills its answer in the order of the request, so a caller that wants all to have their turn begins with
+        another each time. Raises ``ReadFailed`` when no partition was answered.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout
         return await self._multi.fetch(offsets, max_bytes, max_wait, min_bytes, deadline)

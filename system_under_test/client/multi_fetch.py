@@ -1,4 +1,8 @@
-"""Reads of several partitions at a time: one request to each broker that leads some of them."""
+"""Reads of several partitions at a time: one request to each broker that leads some of them.
+
+An answer belongs to the call that asked, so a broker that is silent cannot be left to answer a later one: it is waited
+for. One that lately did not answer holds the others up for a moment only.
+"""
 
 import asyncio
 import contextlib
@@ -9,11 +13,14 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
 from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
-from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
-from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.metadata import BACK_OFF, SILENCE, Metadata, Node
+from assay.system_under_test.client.pool import Address, Pool
 from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import records_bytes
+
+HASTE = 0.2
+"""In place of ``PATIENCE``, for one that lately did not answer, where others are asked as well."""
 
 
 class MultiFetch:
@@ -25,6 +32,8 @@ class MultiFetch:
         self._version = version
         self._largest = largest
         self._check_crcs = check_crcs
+        self._silent: dict[Address, float] = {}
+        """Until when (loop time) those are hurried that did not answer."""
 
     async def fetch(
         self, offsets: Mapping[Partition, int], max_bytes: int, max_wait: float, min_bytes: int, deadline: float
@@ -38,9 +47,19 @@ class MultiFetch:
         while wanted:
             wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
             left = min(wait + PATIENCE, deadline - loop.time())
+            by_leader = self._by_leader(wanted)
+            hurried = {leader for leader in by_leader if self._silent.get(leader.address, 0.0) > loop.time()}
+            if len(hurried) == len(by_leader):
+                hurried.clear()
             ask = [
-                self._ask(leader, {one: (offsets[one], sizes[one]) for one in led}, wait, min_bytes, left)
-                for leader, led in self._by_leader(wanted).items()
+                self._ask(
+                    leader,
+                    {one: (offsets[one], sizes[one]) for one in led},
+                    wait,
+                    min_bytes,
+                    min(left, wait + HASTE) if leader in hurried else left,
+                )
+                for leader, led in by_leader.items()
             ]
             look = [self._look(topic, loop.time() + left) for topic in self._without_leader(wanted)]
             doubled: list[Partition] = []
@@ -89,7 +108,8 @@ class MultiFetch:
         self, leader: Node, wanted: Mapping[Partition, tuple[int, int]], wait: float, min_bytes: int, left: float
     ) -> dict[Partition, tuple[Fetched, bool]]:
         """Of each partition (offset, bytes) what came, and whether that was less than a whole message."""
-        deadline = asyncio.get_running_loop().time() + left
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + left
         request = messages.FetchRequest(
             replica_id=messages.CONSUMER_REPLICA_ID,
             max_wait_ms=int(wait * 1000),
@@ -109,11 +129,14 @@ class MultiFetch:
         )
         try:
             connection = await self._pool.get(leader.address, left)
-            response = await connection.call(request, self._version, deadline - asyncio.get_running_loop().time())
+            response = await connection.call(request, self._version, deadline - loop.time())
         except CallError:
+            if self._silent.get(leader.address, 0.0) <= loop.time():
+                self._silent[leader.address] = loop.time() + SILENCE
             for one in wanted:
                 self._metadata.forget(*one)
             return dict.fromkeys(wanted, (Fetched((), -1, leader.id, ErrorCode.NETWORK_EXCEPTION), False))
+        self._silent.pop(leader.address, None)
         parts = {(topic.topic, part.partition): part for topic in response.topics for part in topic.partitions}
         return {one: self._judged(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
 

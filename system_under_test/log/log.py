@@ -7,6 +7,7 @@ a power loss is the matter of ``row``.
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable
@@ -177,7 +178,8 @@ class Log:
 
         With ``at_least_one`` the first message comes even if it is larger. The range ends with its segment, so an
         answer may be shorter than possible. Empty at the log's end or at ``limit``.
-        Raises :class:`OffsetOutOfRange`, and :class:`CorruptLog` instead of ever giving a damaged byte.
+        Raises :class:`OffsetOutOfRange`, and :class:`CorruptLog` instead of ever giving a damaged byte. What the disk
+        does not give is damaged as well, also where it fails only as the range is sent.
         """
         row, end = self.row, self.row.end
         if not row.bases[0] <= offset <= end:
@@ -195,6 +197,10 @@ class Log:
             except CorruptLog as damage:
                 row.note(damage)
                 raise
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                raise segment.lost(error) from error
         return EMPTY
 
     # -- cutting -------------------------------------------------------------------------------------------------

@@ -264,6 +264,7 @@ class Segment:
         self.index.close()
         self.times.close()
 
+<<<<<<< HEAD
     def lost(self, error: OSError) -> None:
         self.on_damage(self._unreadable(error))
 
@@ -278,6 +279,12 @@ class Segment:
             if error.errno != errno.EIO:
                 raise
             raise self._unreadable(error) from error
+=======
+    def lost(self, error: OSError) -> CorruptLog:
+        damage = CorruptLog(self.path, 0, self.base_offset, f"it cannot be read: {error}")
+        self.on_damage(damage)
+        return damage
+>>>>>>> h3
 
     def _block_of(self, offset: int) -> tuple[int, bytes]:
         """Position and bytes of the block in which ``offset`` lies if it is here, checked."""

@@ -85,6 +85,9 @@ class LeaderTerm:
             first, last = log.append(records, append_time=time)
         except DamagedLog as damage:  # found this moment, see ``handover``
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION) from damage
+        except OSError as error:  # no one else leads as long as this process lives
+            replica.environment.on_disk_error(error)
+            raise
         if not self.appended:
             self.appended = True
             if not replica.traits.notes_epoch_at_once:

@@ -38,6 +38,8 @@ class ReplicaEnvironment:
     """Its log was found to lack something that had been durable."""
     before_cut: Callable[[Replica, int], Awaitable[None]]
     """Awaited before the log ends below where it ended."""
+    on_disk_error: Callable[[OSError], None]
+    """A leader's log took no append: the process ends."""
 
 
 class Replica:

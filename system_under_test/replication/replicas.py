@@ -62,6 +62,7 @@ class Replicas:
             self._on_flush_due,
             self._damaged,
             self._before_cut,
+            background.fail,
         )
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_configs: dict[str, TopicConfig] = {}

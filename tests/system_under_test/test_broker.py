@@ -17,6 +17,7 @@ import pytest
 
 from assay.cluster.node import DiskChange
 from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.disk import SimFile
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.broker import entry
 from assay.system_under_test.controller.changes import Changes
@@ -249,6 +250,34 @@ def test_a_broker_whose_disk_fails_ends_with_one_line_and_its_session_ends_with_
     assert len(said) == 1
     assert said[0].startswith("broker: broker 1 ")
     assert "Input/output error" in said[0]
+
+
+def test_a_leader_whose_log_takes_no_append_ends_so_that_others_lead_though_it_may_write_all_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stayed the leader, and took nothing."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=1)) as cluster:
+            node = await cluster.leader()
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            (path,) = (one for one in node.disk.files() if "/orders-0/" in one and one.endswith(".log"))
+            spoiled, append = node.disk._names.file(path), SimFile.append
+
+            def rejected(self: SimFile, data: bytes) -> None:
+                if self._inode is spoiled:
+                    raise OSError(errno.EIO, "a bad sector")
+                append(self, data)
+
+            monkeypatch.setattr(SimFile, "append", rejected)
+            sending = cluster.producer_with(timeout=10.0, request_timeout=1.0, repeat_unknown=True)
+            assert (await sending.send("orders", 0, [(None, b"y")])).node > 0
+            assert node.exit_code == 1
+            assert await cluster.leader() is not node
+            assert not cluster.cluster.crashes
+
+    simulate(check)
+    assert capsys.readouterr().err.strip() == "broker: broker 1 stopped: OSError(5, 'a bad sector')"
 
 
 def test_a_broker_whose_disk_fails_as_it_starts_names_the_disk(capsys: pytest.CaptureFixture[str]) -> None:

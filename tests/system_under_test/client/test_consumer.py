@@ -266,6 +266,34 @@ def test_a_partition_without_leader_holds_up_no_other() -> None:
     simulate(main)
 
 
+def test_a_silent_leader_holds_up_the_others_once_and_has_its_time_where_it_is_asked_alone() -> None:
+    async def main() -> None:
+        async with brokers(Broker(partitions=2, replication=1, min_insync=1, session_timeout_ms=20_000)) as cluster:
+            for partition in range(2):
+                await cluster.producer.send("orders", partition, [(None, b"x")])
+            silent = await cluster.leader("orders-0")
+            begin = {("orders", 0): 0, ("orders", 1): 0}
+            await cluster.consumer.multi_fetch(begin)
+            await silent.stop()
+            loop = asyncio.get_running_loop()
+            took = []
+            while sum(took) < SILENCE:
+                before = loop.time()
+                found = await cluster.consumer.multi_fetch(begin, max_wait=0.1)
+                took.append(loop.time() - before)
+                assert [m.value for m in found["orders", 1].messages] == [b"x"]
+            assert took[0] > 2.0
+            assert len(took) > 10
+            assert sum(one > 0.5 for one in took) <= 2, "its own time, and that of the search for another leader"
+            resumed = asyncio.ensure_future(asyncio.sleep(1.0))
+            resumed.add_done_callback(lambda _: asyncio.ensure_future(silent.resume()))
+            alone = await cluster.consumer.multi_fetch({("orders", 0): 0})
+            assert [m.value for m in alone["orders", 0].messages] == [b"x"]
+            assert list((await cluster.consumer.multi_fetch(begin))["orders", 0].messages), "it is heard again"
+
+    simulate(main)
+
+
 def test_multi_fetch_reports_each_partition_that_is_out_of_range() -> None:
     async def main() -> None:
         async with brokers(Broker(partitions=2)) as cluster:

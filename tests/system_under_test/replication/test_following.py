@@ -165,6 +165,7 @@ async def slow_replica(noted: asyncio.Event) -> Partition:
         on_flush_due=lambda _: None,
         on_damage=lambda _: None,
         before_cut=before_cut,
+        on_disk_error=lambda _: None,
     )
     epochs = EpochHistory(storage, "t-0", [EpochStart(1, 0), EpochStart(2, 7)])
     return Partition("t", 0, log, epochs, 7, TopicConfig(), environment, lambda *_: None)
