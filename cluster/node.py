@@ -237,7 +237,9 @@ class Slowed:
     calls: int = 0
     """Reads and writes that did."""
     halts: int = 0
-    """How often a process was stopped in the middle of an fsync."""
+    """How often a process was stopped in the middle of an fsync: the main one, or one that it has started."""
+    standing: bool = False
+    """Does the last of these stand still?"""
 
 
 @runtime_checkable
@@ -254,8 +256,8 @@ class Slowable(Protocol):
         """
 
     async def halt_in_fsync(self, after: float) -> None:
-        """Once so many seconds of the next fsync that is slow are over the process is stopped there (SIGSTOP); with 0
-        it is not, or goes on.
+        """Once so many seconds of the next fsync that is slow are over the process that makes it, the main one or one
+        that it has started, is stopped there (SIGSTOP); with 0 it is not, or goes on.
         """
 
     async def slowed(self) -> Slowed:

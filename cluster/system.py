@@ -302,7 +302,9 @@ class Durable(Protocol):
 
 @runtime_checkable
 class Replicating(Protocol):
-    """A system that knows which of its servers have all of something; faults that take a server's data ask."""
+    """A system that knows which of its servers have all of something; faults that take a server's data ask, and others
+    until that one serves again.
+    """
 
     async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
         """A key of which no server but this one is known to have everything acknowledged, those not counted that are

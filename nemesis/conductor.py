@@ -8,7 +8,8 @@ and the next one is played. A failed fault makes the run's coverage unknown; tha
 A step with a trigger waits once its time has come (:mod:`assay.nemesis.waiting`); the trial calls the conductor for
 each acknowledged operation and each line of the nodes' event logs. It acts as soon as the action that is under way has
 ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still until then
-(:mod:`assay.nemesis.ambush`). One that waits in vain is reported as failed.
+(:mod:`assay.nemesis.ambush`). One that waits in vain is reported as failed. So is one that is put off for too long,
+since another server has just lost its data (:mod:`assay.nemesis.data_loss`).
 
 A fault that ``lingers`` is not healed before it has had its effect, within its bound, and no other waits for it then:
 one that strikes only what passes by, such as a packet, may have met nothing, since another fault kept its target
@@ -21,7 +22,7 @@ import asyncio
 import enum
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ from assay.nemesis.cuts import Cuts
 from assay.nemesis.fault import FaultContext, Finds, Injection, Lingering, Proof, ends_late
 from assay.nemesis.in_force import InForce
 from assay.nemesis.recovery import RECOVERY_SECONDS, Recoveries
-from assay.nemesis.reporter import Reporter
+from assay.nemesis.reporter import Reporter, described
 from assay.nemesis.row import FaultRow, Stage
 from assay.nemesis.schedule import Branch, Record, Schedule, Step
 from assay.nemesis.score import Score
@@ -96,7 +97,13 @@ class Conductor:
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._seen: Counter[str] = Counter()
         self._context = FaultContext(
-            cluster, system, Cuts(cluster), self._last_events, self._seen, away=lambda: self._in_force.away()
+            cluster,
+            system,
+            Cuts(cluster),
+            self._last_events,
+            self._seen,
+            away=lambda: self._in_force.away(),
+            recovering=lambda: self._recoveries.due(),
         )
         self._reporter = Reporter(self._score, catalogue, clients(cluster), record, stamp)
         self._recoveries = Recoveries(system, self._reporter, recovery_seconds, self._start_again)
@@ -169,12 +176,15 @@ class Conductor:
         added = self._score.begin(branch)
         self._seeds |= {number: self._seed(step) for number, step in added}
         self._reporter.intended(added, self._reporter.elapsed())
-        self._steps = deque(sorted((*self._steps, *added), key=lambda numbered: numbered[1].at))
+        self._queue(added)
         if self._halted and added and not self._over:
             self._halted = False
             again = asyncio.get_running_loop().create_task(self._play_all(), name="nemesis of a branch")
             self._further.append(again)
         self._wake.set()
+
+    def _queue(self, added: Iterable[tuple[int, Step]]) -> None:
+        self._steps = deque(sorted((*self._steps, *added), key=lambda numbered: numbered[1].at))
 
     def _seed(self, step: Step) -> int:
         return self._rng.getrandbits(32) if step.seed is None else step.seed
@@ -292,10 +302,13 @@ class Conductor:
         if isinstance(chosen, str):
             self._reporter.missed(number, began, Stage.TARGET, chosen)
             return None
+        if chosen.too_soon is not None:
+            self._queue(self._waiting.put_off(number, fired, chosen.too_soon))
+            return None
         seed = self._seeds[number]
         injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
         began = self._reporter.moment()
-        self._reporter.aimed(injection, began, _described(step, chosen, fired, held, began))
+        self._reporter.aimed(injection, began, described(step, chosen, fired, held, began))
         self._in_force.add(injection)
         trouble = await attempt(ACTION_SECONDS, self._faults[step.fault].inject(injection))
         if trouble is not None:
@@ -378,19 +391,9 @@ class Conductor:
         as it was started while others were in its way. Raises ``NodeError``.
         """
         fault = self._faults[injection.step.fault]
+        if not (ends_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())):
+            return  # not even to wait for its turn: what acts may wait for this recovery
         async with self._acting:
-            expected = ends_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())
             held = node.name in self._in_force.kept_from_running()
-            if expected and not held and (await node.process()).state is ProcessState.DEAD:
+            if not held and (await node.process()).state is ProcessState.DEAD:
                 await node.start()
-
-
-def _described(step: Step, chosen: Chosen, fired: Fired | None, held: bool, at: float) -> dict[str, Any]:
-    """What is known of an injection when it begins, as its row has it."""
-    departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back, "process": step.target.process}
-    detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
-    if fired is not None:
-        trigger = {"at": fired.at, "delay": at - fired.at, "origin": fired.origin, "line": fired.line}
-        trigger["held"] = held or None  # its process was seen stopped, with this line its last
-        detail["trigger"] = {name: value for name, value in trigger.items() if value is not None}
-    return detail

@@ -9,9 +9,11 @@
 Unlike damage (:mod:`assay.nemesis.damage`), what was fsynced goes, too, and nothing in what is left says so. No
 replicated system survives that everywhere, so one server suffers it at a time, and the same one all through a run: the
 one that was hit first. Where a system can say that a server alone has all of something (``Replicating``), the fault
-waits until another has it as well, and fails where none gets it. It fails at once where those that have it are held by
-other faults: one that is cut off may be taken out of an in-sync set before the server that lost its data is, which then
-is the last of it.
+waits until another has it as well, and fails where none gets it; one that does not serve yet after another fault does
+not count, as it may be in sync in its former life alone. It fails at once where those that have it are held by other
+faults: one that is cut off may be taken out of an in-sync set before the server that lost its data is, which then is
+the last of it. For the same reason no fault takes the last of the others away before that server serves again
+(:mod:`assay.nemesis.in_force`).
 
 Proof: that of the kill, and the files as they were read back: none is left, or they are those of the copy and not those
 of before.
@@ -19,16 +21,16 @@ of before.
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from assay.cluster.node import Cluster, Node, Restorable
 from assay.cluster.system import Durable, Replicating, System
-from assay.nemesis.fault import NOT_READY_ERRORS, Census, Injection, Proof, on_each
+from assay.nemesis.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
 from assay.nemesis.process import draw_target, probe_processes, seen_of
-from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule import Parameter, ScheduleError, Step
 from assay.nemesis.target import Kind, Target, TargetError, servers
 
 KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
@@ -71,6 +73,7 @@ class Wipe(Kill):
         if how not in (KILLED, STOPPED):
             raise TargetError(f"{self.name} of a server whose end is {how!r}; {KILLED} or {STOPPED}")
         await self._aim(injection)
+        _empties(injection)
         await super().inject(injection)
 
     async def _aim(self, injection: Injection) -> None:
@@ -86,19 +89,23 @@ class Wipe(Kill):
             injection.evidence["instead_of"] = injection.names[0]
             injection.targets = (others[name],)
         node, deadline = injection.targets[0], loop.time() + PATIENCE
-        while (key := await _alone_with(injection, node)) is not None:
+        everyone = [other for other in servers(context.cluster, context.system) if other is not node]
+        while True:
+            back = context.recovering()
+            key = await alone_with(context, node, [other for other in everyone if other.name in back])
+            if key is None:
+                break
             if loop.time() >= deadline:
                 raise TargetError(f"no server but {node.name} is known to have all of {key}")
             await asyncio.sleep(LOOK)
-        everyone = servers(context.cluster, context.system)
-        away = [other for other in everyone if other is not node and other.name in context.away()]
-        if away and (key := await _alone_with(injection, node, away)) is not None:
+        away = [other for other in everyone if other.name in context.away()]
+        if away and (key := await alone_with(context, node, away)) is not None:
             names = ", ".join(other.name for other in away)
             raise TargetError(f"no server but {node.name} and what other faults hold ({names}) has all of {key}")
         context.lost[node.name] = None
 
     async def end(self, injection: Injection, node: Node) -> None:
-        if injection.step.parameters.get("end") == STOPPED:
+        if ended_cleanly(injection.step):
             await node.terminate()
             await self._aim(injection)  # it may have taken a while, and others have left the in-sync sets
         else:
@@ -151,6 +158,7 @@ class Rollback(Wipe):
 
         async def put_back() -> None:
             await asyncio.sleep(injection.step.duration * AGE)
+            _empties(injection)  # before it is asked who has everything: other faults begin meanwhile
             await self._aim(injection)
             await Kill.inject(self, injection)
 
@@ -196,12 +204,22 @@ def _folder(injection: Injection, node: Node) -> str:
     return system.data_folder(node)
 
 
-async def _alone_with(injection: Injection, node: Node, away: Sequence[Node] = ()) -> str | None:
+def _empties(injection: Injection) -> None:
+    """Its target is about to lose data, and counts as a server that has, until it serves again."""
+    injection.context.emptied[injection.names[0]] = injection
+
+
+def ended_cleanly(step: Step) -> bool:
+    """Is a server asked to end before it loses its data?"""
+    return step.parameters.get("end") == STOPPED
+
+
+async def alone_with(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
     """Of what no other server is known to have all; None also where the system never says."""
-    system = injection.context.system
+    system = context.system
     if not isinstance(system, Replicating):
         return None
     try:
-        return await system.alone_with(injection.context.cluster, node, away)
+        return await system.alone_with(context.cluster, node, away)
     except NOT_READY_ERRORS as error:
         return f"anything ({error})"

@@ -105,6 +105,8 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     # Faults of consumers share the nodes that these live on, of which no majority must be left in peace.
     of_clients = [CLIENT_ROLE in fault.roles for fault in (first, second)]
     if any(of_clients):
+        if (strikes_everywhere(first) or strikes_everywhere(second)) and first.scope.clashes(second.scope):
+            return False  # it takes any nodes, clients' among them
         return not all(of_clients) or census.clients > 1 or first.scope != second.scope
     # Faults of ZooKeeper share its nodes as the others share the servers.
     both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles

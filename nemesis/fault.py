@@ -119,8 +119,12 @@ class FaultContext:
     """How often each event has been read, of any node."""
     lost: dict[str, None] = field(default_factory=dict)
     """Servers that have lost data in this run, beyond what they had not fsynced (:mod:`assay.nemesis.data_loss`)."""
+    emptied: dict[str, Injection] = field(default_factory=dict)
+    """Those that have not served since, and what took their data: others may still count on what they had."""
     away: Callable[[], Collection[str]] = tuple
     """The nodes that faults in force keep from working, or cut from others."""
+    recovering: Callable[[], Collection[str]] = tuple
+    """Those that faults have hit and that do not serve yet since the heal."""
     finds: Finds = field(default_factory=Finds)
     listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
@@ -260,6 +264,13 @@ class EndsLate(Protocol):
 
 
 @runtime_checkable
+class TakesLeave(Protocol):
+    """A fault that asks processes to end: their sessions are over at once, those of one that is killed later."""
+
+    takes_leave: bool
+
+
+@runtime_checkable
 class NeedsDisks(Protocol):
     """A fault for which containers get disks of their own, although it loses nothing of what is on them."""
 
@@ -299,6 +310,11 @@ def strikes_everywhere(fault: Fault) -> bool:
 def ends_late(fault: Fault) -> bool:
     """Does it say that a process may?"""
     return isinstance(fault, EndsLate) and fault.ends_late
+
+
+def takes_leave(fault: Fault) -> bool:
+    """May a process end by itself, and with it its sessions?"""
+    return ends_late(fault) or (isinstance(fault, TakesLeave) and fault.takes_leave)
 
 
 def needs_disks(fault: Fault) -> bool:

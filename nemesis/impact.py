@@ -20,7 +20,8 @@ class Impact:
     gradual: bool = False
     """Processes end or stand still some time while the fault is in force, not all of them at the injection."""
     cuts_links: bool = False
-    """Packets between the targets and other nodes are lost or rejected. Clients that are no targets are spared."""
+    """Packets between the targets and other nodes, or among ZooKeeper's, are lost or rejected. Clients that are no
+    targets are spared."""
     loses_unsynced: bool = False
     """What the targets had written and not fsynced may be gone. Containers get disks of their own for it."""
     damages_files: bool = False

@@ -8,7 +8,9 @@ import msgspec
 
 from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE
-from assay.nemesis.fault import Fault, FaultContext, Injection
+from assay.nemesis.cuts import parted
+from assay.nemesis.data_loss import alone_with, ended_cleanly
+from assay.nemesis.fault import Fault, FaultContext, Injection, takes_leave
 from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Step
 from assay.nemesis.target import KEYED, SIZES, Chosen, Kind, Scene, clients, groups, resolve, servers, zookeepers
@@ -53,9 +55,12 @@ class InForce:
         return {name for injection in held for name in injection.names}
 
     def away(self) -> set[str]:
-        """The nodes that faults keep from working, or cut from others."""
+        """The nodes that faults keep from working, or cut from others: their targets, and all cut from ZooKeeper."""
         cut = [one for one in self if self._catalogue[one.step.fault].impact.cuts_links]
-        return self.kept_from_running() | {name for injection in cut for name in injection.names}
+        keepers = {node.name for node in zookeepers(self._context.cluster)}
+        links = [{near, parted(far)[0]} for near, far in self._context.cuts.in_force()]
+        deaf = {name for link in links if link & keepers for name in link}
+        return self.kept_from_running() | {name for injection in cut for name in injection.names} | deaf
 
     def in_the_way(self) -> bool:
         """May one keep a process that starts from what it needs? Something is cut, or a ZooKeeper node is away."""
@@ -94,7 +99,31 @@ class InForce:
         if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
             free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
-        return self._sparing(chosen, scene.busy, alike) if step.keep_majority else chosen
+        chosen = self._sparing(chosen, scene.busy, alike) if step.keep_majority else chosen
+        return dataclasses.replace(chosen, too_soon=await self._too_soon(step, chosen.nodes))
+
+    async def _too_soon(self, step: Step, nodes: Collection[Node]) -> str | None:
+        """Why these are not to be taken away yet, or None: one that has lost its data may be counted on until it serves
+        again, and would be left as the last of an in-sync set if the others left it before.
+        """
+        context, fault = self._context, self._catalogue[step.fault]
+        impact = fault.impact if step.target.of_main else fault.impact.beside_main
+        if not (impact.stops_work or impact.cuts_links):
+            return None
+        held = self.away()
+        for server in [node for node in self._servers if node.name in context.emptied]:
+            if ended_cleanly(context.emptied[server.name].step) and not takes_leave(fault):
+                continue  # its session is over, before any that has to expire
+            away = [one for one in self._servers if one is not server and (one in nodes or one.name in held)]
+            if not any(one in nodes for one in away):
+                continue
+            if (key := await alone_with(context, server, away)) is not None:
+                names = ", ".join(node.name for node in away)
+                return (
+                    f"{server.name} has lost its data and does not serve again yet; no server but it and {names} is "
+                    f"known to have all of {key}"
+                )
+        return None
 
     def _open_to(self, fault: Fault) -> list[Node]:
         """The servers that a fault may hit: those of its roles, where it names roles of servers."""

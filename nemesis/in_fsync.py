@@ -5,14 +5,15 @@
 ``power-loss-in-fsync``  the same, and the power is lost (``power_loss``)
 
 What an fsync was about is then not on the disk, or torn. The process is stopped at just that moment, by its disk, and
-dies there, however long the harness takes to see it. Proof: that it was stopped so, and the proof of the end.
+dies there, however long the harness takes to see it. It may be one that the main one has started, as PostgreSQL's are
+that write; all of them are killed then. Proof: that it was stopped so, and the proof of the end.
 """
 
 import asyncio
 import random
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, ProcessState, Slowable
+from assay.cluster.node import Cluster, Node, Slowable
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, on_all, on_each
 from assay.nemesis.kill import Kill
@@ -92,11 +93,11 @@ class PowerLossInFsync(KillInFsync, PowerLoss):
 
 
 async def _halted(injection: Injection) -> list[str]:
-    """The targets that stand still in an fsync."""
+    """The targets that stand still in an fsync, or of which a process does that the main one has started."""
     halted = []
     for node in injection.targets:
-        halts = (await cast(Slowable, node).slowed()).halts
-        if halts > seen_of(injection, node)["halts"] and (await node.process()).state is ProcessState.STOPPED:
+        slowed = await cast(Slowable, node).slowed()
+        if slowed.halts > seen_of(injection, node)["halts"] and slowed.standing:
             halted.append(node.name)
     return halted
 

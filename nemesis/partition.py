@@ -105,11 +105,15 @@ class Partition(Cutting):
         return await probe_counters(cluster)
 
     async def inject(self, injection: Injection) -> None:
-        """Whom a follower follows is asked now."""
+        """Whom a follower follows is asked now. Client nodes that have one of the links cut are targets as well."""
         if self._shape(injection) is Shape.FOLLOWER_FROM_LEADER:
             injection.evidence["leader"] = (await leader_for(injection)).name
-        if self._shape(injection) is Shape.LINKS and (name := await _name_of_links(injection)) is not None:
-            injection.evidence[LIKENESS] = name
+        if self._shape(injection) is Shape.LINKS:
+            if (name := await _name_of_links(injection)) is not None:
+                injection.evidence[LIKENESS] = name
+            ends = {name for drop in _some_links(injection) for name in drop} - {*injection.names}
+            cut = (node for node in clients(injection.context.cluster) if node.name in ends)
+            injection.targets = (*injection.targets, *cut)
         await super().inject(injection)
 
     def links(self, injection: Injection) -> list[Drop]:

@@ -46,6 +46,11 @@ class Recoveries:
         name = f"recovery of fault {injection.id}"
         self._tasks[injection.id] = injection, asyncio.get_running_loop().create_task(self._wait(injection), name=name)
 
+    def due(self) -> set[str]:
+        """The targets that are waited for."""
+        waited = [injection for injection, task in self._tasks.values() if not task.done()]
+        return {name for injection in waited for name in injection.names}
+
     async def settle(self) -> None:
         """Waits for all of them. A caller that gives up, by a time limit of its own, ends none: :meth:`close` does."""
         for _, task in list(self._tasks.values()):
@@ -78,6 +83,9 @@ class Recoveries:
 
         trouble = await attempt(self._seconds, all_ready())
         if trouble is None:
+            emptied = injection.context.emptied
+            for name in [name for name in injection.names if emptied.get(name) is injection]:
+                del emptied[name]
             self._reporter.recovered(injection, loop.time() - began)
         else:
             reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}{self._raised}"

@@ -15,7 +15,8 @@ from assay.nemesis.fault import Fault, Injection, Proof
 from assay.nemesis.row import FaultPhase, FaultRow, Stage
 from assay.nemesis.schedule import Record, Resolved, Step
 from assay.nemesis.score import Score
-from assay.nemesis.trigger import OnEvent
+from assay.nemesis.target import Chosen
+from assay.nemesis.trigger import Fired, OnEvent
 
 
 class Reporter:
@@ -152,3 +153,14 @@ class Reporter:
 def optional(step: Step) -> bool:
     """May it wait in vain?"""
     return isinstance(step.trigger, OnEvent) and step.trigger.optional
+
+
+def described(step: Step, chosen: Chosen, fired: Fired | None, held: bool, at: float) -> dict[str, Any]:
+    """What is known of an injection when it begins, as its row has it."""
+    departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back, "process": step.target.process}
+    detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
+    if fired is not None:
+        trigger = {"at": fired.at, "delay": at - fired.at, "origin": fired.origin, "line": fired.line}
+        trigger["held"] = held or None  # its process was seen stopped, with this line its last
+        detail["trigger"] = {name: value for name, value in trigger.items() if value is not None}
+    return detail

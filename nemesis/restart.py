@@ -34,6 +34,7 @@ class Restart(ServerFault):
     name = "restart"
     description = "the process is ended cleanly (SIGTERM) and started again at the heal"
     impact = Impact(ends_process=True)
+    takes_leave = True
 
     async def inject(self, injection: Injection) -> None:
         await on_each(injection.targets, lambda node: _terminate(injection, node))

@@ -215,7 +215,7 @@ class Chosen:
     """The nodes, in the cluster's order; ``key`` if one was asked for; ``note``: how they depart from the target.
 
     ``fell_back``: ``one`` was taken because the target was not available; ``note`` says why. ``others``: servers that
-    it might as well have been, unless the step names its own.
+    it might as well have been, unless the step names its own. ``too_soon``: why it has to wait.
     """
 
     nodes: tuple[Node, ...]
@@ -223,6 +223,7 @@ class Chosen:
     note: str | None = None
     fell_back: bool = False
     others: tuple[Node, ...] = ()
+    too_soon: str | None = None
 
 
 async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:

@@ -1,12 +1,15 @@
-"""The steps of a run that wait for their triggers: armed, fulfilled, or given up.
+"""The steps of a run that wait: for their triggers (armed, fulfilled, or given up), or until they may strike.
 
 A trigger with ``hold`` lays an ambush (:mod:`assay.nemesis.ambush`): its step acts once the process that wrote the
 event is seen stopped at it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from assay.nemesis.ambush import LINE_SECONDS, Ambush
 from assay.nemesis.attempt import ACTION_SECONDS, attempt
@@ -20,7 +23,10 @@ from assay.nemesis.score import Score
 from assay.nemesis.trigger import Armed, Fired, OnEvent, Trigger
 
 LOOK_AGAIN = 0.25
-"""Seconds until an ambush whose time is over is looked at again, while a line of its may be on its way."""
+"""Seconds until an ambush whose time is over is looked at again, while a line of its may be on its way; and until a
+step that is put off is tried again."""
+PUT_OFF = 15.0
+"""Seconds for which a step is put off: ZooKeeper grants sessions of 10 s at most, and a server serves soon after."""
 
 
 class Waiting:
@@ -37,6 +43,8 @@ class Waiting:
         self._acknowledged = 0
         self._armed: dict[int, Armed] = {}
         self._fired: dict[int, Fired] = {}
+        self._too_late: dict[int, float] = {}
+        """Until when steps are put off, in seconds of the run."""
 
     def __bool__(self) -> bool:
         return bool(self._armed or self._fired)
@@ -110,6 +118,18 @@ class Waiting:
     def pop(self, number: int) -> Fired:
         """What fulfilled the trigger of a step that is due."""
         return self._fired.pop(number)
+
+    def put_off(self, number: int, fired: Fired | None, reason: str) -> Sequence[tuple[int, Step]]:
+        """It cannot act yet: it is tried again soon, for a while. Where it has no trigger, with its new time."""
+        now = self._reporter.elapsed()
+        again = now + LOOK_AGAIN
+        if now >= self._too_late.setdefault(number, now + PUT_OFF):
+            self._reporter.missed(number, now, Stage.TARGET, reason)
+        elif fired is not None:
+            self._fired[number] = replace(fired, due=again)
+        else:
+            return ((number, msgspec.structs.replace(self._score[number], at=again)),)
+        return ()
 
     async def caught(self, number: int, fired: Fired) -> Fired | None:
         """With the process that stands in the ambush. None when it has caught nothing: the step waits again."""

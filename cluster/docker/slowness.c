@@ -2,10 +2,11 @@
  * lies in one folder (ASSAY_SLOW_FOLDER) take as many microseconds more as a mapped file says, and rejects chosen changes
  * there (EIO), or ends the process just before or after one. Everything else is left alone.
  *
- * The file has eleven int64. For a slow disk: microseconds of an fsync, those of a read or write, after how many of an
+ * The file has twelve int64. For a slow disk: microseconds of an fsync, those of a read or write, after how many of an
  * fsync the process is to stop itself (once; 0: never). For one that fails: how many changes are made as ever before,
  * how many are then rejected (-1: the process ends, once; -2: after the change), and of which kinds (bits: 1 a write, 2 an fsync, 4 a cut or a
  * reservation, 8 a name). And counts: of slow fsyncs, of slow reads and writes, of stops, of rejected changes, of ends.
+ * The last one is the id of the process that stopped itself last: the main one, or one that it has started.
  * It must never be truncated while a process has it.
  *
  * A process beside the main one (ASSAY_BESIDE) is as slow, but none of its calls is counted, rejected, or its end: what
@@ -31,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FSYNC, CALL, HALT, AFTER, ERRORS, KINDS, FSYNCS, CALLS, HALTS, REJECTED, ENDS, WORDS };
+enum { FSYNC, CALL, HALT, AFTER, ERRORS, KINDS, FSYNCS, CALLS, HALTS, REJECTED, ENDS, STOPPED, WORDS };
 enum { WRITE = 1, SYNC = 2, CUT = 4, NAME = 8 };
 
 static int64_t none[WORDS];
@@ -101,6 +102,7 @@ static void before_fsync(int descriptor) {
         if (halt > 0) {
             pass(halt);
             whole -= halt;
+            __atomic_store_n(&shared[STOPPED], getpid(), __ATOMIC_RELAXED);
             count(HALTS);
             kill(getpid(), SIGSTOP);
         }

@@ -1,8 +1,9 @@
 """What a simulated node's disk can be made to do to the process that uses it: be full, be slow, fail."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from assay.cluster.node import Broken, DiskChange, Slowed
+from assay.cluster.node import Broken, DiskChange, ProcessState, ProcessStatus, Slowed
 from assay.cluster.sim.disk import SimDisk
 
 PROBE_BYTES = 4096
@@ -18,6 +19,9 @@ class Device:
         raise NotImplementedError
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
+        raise NotImplementedError
+
+    async def process(self) -> ProcessStatus:
         raise NotImplementedError
 
     async def resume(self) -> None:
@@ -57,7 +61,8 @@ class Device:
 
     async def slowed(self) -> Slowed:
         self._reach()
-        return self.disk.slowness.so_far
+        standing = (await self.process()).state is ProcessState.STOPPED
+        return replace(self.disk.slowness.so_far, standing=standing)
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False

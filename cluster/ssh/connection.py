@@ -65,6 +65,10 @@ class RefusedError(NodeError):
     """The machine does not let this user in, or is another one: to try again is of no use, and may get one banned."""
 
 
+class UnendedError(NodeError):
+    """A command did not come to its end in time, and is killed on the machine if that can be done."""
+
+
 class SshConnection:
     """Thread-safe. ``name`` is the node's, for messages."""
 
@@ -114,11 +118,12 @@ class SshConnection:
                 raise TimeoutError
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
-            raise self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}") from error
+            broken = self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}")
+            raise (UnendedError(str(broken)) if isinstance(error, TimeoutError) else broken) from error
         finally:
             channel.close()
         if code in KILLED and time.monotonic() - begun >= timeout:
-            raise self._error(command, f"no end after {timeout:g} s: it was killed")
+            raise UnendedError(str(self._error(command, f"no end after {timeout:g} s: it was killed")))
         if code == -1:  # paramiko's word for none
             raise self._error(command, "the connection broke before its end, or a signal ended it")
         if code != 0:

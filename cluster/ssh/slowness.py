@@ -16,14 +16,15 @@ LIBRARY = f"{PLACE}/slowness.so"
 FILE = f"{PLACE}/slowness"
 FOLDER = "ASSAY_SLOW_FOLDER"
 """The variable of the environment that names the folder of the files that are slow."""
-ZERO = bytes(11 * mapped.SIZE)
+ZERO = bytes(12 * mapped.SIZE)
 """What is in the file at first: microseconds of an fsync and of other calls, the halt; of changes that fail how many
-are as before, how many are then rejected, and the bits of their kinds; and the five counts."""
+are as before, how many are then rejected, and the bits of their kinds; the five counts; and who stopped itself last."""
 MICROSECONDS = 1_000_000
 HALT = 2
 AFTER = 3
 KINDS = 5
 COUNTS = 6
+STOPPED = 11
 ENDS, ENDS_AFTER = -1, -2
 """In the place of how many are rejected: the process ends before the change, or after it."""
 BITS: Final[Mapping[DiskChange, int]] = {
@@ -33,7 +34,14 @@ BITS: Final[Mapping[DiskChange, int]] = {
     DiskChange.NAME: 8,
 }
 
-READ = mapped.read(FILE)
+
+def look(file: str = FILE) -> str:
+    """The shell command that prints all, and the state of the process that has stopped itself, as proc(5) has it."""
+    state = "sed 's/.*) //' /proc/$1/stat 2>/dev/null | cut -c 1"
+    return f"set -- $(od -An -v -t d8 -j {STOPPED * mapped.SIZE} {file}); {mapped.read(file)} && {state}"
+
+
+READ = look()
 
 
 def slow(fsync: float, call: float) -> str:
@@ -60,10 +68,12 @@ UNDO_FAILING = ("sh", "-c", fail(()))
 
 
 def so_far(output: str) -> Slowed:
-    """What :data:`READ` printed."""
-    return Slowed(*mapped.words(output)[COUNTS : COUNTS + 3])
+    """What :func:`look` printed."""
+    *words, last = output.split()
+    fsyncs, calls, halts = map(int, words[COUNTS : COUNTS + 3])
+    return Slowed(fsyncs, calls, halts, last in ("T", "t"))
 
 
 def failed(output: str) -> Broken:
     """The same, of what fails."""
-    return Broken(*mapped.words(output)[COUNTS + 3 :])
+    return Broken(*map(int, output.split()[COUNTS + 3 : STOPPED]))

@@ -26,7 +26,7 @@ from assay.harness.search.code_coverage.kept import reached as reached_code
 from assay.harness.search.code_coverage.source import Module
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.player import ENDLESS, Player
+from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.harness.search.quick import PATIENCE, QuickPlayer
 from assay.harness.search.reached import Reached, keep
 from assay.harness.search.story import write_story
@@ -88,7 +88,7 @@ class Exploration:
         return self._said(result)
 
     def _said(self, result: Result) -> str | None:
-        texts = [self._outcome(result), *map(self._endless, result.endless)]
+        texts = [self._outcome(result), *map(self._endless, result.endless), *map(self._died, result.died)]
         return "\n".join(text for text in texts if text is not None) or None
 
     def _outcome(self, result: Result) -> str | None:
@@ -142,16 +142,23 @@ class Exploration:
         )
 
     def _endless(self, example: Example) -> str:
-        """How to play again what did not come to its end."""
         headline = (
             f"UNKNOWN: an example did not come to its end in {PATIENCE:g} s and was killed: code that never waits?"
         )
+        return self._unended(example, ENDLESS, headline, "a second Ctrl-C shows where it is")
+
+    def _died(self, example: Example) -> str:
+        headline = "UNKNOWN: the process that played an example died: memory used up, or a library that crashed?"
+        return self._unended(example, DIED, headline, "it may end the process")
+
+    def _unended(self, example: Example, what: str, headline: str, hint: str) -> str:
+        """How to play it again."""
         try:
-            schedule, settings = self._kept(example, ENDLESS)
+            schedule, settings = self._kept(example, what)
         except OSError as error:
             kept = [f"nothing of it could be kept: {error}"]
         else:
-            kept = [f"schedule: {schedule}", f"replay: {self.command(settings)} # a second Ctrl-C shows where it is"]
+            kept = [f"schedule: {schedule}", f"replay: {self.command(settings)} # {hint}"]
         return "\n".join([headline, f"  seed {example.seed}", *(f"  {line}" for line in example.lines()), *kept])
 
     def _kept(self, example: Example, what: str) -> tuple[Path, Settings]:

@@ -28,7 +28,7 @@ from assay.harness.run.settings import Budget, derive
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.further import further_steps
-from assay.harness.search.player import ENDLESS, PlayOutcome
+from assay.harness.search.player import DIED, ENDLESS, PlayOutcome
 from assay.harness.search.quick import Further
 from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.strategies import Terrain, examples
@@ -136,6 +136,8 @@ class Explorer:
         """Called with the first failure as it was drawn, then with each one that is smaller."""
         self.on_endless: Callable[[Example], None] = lambda example: None
         """Called with each example that did not come to its end."""
+        self.on_died: Callable[[Example], None] = lambda example: None
+        """Called with each example of which the process that played it died."""
         self.on_progress: Callable[[Tally], None] = lambda tally: None
         self._corpus: list[Example] = []
         self.reached: Counter[str] = Counter()
@@ -271,6 +273,9 @@ class Explorer:
         if outcome.verdict == ENDLESS:
             self._note(f"seed {example.seed} did not come to its end; the search goes on without it")
             self.on_endless(example)
+        elif outcome.verdict == DIED:
+            self._note(f"the process that played seed {example.seed} died; the search goes on with another one")
+            self.on_died(example)
         return outcome
 
     def _learn(self, example: Example, outcome: PlayOutcome) -> None:

@@ -24,6 +24,8 @@ NOT_STARTED = "not-started"
 
 ENDLESS = "endless"
 """In place of a verdict: the run did not come to its end, and was killed."""
+DIED = "died"
+"""In place of a verdict: the process that played it died."""
 
 
 @dataclass(frozen=True)

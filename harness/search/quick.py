@@ -25,7 +25,7 @@ from assay.harness.search.code_coverage.choice import counter
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.code_coverage.source import Module
 from assay.harness.search.example import Example
-from assay.harness.search.player import ENDLESS, Player, PlayOutcome, outcome_of, without_verdict
+from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, outcome_of, without_verdict
 from assay.harness.search.stage import Broken, Moment, Order, Played, Stage
 from assay.harness.search.stages import Stages
 from assay.harness.search.states import Steering
@@ -38,6 +38,8 @@ DEPTH: Final = 3
 
 PATIENCE: Final = 120.0
 """Real seconds that a run may take; most take a few. One that takes longer is held to have no end."""
+DEATHS: Final = 5
+"""So many processes that die in a row, each of its run, die of something else, as when memory is used up."""
 
 Further = Callable[[Random, Example, float], Sequence[Step]]
 """Draws the faults of a branch of this example at that time."""
@@ -54,14 +56,14 @@ class Standing:
 
 
 class StageError(Exception):
-    """The process that plays, or a child of it, died."""
+    """There is no process that plays: each new one died, or none can be started."""
 
 
 class QuickPlayer:
     """Starts its stage when it is made, and ends it when it is closed. Not for use from several threads.
 
     Lines and branches of ``modules`` are counted. A run that takes longer than ``patience`` seconds is killed, and with
-    it those that have left from the same process.
+    it those that have left from the same process. Where that process dies by itself a new one plays what comes next.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class QuickPlayer:
         """Every line and branch that was reached, in the order in which this process learned of it."""
         self._stage_knows = 0
         """Of them, those that the stage knows."""
+        self._deaths = 0
+        """Of processes, in a row."""
         self.seconds = 0.0
         """Of processor time that the runs took to play, in other processes."""
 
@@ -126,6 +130,13 @@ class QuickPlayer:
 
     def _order(self, example: Example, moments: int = 0, known: frozenset[str] = frozenset()) -> None:
         """To play it from its start."""
+        try:
+            self._send(example, moments, known)
+        except OSError:  # it died with nothing to do
+            self._start_again()
+            self._send(example, moments, known)
+
+    def _send(self, example: Example, moments: int, known: frozenset[str]) -> None:
         self._stage.send(Order(example, moments, known, tuple(self._code)[self._stage_knows :]))
         self._stage_knows = len(self._code)
 
@@ -168,8 +179,8 @@ class QuickPlayer:
                 for gone in self._archive.add(standing, answer.words):
                     gone.connection.close()
         except (EOFError, OSError):  # the latter in the middle of a message
-            played = "\n  ".join((f"seed {example.seed}", *example.lines()))
-            raise StageError(f"the process that played an example died:\n  {played}") from None
+            return self._died(example)
+        self._deaths = 0
         self._code |= dict.fromkeys(sorted(answer.code, key=str))
         if isinstance(answer, Broken):
             # What was raised is raised here, or kept in the run's folder.
@@ -181,10 +192,27 @@ class QuickPlayer:
 
     def _endless(self) -> PlayOutcome:
         """Its code never waits, so nothing but a kill ends it."""
+        self._start_again()
+        return without_verdict(ENDLESS)
+
+    def _died(self, example: Example) -> PlayOutcome:
+        self._deaths += 1
+        if self._deaths >= DEATHS:
+            played = "\n  ".join((f"seed {example.seed}", *example.lines()))
+            raise StageError(
+                f"each process that played one of {DEATHS} examples died (is memory used up?), the last of:\n  {played}"
+            )
+        self._start_again()
+        return without_verdict(DIED)
+
+    def _start_again(self) -> None:
+        """Another process plays what comes next, and no run is left any more."""
         self._leave_no_more()
         self._stage.close()
-        self._stage, self._stage_knows = self._stages.start(), 0
-        return without_verdict(ENDLESS)
+        try:
+            self._stage, self._stage_knows = self._stages.start(), 0
+        except OSError as error:
+            raise StageError(f"the process that starts those that play is gone: {error}") from error
 
     def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, Played)]

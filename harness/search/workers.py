@@ -45,6 +45,8 @@ class Result:
     """How the explorer that had found it broke while it made it small."""
     endless: tuple[Example, ...] = ()
     """Those that did not come to their end."""
+    died: tuple[Example, ...] = ()
+    """Those of which the process that played them died."""
 
 
 class WorkerError(Exception):
@@ -96,6 +98,7 @@ def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
         explorer = make(number, lambda line: parent.send(("note", line)))
         explorer.on_found = lambda found: parent.send(("found", found))
         explorer.on_endless = lambda example: parent.send(("endless", example))
+        explorer.on_died = lambda example: parent.send(("died", example))
         explorer.on_progress = _Progress(explorer, parent)
         found = explorer.run()
         parent.send(("tally", explorer.tally))
@@ -126,6 +129,7 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
     reached: dict[int, tuple[Counter[str], set[Place]]] = {}
     found: Found | None = None
     endless: list[Example] = []
+    died: list[Example] = []
     interrupted, broken = False, ""
     try:
         while running:
@@ -142,6 +146,8 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                     reached[worker.number] = content
                 elif kind == "endless":
                     endless.append(content)
+                elif kind == "died":
+                    died.append(content)
                 elif kind == "found":
                     found = content
                     for other in [one for one in running if one is not ready]:
@@ -162,7 +168,7 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
     states = sum((counts for counts, _ in reached.values()), Counter())
     code = frozenset(place for _, places in reached.values() for place in places)
     tally = _together(tallies, time.monotonic() - began)
-    return Result(found, tally, interrupted, states, code, broken, tuple(endless))
+    return Result(found, tally, interrupted, states, code, broken, tuple(endless), tuple(died))
 
 
 def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:

@@ -24,10 +24,13 @@ from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.node import NodeError, ProcessState
-from assay.cluster.ssh.connection import AwayError, RefusedError
+from assay.cluster.ssh.connection import AwayError, RefusedError, UnendedError
 from assay.cluster.ssh.reach import Reach, host_key_of
 
 from helpers.echo_system import Echo
+from helpers.ssh_machine import machine
+
+UNDO_WITHIN = reaching.UNDO_WITHIN
 
 KEY = paramiko.ECDSAKey.generate()
 HOST_KEY = f"{KEY.get_name()} {KEY.get_base64()}"
@@ -174,13 +177,13 @@ def test_the_doctor_calls_required_what_no_run_begins_without(
     assert bad.required == (missing != "pkill"), "without it the main process is ended and stopped all the same"
 
 
-@pytest.mark.parametrize("error", [AwayError, RefusedError])
+@pytest.mark.parametrize("error", [AwayError, RefusedError, UnendedError])
 def test_a_host_that_cannot_be_had_is_asked_once_by_who_undoes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[NodeError]
 ) -> None:
     asked = []
 
-    def run(reach: Reach, command: str) -> str:
+    def run(reach: Reach, command: str, timeout: float) -> str:
         asked.append(f"{reach} {command}")
         if reach.address == "away":
             raise error("it is closed")
@@ -194,6 +197,26 @@ def test_a_host_that_cannot_be_had_is_asked_once_by_who_undoes(
     )
     assert own._undo(actions) == [f"root@away:22: {word}: it is closed" for word in ("one", "two")]
     assert asked == ["root@away:22 one", "root@there:22 one", "root@there:22 two"]
+
+
+def test_what_undoes_something_has_more_time_than_another_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that is cleaned of a run may have to remove gigabytes from a slow disk."""
+    monkeypatch.setattr(reaching, "UNDO_WITHIN", 2.0)
+    with machine() as there:
+        monkeypatch.setattr(Reach, "login", lambda reach: there.login)
+        host = Reach("h", "root", "/k", HOST_KEY)
+        with pytest.raises(UnendedError, match=r"no end after 0\.2 s"):
+            reaching.run(host, f"sleep 1; touch {tmp_path}/run", 0.2)
+        reaching.Undoing().perform(journal.RunOnHost(host, ("sh", "-c", f"sleep 1; touch {tmp_path}/undone")))
+        assert (tmp_path / "undone").exists()
+        undoing, endless = reaching.Undoing(), journal.RunOnHost(host, ("sleep", "60"))
+        for _ in range(2):
+            with pytest.raises(NodeError, match="no end after 2 s"):
+                undoing.perform(endless)
+        assert len(there.reached) == 3
+    assert UNDO_WITHIN >= 300
 
 
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:

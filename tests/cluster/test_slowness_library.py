@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,8 @@ from assay.cluster.docker import preload
 from assay.cluster.node import Broken, DiskChange, Slowed
 from assay.cluster.ssh import slowness
 from assay.cluster.ssh.running import BESIDE
+
+from helpers import process_tree
 
 CALLS = {
     DiskChange.WRITE: (
@@ -58,7 +63,7 @@ except OSError as error:
 
 def orders(tmp_path: Path, change: DiskChange, errors: int) -> Path:
     """The file through which the library gets them."""
-    words = [0, 0, 0, 0, errors, slowness.BITS[change], 0, 0, 0, 0, 0]
+    words = [0, 0, 0, 0, errors, slowness.BITS[change], 0, 0, 0, 0, 0, 0]
     path = tmp_path / "orders"
     path.write_bytes(struct.pack(f"<{len(words)}q", *words))
     return path
@@ -66,6 +71,13 @@ def orders(tmp_path: Path, change: DiskChange, errors: int) -> Path:
 
 def run(tmp_path: Path, file: Path, call: str, **more: str) -> tuple[int, str]:
     """Exit code, and what was printed, of a program that makes the call in a folder of which the disk fails."""
+    with started(tmp_path, file, call, **more) as program:
+        printed, _ = program.communicate(timeout=60)
+    return program.returncode, printed.strip()
+
+
+def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Popen[str]:
+    """The program."""
     if shutil.which(preload.COMPILER) is None:
         pytest.skip(f"there is no C compiler ({preload.COMPILER})")
     made = preload.compiled(preload.Preload("slowness", "", "SLOWNESS_FILE", str(file), b""))
@@ -78,8 +90,7 @@ def run(tmp_path: Path, file: Path, call: str, **more: str) -> tuple[int, str]:
     environment = {**os.environ, "LD_PRELOAD": str(library), slowness.FOLDER: str(root), **more}
     program = PROGRAM.format(root=str(root), call=call)
     argv = [sys.executable, "-c", program]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    return done.returncode, done.stdout.strip()
+    return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def counted(file: Path) -> tuple[Slowed, Broken]:
@@ -127,3 +138,40 @@ def test_a_folder_that_is_known_by_a_link_is_the_one_that_the_link_leads_to(
     file = orders(tmp_path, change, 1)
     assert run(tmp_path, file, call, **{slowness.FOLDER: f"{tmp_path}/data-linked"}) == (0, str(errno.EIO))
     assert counted(file)[1] == Broken(1, 0)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["itself", "one that it has started"])
+def test_who_stops_itself_in_an_fsync_is_named_and_seen_to_stand_still(tmp_path: Path, own: bool) -> None:
+    file = orders(tmp_path, DiskChange.FSYNC, 0)
+    file.write_bytes(struct.pack("<3q", 10_000_000, 0, 100_000) + bytes(9 * 8))
+    call = "os.fsync(file)" if own else "os.fork() or (os.fsync(file), os._exit(0)); os.wait()"
+
+    def looked() -> Slowed:
+        argv = ["sh", "-c", slowness.look(str(file))]
+        return slowness.so_far(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+
+    assert looked() == Slowed()
+    with started(tmp_path, file, call) as program:
+        try:
+            until(lambda: looked() == Slowed(1, 0, 1, True))
+            (stopped,) = [program.pid] if own else process_tree.descendants(program.pid)
+            assert struct.unpack("<12q", file.read_bytes())[-1] == stopped
+            assert (state(program.pid) == "T") is own
+            os.kill(stopped, signal.SIGCONT)
+            until(lambda: looked() == Slowed(1, 0, 1, False))
+            os.kill(stopped, signal.SIGKILL)
+            program.wait(10)
+            assert looked() == Slowed(1, 0, 1, False)
+        finally:
+            program.kill()
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def until(so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -81,6 +81,8 @@ class FakeNode:
         self.slow_since: float | None = None
         self.slow_calls = False
         self.halts = 0
+        self.child: ProcessState | None = None
+        """Of a process that the main one has started, which makes its fsyncs."""
         self.failing: tuple[list[str], int, int, bool] | None = None
         self.changes: list[str] = ["write", "fsync"]
         """The kinds that it makes, each of them again and again."""
@@ -203,14 +205,18 @@ class FakeNode:
         self._called("halt_in_fsync")
         if after and self.slow_since is not None and "fsync" not in self.deaf:
             self.halts += 1
-            self.state = ProcessState.STOPPED
+            if self.child is None:
+                self.state = ProcessState.STOPPED
+            else:
+                self.child = ProcessState.STOPPED
         elif not after and self.state is ProcessState.STOPPED:
             self.state = ProcessState.RUNNING
 
     async def slowed(self) -> Slowed:
         self._called("slowed")
         count = 0 if self.slow_since is None else int((now() - self.slow_since) * 10)
-        return Slowed(count, count * self.slow_calls, self.halts)
+        standing = ProcessState.STOPPED in (self.state, self.child)
+        return Slowed(count, count * self.slow_calls, self.halts, standing)
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -12,8 +13,9 @@ from assay.nemesis.fault import Census
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, ScheduleError, Step
 from assay.nemesis.target import Kind, Target, parse
+from assay.nemesis.trigger import AfterOperations
 
-from helpers.nemesis_fakes import FAULTS, FakeCluster, Play
+from helpers.nemesis_fakes import FAULTS, FakeCluster, Play, run
 
 OLD = {"/data/orders-0/00.log": b"old", "/data/orders-0/11.log": bytes(range(200))}
 NAMES = ["wipe", "rollback"]
@@ -150,6 +152,117 @@ def test_who_is_held_by_another_fault_is_not_counted_on(name: str, fault: str, h
         assert one.cluster.node("n2").files == OLD
     else:
         assert one.row(2, FaultPhase.HEALED).took_effect is True
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("order", [0, 1])
+def test_who_is_cut_from_zookeeper_beside_a_target_is_not_counted_on_either(name: str, order: int) -> None:
+    """The leader and one other server are, whichever that is."""
+    pair = {"shape": "leader-and-follower", "order": order}
+    steps = (
+        Step(2.0, "partition-leader-and-follower", parse("n1"), 6.0, pair, 1),
+        Step(3.0, name, parse("n2"), 3.0, {}, 2),
+    )
+    one = Play(Schedule(1, steps), FakeCluster(3))
+    one.system.in_sync_with["n2"] = {"n3"}
+    one.play()
+    third = "n3|zk1" in one.row(1, FaultPhase.INJECTED).detail["evidence"]["cut"]
+    assert third is (order == 0)
+    assert one.row(2, FaultPhase.HEALED).took_effect is not third
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("fault", "waits"), [("restart", True), ("partition-one", True), ("slow-network", False)])
+@pytest.mark.parametrize("others", [{"n3"}, {"n1", "n3"}])
+def test_the_last_that_others_count_on_is_taken_away_when_the_emptied_one_serves_again(
+    name: str, fault: str, waits: bool, others: set[str]
+) -> None:
+    """It may be in sync in its former life until then, and would be left as the last that is."""
+    steps = (Step(2.0, name, parse("n2"), 2.0, {}, 1), Step(4.5, fault, parse("n3"), 2.0, {"seconds": 0.2}, 2))
+    one = Play(Schedule(1, steps), FakeCluster(3))
+    one.system.in_sync_with["n2"] = others
+    one.system.slow = 3.0
+    one.play()
+    served = one.at(1, FaultPhase.RECOVERED)
+    assert served > 6.0
+    if waits and others == {"n3"}:
+        assert served <= one.at(2, FaultPhase.INJECTED) < served + 0.5
+    else:
+        assert one.at(2, FaultPhase.INJECTED) < 5.0
+    assert one.row(2, FaultPhase.HEALED).took_effect is True
+
+
+def test_a_fault_that_an_event_has_triggered_waits_as_well() -> None:
+    wiped = Step(2.0, "wipe", parse("n2"), 2.0, {}, 1)
+    struck = Step(4.5, "kill", parse("n3"), 1.0, {}, 2, trigger=AfterOperations(1))
+    one = Play(Schedule(1, (wiped, struck)), FakeCluster(3))
+    one.system.in_sync_with["n2"] = {"n3"}
+    one.system.slow = 3.0
+
+    async def main() -> None:
+        conductor = one.conductor()
+        asyncio.get_running_loop().call_later(5.0, conductor.acknowledged)
+        await conductor.run()
+        await conductor.settle()
+
+    run(main())
+    assert one.row(2, FaultPhase.INJECTED).detail["trigger"]["at"] == pytest.approx(5.0)
+    assert one.at(2, FaultPhase.INJECTED) >= one.at(1, FaultPhase.RECOVERED) > 6.0
+    assert one.row(2, FaultPhase.HEALED).took_effect is True
+
+
+@pytest.mark.parametrize(
+    ("fault", "waits"), [("restart", True), ("controlled-shutdown", True), ("disk-full", True), ("kill", False)]
+)
+def test_one_that_was_asked_to_end_is_counted_on_no_longer_than_one_that_is_killed_after_it(
+    fault: str, waits: bool
+) -> None:
+    """Its session was over before its data were gone."""
+    steps = (Step(2.0, "wipe", parse("n2"), 2.0, {"end": "stopped"}, 1), Step(4.5, fault, parse("n3"), 2.0, {}, 2))
+    one = Play(Schedule(1, steps), FakeCluster(3))
+    one.system.in_sync_with["n2"] = {"n3"}
+    one.system.slow = 3.0
+    one.play()
+    assert (one.at(2, FaultPhase.INJECTED) >= one.at(1, FaultPhase.RECOVERED)) is waits
+
+
+def test_the_emptied_one_itself_may_be_struck_again_before_it_serves() -> None:
+    steps = (Step(2.0, "wipe", parse("n2"), 2.0, {}, 1), Step(4.5, "kill", parse("n2"), 1.0, {}, 2))
+    one = Play(Schedule(1, steps), FakeCluster(3))
+    one.system.in_sync_with["n2"] = {"n3"}
+    one.system.slow = 3.0
+    one.play()
+    assert one.at(2, FaultPhase.INJECTED) < 5.0
+
+
+def test_a_fault_that_has_waited_for_long_has_failed() -> None:
+    steps = (Step(2.0, "wipe", parse("n2"), 2.0, {}, 1), Step(4.5, "kill", parse("n3"), 1.0, {}, 2))
+    one = Play(Schedule(1, steps), FakeCluster(3), recovery_seconds=30.0)
+    one.system.in_sync_with["n2"] = {"n3"}
+    one.system.never_ready.add("n2")
+    one.play()
+    failed = one.row(2, FaultPhase.FAILED)
+    assert failed.stage is Stage.TARGET
+    assert failed.detail["reason"] == (
+        "n2 has lost its data and does not serve again yet; no server but it and n3 is known to have all of orders-1"
+    )
+    assert "kill" not in one.cluster.node("n3").calls
+    assert one.cluster.untouched
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("others", [{"n3"}, {"n1", "n3"}])
+def test_one_that_was_away_counts_when_it_serves_again(name: str, others: set[str]) -> None:
+    """Until then it may be in sync in its former life, which ends before that of the server that loses its data."""
+    steps = (Step(2.0, "kill", parse("n3"), 1.0, {}, 1), Step(3.5, name, parse("n2"), 2.0, {}, 2))
+    one = Play(Schedule(1, steps), FakeCluster(3))
+    one.system.in_sync_with["n2"] = others
+    one.system.slow = 4.0
+    one.play()
+    served = one.at(1, FaultPhase.RECOVERED)
+    assert served > 6.0
+    assert (one.at(2, FaultPhase.INJECTED) >= served) is (others == {"n3"})
+    assert one.row(2, FaultPhase.HEALED).took_effect is True
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -360,6 +360,16 @@ def test_a_node_whose_power_cannot_be_cut_says_why() -> None:
     assert run(probe()) == "the power of n2 cannot be cut: no loop devices"
 
 
+@pytest.mark.parametrize("name", ["kill-in-fsync", "power-loss-in-fsync"])
+def test_an_fsync_of_a_process_that_the_main_one_has_started_is_one_of_the_server(name: str) -> None:
+    play = one_step(name, "n2")
+    play.cluster.node("n2").child = ProcessState.RUNNING
+    row = healed(play)
+    assert row.took_effect is True
+    assert row.detail["evidence"]["in_fsync"] == ["n2"]
+    assert row.detail["evidence"]["n2"]["before"]["state"] == ProcessState.RUNNING
+
+
 @pytest.mark.parametrize("name", ["slow-fsync", "slow-disk", "kill-in-fsync", "power-loss-in-fsync"])
 def test_a_disk_that_cannot_be_slow_is_said_to_be_so_before_the_run(name: str) -> None:
     cluster = FakeCluster(3)

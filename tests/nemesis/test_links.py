@@ -24,7 +24,7 @@ from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.shape import Shape
 from assay.nemesis.target import Kind, Target, named
 
-from helpers.nemesis_fakes import FAULTS, FakeCluster, Play
+from helpers.nemesis_fakes import FAULTS, FakeCluster, Play, draw
 from helpers.nemesis_fakes import links as cut_by
 
 SEEDS = st.integers(0, 2**32)
@@ -275,6 +275,32 @@ def test_the_row_of_the_injection_has_the_name_and_so_has_progress(cut: str, nam
     assert row.detail["evidence"].get(LIKENESS) == name
     assert row.detail["parameters"][LINKS] == cut
     assert str(row) == ("partition-links n1+n2" if name is None else f"partition-links n1+n2 (as {name})")
+
+
+@pytest.mark.parametrize(
+    ("cut", "targets"),
+    [
+        ("n1|n2", ("n1", "n2")),
+        ("n1|n2 n1<-client2", ("n1", "n2", "client2")),
+        ("n1|n2 client1|zk1 n2|client2", ("n1", "n2", "client1", "client2")),
+    ],
+)
+def test_client_nodes_are_targets_where_their_links_are_cut(cut: str, targets: tuple[str, ...]) -> None:
+    made = play(cut)
+    for phase in (FaultPhase.INJECTED, FaultPhase.HEALED, FaultPhase.RECOVERED):
+        assert made.row(1, phase).targets == targets
+        assert made.row(1, phase).on_clients is (len(targets) > 2)
+    assert made.row(1, FaultPhase.HEALED).took_effect is True
+    assert made.record.as_resolved().steps[0].target == named(*targets)
+
+
+@pytest.mark.parametrize(("other", "together"), [("cut-consumer", False), ("stop-consumer", True)])
+def test_no_other_fault_of_links_is_drawn_for_a_client_node_at_the_same_time(other: str, together: bool) -> None:
+    overlaps = False
+    for seed in range(40):
+        steps = draw(seed, ["partition-links", other], census=Census(3, 1, ("orders-0",), 2), time_limit=60.0).steps
+        overlaps |= any(later.at < first.until for first, later in itertools.pairwise(steps))
+    assert overlaps is together
 
 
 def test_who_leads_is_asked_only_where_the_name_hangs_on_it() -> None:

@@ -29,7 +29,7 @@ from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.player import ENDLESS, NOT_STARTED, Player, PlayOutcome, without_verdict
+from assay.harness.search.player import DIED, ENDLESS, NOT_STARTED, Player, PlayOutcome, without_verdict
 from assay.harness.search.workers import WorkerError, search
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.schedule import Schedule, Step, decode
@@ -196,36 +196,51 @@ def test_a_worker_that_breaks_is_reported_and_ends_the_search() -> None:
         search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)
 
 
-class EndlessPlayer(PretendPlayer):
-    """Every other run has no end."""
+@dataclass
+class UnendedPlayer(PretendPlayer):
+    """Every other run comes to no end."""
+
+    instead: str = ENDLESS
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
         outcome = super().play(example, reports=reports)
-        return outcome if self.played % 2 else without_verdict(ENDLESS)
+        return outcome if self.played % 2 else without_verdict(self.instead)
 
 
 @pytest.mark.parametrize("found", [False, True])
-def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(found: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        (ENDLESS, "UNKNOWN: an example did not come to its end in 120 s"),
+        (DIED, "UNKNOWN: the process that played an example died"),
+    ],
+)
+def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(
+    instead: str, said: str, found: bool, tmp_path: Path
+) -> None:
     result = search(
-        lambda number, note: explorer(EndlessPlayer(lambda example: False), Budget(examples=4)), 1, lambda line: None
+        lambda number, note: explorer(UnendedPlayer(lambda example: False, instead=instead), Budget(examples=4)),
+        1,
+        lambda line: None,
     )
-    assert result.tally.verdicts == {"pass": 2, ENDLESS: 2}
-    assert len(result.endless) == 2
+    assert result.tally.verdicts == {"pass": 2, instead: 2}
+    unended = {ENDLESS: result.endless, DIED: result.died}.pop(instead)
+    assert len(unended) == 2 == len(result.endless + result.died)
     nowhere: Any = None
     asked = Exploration(
         nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: f"pytest {made.seed} {made.replay}", Silent(),
         nowhere,
     )  # fmt: skip
     if found:
-        result = replace(result, found=found_in(result.endless[0], "lost-write"), broken="broken")
+        result = replace(result, found=found_in(unended[0], "lost-write"), broken="broken")
     text = asked._said(result)
     assert text is not None
-    assert text.startswith("FOUND lost-write" if found else "UNKNOWN: an example did not come to its end in 120 s")
-    for example in result.endless:
-        (kept,) = (tmp_path / "found").glob(f"{example.seed}-endless-*.json")
+    assert text.startswith("FOUND lost-write" if found else said)
+    for example in unended:
+        (kept,) = (tmp_path / "found").glob(f"{example.seed}-{instead}-*.json")
         assert decode(kept.read_bytes()) == example.schedule
         assert f"replay: pytest {example.seed} {kept}" in text
-    assert asked._said(replace(result, endless=(), found=None)) is None
+    assert asked._said(replace(result, endless=(), died=(), found=None)) is None
 
 
 @dataclass

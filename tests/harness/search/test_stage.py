@@ -25,8 +25,8 @@ from assay.harness.run.settings import Settings
 from assay.harness.search import stage
 from assay.harness.search.code_coverage.source import modules, packages_of
 from assay.harness.search.example import Example
-from assay.harness.search.player import ENDLESS, Player
-from assay.harness.search.quick import QuickPlayer, StageError
+from assay.harness.search.player import DIED, ENDLESS, Player
+from assay.harness.search.quick import DEATHS, QuickPlayer, StageError
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import parse
 from assay.workloads.log_client import LogClient
@@ -63,8 +63,8 @@ def never() -> bool:
 
 
 @pytest.mark.slow
-def test_an_example_that_its_process_died_of_is_named_such_that_it_can_be_played(tmp_path: Path) -> None:
-    """As when memory is used up, or a library of the system crashes."""
+def test_when_each_process_dies_the_error_names_an_example_such_that_it_can_be_played(tmp_path: Path) -> None:
+    """As when memory is used up."""
 
     class Deadly(LogClient):
         async def invoke(self, operation: Operation) -> Completion:
@@ -74,11 +74,11 @@ def test_an_example_that_its_process_died_of_is_named_such_that_it_can_be_played
     made = replace(experiment(), client=Deadly)
     deadly = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)))
     with closing(deadly) as player, pytest.raises(StageError) as raised:
-        player.play_all([an_example(7)], never)
+        player.play_all([an_example(seed) for seed in range(20)], never)
     said = str(raised.value).splitlines()
     assert said == [
-        "the process that played an example died:",
-        "  seed 7",
+        f"each process that played one of {DEATHS} examples died (is memory used up?), the last of:",
+        f"  seed {DEATHS - 1}",
         *(f"  {line}" for line in an_example().lines()),
     ]
 
@@ -125,6 +125,35 @@ def test_a_run_that_has_no_end_is_killed_and_named_and_others_are_played_after_i
     assert (stuck.verdict, stuck.failures) == (ENDLESS, frozenset())
     assert played.digest is not None
     assert [outcome.digest is not None for _, outcome in left] == [True, True]
+
+
+@pytest.mark.slow
+def test_an_example_that_its_process_died_of_is_no_pass_and_others_are_played_after_it(tmp_path: Path) -> None:
+    class Deadly(StuckClient):
+        flag = tmp_path / "flag"
+
+    Deadly.stands = staticmethod(lambda: os._exit(1))
+    base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
+    made = replace(experiment(), client=Deadly)
+    player = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)))
+    with closing(player):
+        died, played = player.play_all([an_example(7), an_example(1)], never)
+        Deadly.flag.unlink()
+        ((_, branch),) = player.branch(Random(1), stopping, 1, never)
+        again = player.play(an_example(1))
+    assert [(outcome.verdict, outcome.failures) for outcome in (died, branch)] == [(DIED, frozenset())] * 2
+    assert played.digest == again.digest is not None
+
+
+@pytest.mark.slow
+def test_a_process_that_died_with_nothing_to_do_costs_no_example(player: QuickPlayer) -> None:
+    before = player.play(an_example(1))
+    *_, playing = process_tree.descendants(os.getpid())
+    os.kill(playing, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while "Z" not in Path(f"/proc/{playing}/stat").read_text().rpartition(")")[2] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert player.play(an_example(1)).digest == before.digest is not None
 
 
 @pytest.mark.slow
