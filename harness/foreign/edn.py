@@ -1,9 +1,9 @@
 """EDN, as far as histories use it (https://github.com/edn-format/edn), read from a stream.
 
-Values become: nil, true and false None, True and False; integers (also ``12N``) and floats Python's own; ``1.5M``
-:class:`Decimal`; strings str; vectors and lists, which are equal in EDN, tuples; and :class:`Keyword`, :class:`Symbol`,
-:class:`Character`, :class:`Map`, :class:`Set`, :class:`Tagged` for the rest. Commas are white space, ``;`` begins a
-comment, ``#_`` leaves out the value after it.
+Values become: nil, true and false None, True and False; integers (also ``12N``) and floats Python's own; ``1.5M`` and
+``1.50M``, which are equal, one :class:`Decimal`; strings str; vectors and lists, which are equal, too, tuples; and
+:class:`Keyword`, :class:`Symbol`, :class:`Character`, :class:`Map`, :class:`Set`, :class:`Tagged` for the rest. Commas
+are white space, ``;`` begins a comment, ``#_`` leaves out the value after it.
 
 A file holds values one after another, or one vector (or list) of them, in which case its elements are the values. Each
 is parsed as a whole from a buffer that grows until it fits, so memory is bounded by the largest one.
@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -24,6 +24,8 @@ DEEPEST: Final = 100
 """Levels of nesting. A history's values have a few; a stack is not for a file to fill."""
 LONGEST_NUMBER: Final = 1000
 """Digits; Python rejects integers of more than 4300, and takes time over them that grows with the square."""
+_EXACT: Final = Context(prec=LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Takes zeros off a decimal's end, and rounds none: Clojure's ``=`` takes 1.0M and 1.00M for one value (CLJ-1118)."""
 REMEMBERED: Final = 10_000
 """Keywords and symbols that are kept: a history has few of them, again and again."""
 
@@ -356,11 +358,13 @@ def _number(word: str, at: int) -> int | float | Decimal:
         return int(word.removesuffix("N") if match.group(1) else word)
     if match := _FLOAT.match(word):
         try:
-            value = Decimal(word[:-1]) if match.group(1) else float(word)
+            value = Decimal(word[:-1]).normalize(_EXACT) if match.group(1) else float(word)
         except InvalidOperation:
             value = math.inf
         if not math.isfinite(value):
             raise _Bad(at, f"the number {shown(word)} is too large")
+        if not value:
+            return Decimal(0) if match.group(1) else 0.0  # -0.0 is equal to 0.0
         return value
     raise _Bad(at, f"{shown(word)} is no EDN number")
 

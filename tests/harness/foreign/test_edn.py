@@ -91,6 +91,29 @@ def test_every_notation() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "1.0M 1.00M 1M 1e0M",
+        "100M 1e2M 100.0M",
+        "0M 0.00M -0.0M",
+        "0.0 -0.0",
+        "1.0 1.00 1e0",
+        f"{'7' * 40}M {'7' * 40}.0M",
+    ],
+)
+def test_numbers_that_clojure_takes_for_equal_have_one_text(text: str) -> None:
+    assert len({to_json(value) for value in values(text)}) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["1.0M 1.01M", "1M 1", "1.0M 1.0", "1 1.0", f"{'7' * 40}.1M {'7' * 40}.2M", "1e-999999999M 0M"]
+)
+def test_numbers_that_differ_have_texts_that_differ(text: str) -> None:
+    one, other = values(text)
+    assert to_json(one) != to_json(other)
+
+
+@pytest.mark.parametrize(
     ("text", "line", "column", "reason"),
     [
         ("[1 2\n {:a 1}", 1, 1, "this vector is never closed: the file is cut short"),
@@ -105,6 +128,7 @@ def test_every_notation() -> None:
         ("{:a 1 :b}", 1, 1, "this map has 3 forms: a key has no value"),
         ("{:a 1 :a 2}", 1, 1, "the same key is in it twice"),
         ("#{1 1}", 1, 1, "the same element is in it twice"),
+        ("#{1.0M 1.00M}", 1, 1, "the same element is in it twice"),
         ("012", 1, 1, "'012' is no EDN number"),
         ("1x", 1, 1, "'1x' is no EDN number"),
         ("1e999", 1, 1, "the number '1e999' is too large"),
