@@ -52,16 +52,22 @@ class Files(Generic[T]):
         self._walk = walk
         self._files: dict[int, File[T]] = {}
         self._names: list[str] = []
+        self._empty: list[int] = []
+        """Files that are left out as long as they have nothing: a roll that failed may have left one, and the file
+        before it went on."""
         self.changes = 0
         """How often something else has happened to it than growth at its end, or that its oldest files are gone."""
 
     def refresh(self) -> None:
         """Reads what is new. What makes no sense ends the log there."""
         names = [name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX)]
-        if names == self._names and self._files and self._grew(max(self._files)):
+        same = names == self._names and not any(map(self._has, self._empty))
+        if same and self._files and self._grew(max(self._files)):
             return  # what has happened to files before, if anything, is compaction: it takes records, and changes none
         self._names = names
-        bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
+        there = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
+        bases = list(filter(self._has, there)) or there[:1]
+        self._empty = [base for base in there if base not in bases]
         gone = self._files.keys() - set(bases)
         if any(base > bases[0] for base in gone) if bases else gone:
             self.changes += 1
@@ -88,6 +94,9 @@ class Files(Generic[T]):
         if state.size > known.size and not known.broken:
             self._walk(known, self._disk.tail(path, known.size))
         return True
+
+    def _has(self, base: int) -> bool:
+        return bool(self._disk.state(self._path(base)).size)
 
     def _path(self, base: int) -> str:
         return f"{self._folder}/{base:020}{LOG_SUFFIX}"

@@ -79,6 +79,25 @@ def test_what_a_log_has_no_more_is_not_compared() -> None:
     assert not late.has("n2", {2: "c", 3: "d"}, 4, epochs=((0, 2),), base=2)
 
 
+def test_a_log_that_went_on_before_an_empty_file_is_compared_to_its_end() -> None:
+    """A roll that failed may leave one."""
+    scene = Scene()
+    scene.has("n1", ABC, 3)
+    log(scene.nodes["n2"], KEY, b"", base=1)
+    assert not scene.has("n2", {0: "a"}, 3)
+    scene.nodes["n2"].disk.storage().open(f"{DATA}/{KEY}/{0:020}.log".lstrip("/")).append(entries({1: "x", 2: "c"}))
+    assert scene.says("n2", "high-watermark", high_watermark=3)
+
+
+def test_a_file_that_is_no_more_empty_is_read() -> None:
+    scene = Scene()
+    scene.has("n1", ABC, 3)
+    log(scene.nodes["n2"], KEY, b"", base=2)
+    assert not scene.has("n2", {0: "a", 1: "b"}, 3)
+    log(scene.nodes["n2"], KEY, entries({2: "x"}), base=2)
+    assert scene.says("n2", "high-watermark", high_watermark=3)
+
+
 def test_a_committed_record_that_is_replaced_is_reported_though_no_one_has_it_any_more() -> None:
     scene = Scene()
     scene.has("n1", ABC, 3)

@@ -137,6 +137,18 @@ def test_a_commit_is_in_the_log_of_each_member_by_the_time_that_it_is_accepted()
     assert not other.accepts(12)
 
 
+def test_an_empty_file_that_a_roll_that_failed_has_left_hides_nothing_of_the_log() -> None:
+    scene = ready()
+    for index in (1, 2, 3):
+        log(scene.inspection.brokers[index], KEY, b"", base=len(BEFORE))
+    assert scene.accepts(12)
+    scene.append([offset(12)])
+    assert not scene.accepts(12)
+    scene.lead(1, 5)
+    generations, offsets = {"g": 3, "h": 1}, {("g", "orders", 0): 12, ("g", "orders", 1): 20}
+    assert not scene.loads(generations, offsets, epoch=5)
+
+
 def test_a_commit_of_a_former_term_is_not_the_one_that_is_accepted_now() -> None:
     scene = ready()
     assert scene.accepts(11)
