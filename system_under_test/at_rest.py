@@ -253,17 +253,22 @@ async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[S
 
 
 async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
-    """Of the last one, which may be preallocated, what was written counts."""
+    """Of the last one, which may be preallocated, what was written counts. An empty file before the end of another is
+    none: a roll that failed may have left it, after which the segment before went on.
+    """
     files = await node.find_files(f"{folder}/*")
     sizes = {path: size for path, size in files.items() if path.endswith(LOG_SUFFIX)}
     paths_by_base = {int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)): path for path in sizes}
     bases = sorted(paths_by_base)
+    if len(filled := [base for base in bases if sizes[paths_by_base[base]]]) not in (0, len(bases)):
+        ends = [offset + 1 for _, offset, _ in await _entries(node, paths_by_base[filled[-1]])]
+        bases = [base for base in bases if base in filled or base >= max(ends, default=filled[-1])]
     if bases and f"{folder}/{PREALLOCATED}" in files:
         last = paths_by_base[bases[-1]]
         sizes[last] = len(written(await node.read_file(last)))
     found = []
     for base, following in itertools.pairwise(bases):
-        times = [time for time, _, _ in message_set.timestamps(written(await node.read_file(paths_by_base[base])))]
+        times = [time for time, _, _ in await _entries(node, paths_by_base[base])]
         found.append(
             Seen(
                 "segment",
@@ -279,6 +284,11 @@ async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
         Seen("segment", key=key, node=node.name, base_offset=base, size=sizes[paths_by_base[base]])
         for base in bases[-1:]
     ]
+
+
+async def _entries(node: Any, path: str) -> list[tuple[int, int, int]]:
+    """Of each: the newest timestamp, the last offset, and where it ends in the file."""
+    return list(message_set.timestamps(written(await node.read_file(path))))
 
 
 def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:

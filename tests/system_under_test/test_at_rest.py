@@ -10,6 +10,7 @@ import pytest
 from assay.system_under_test import at_rest
 from assay.system_under_test.at_rest import NotSeen, Seen, unsettled
 from assay.system_under_test.deployment import Broker
+from assay.system_under_test.disks import DATA
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.zookeeper import paths
 
@@ -66,6 +67,27 @@ def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> Non
             assert {(one.flushed, one.unsynced) for one in seen if one.what == "flushed"} == {(30, 0)}
             assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
             assert unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
+
+    simulate(test)
+
+
+def test_an_empty_file_before_the_end_of_a_segment_is_none_so_that_what_is_written_to_is_never_due() -> None:
+    """A roll that failed may leave one, after which the segment before went on."""
+
+    async def test() -> None:
+        async with brokers(SMALL) as cluster:
+            for value in range(13):
+                await cluster.producer.send("orders", 0, [(None, str(value).encode())])
+            node, folder = await cluster.leader(), f"{DATA}/orders-0"
+            before = await at_rest._segments(node, folder, "orders-0")
+            active = before[-1].base_offset or 0
+            assert 1 < active < 12
+            for base in (1, active + 1):
+                node.disk.write(f"{folder}/{base:020d}.log", b"")
+            assert await at_rest._segments(node, folder, "orders-0") == before
+            node.disk.write(f"{folder}/{13:020d}.log", b"")
+            (*_, sealed, rolled) = await at_rest._segments(node, folder, "orders-0")
+            assert (sealed.end_offset, rolled.base_offset) == (13, 13), "a segment that has just begun is one"
 
     simulate(test)
 
