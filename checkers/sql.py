@@ -60,6 +60,11 @@ def greatest_before(value: str, *, by: str, order: str) -> str:
     return _window(f"max({value})", by, order, BEFORE)
 
 
+def not_next(position: str, former: str) -> str:
+    """Is the first another number than the one after the second? Both may be any of 64 bits."""
+    return f"case when {former} < {INFINITY} then {position} <> {former} + 1 else {former} = {INFINITY} end"
+
+
 LARGE: Final = "decimal(38, 0)"
 """The type of a sum of values that may each fill 64 bits."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,13 +18,15 @@ from assay.checkers.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EX
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
 from assay.checkers.judge import LONG
+from assay.checkers.judge import judge as judge_with
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import HistoryError, translation
 
 from helpers.judging import TABLES, judge
-from helpers.log_histories import Book, Row, write
+from helpers.log_histories import Book, Row, effect, write
 from helpers.nightly import some_by_day
 
 SECOND = 1_000_000_000
@@ -483,6 +487,57 @@ def test_an_absurd_offset_is_found_and_breaks_no_check(tmp_path: Path, offset: i
     assert judgement.verdict is Verdict.FAIL
     assert judgement.anomalies["duplicate"] == 1
     assert str(offset) in next(one for one in judgement.findings if one.anomaly == "duplicate").claim
+
+
+def reported(first: int, last: int) -> list[Row]:
+    """Two offsets wherever a client may report one, in a log with others and in one of its own."""
+    book, other, clock = run(), Book("orders-1", next_op=10**6), itertools.count(9_911)
+
+    def when() -> tuple[int, int]:
+        return next(clock), next(clock)
+
+    for log, group in ((book, "g"), (other, "h")):
+        log.send([20_001, 20_002], first, when(), process=60)
+        for rank, position in enumerate((last, 3, first)):
+            sent = {"value": 20_003 + rank, "request": log.next_op, "process": 60}
+            times = (millisecond * 1_000_000 for millisecond in (when() if rank == 0 else times_of(log.rows[-1])))
+            log.rows.append(effect(log.next_op, rank, "append", log.key, *times, position=position, **sent))
+        log.next_op += 1
+        log.add("seek", when(), first, assignment=7, process=60)
+        log.poll(first, [(first, 5), (last, 6), (4, 4)], last, when(), assignment=7, process=60)
+        log.poll(4, [(5, 5)], first, when(), assignment=7, process=60)
+        for kind, position in itertools.product(("end", "start"), (last, first)):
+            log.add(kind, when(), position, leader_epoch=1, process=60)
+        for position, outcome in ((last, "ok"), (first, "ok"), (3, "ok")):
+            log.add("advance", when(), position, group=group, process=60, outcome=outcome)
+            log.add("resume", when(), position, group=group, process=60)
+    other.send([20_009], first, (10_410, 10_420), phase="sentinel", process=61)
+    other.drained(first, (10_430, 10_440))
+    return [*book.rows, *other.rows]
+
+
+def times_of(row: Row) -> tuple[int, int]:
+    return row["call"] // 1_000_000, row["ret"] // 1_000_000
+
+
+@pytest.mark.parametrize(("first", "last"), [(2**63 - 2, 2**63 - 1), (-(2**63), 1 - 2**63)])
+def test_whatever_offset_a_client_reports_the_history_is_judged(tmp_path: Path, first: int, last: int) -> None:
+    folder = write(tmp_path / "history", reported(first, last), faults=partition())
+    contract = msgspec.structs.replace(CONTRACT, linearizable_ends=True, dense_offsets=True)
+    judgement = judge(folder, contract)
+    assert judgement.verdict is Verdict.FAIL
+    assert "send-skip" in judgement.anomalies
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "last"), [(2**63 - 2, 2**63 - 1), (-(2**63), 1 - 2**63)])
+def test_on_spark_it_is_judged_alike(tmp_path: Path, application: Any, first: int, last: int) -> None:
+    folder = write(tmp_path / "history", reported(first, last), faults=partition())
+    by_duck = judge(folder, CONTRACT)
+    with application.engine(effects=1_000) as spark:
+        by_spark = judge_with(open_history(folder), CONTRACT, spark)
+    assert (by_spark.anomalies, by_spark.findings) == (by_duck.anomalies, by_duck.findings)
 
 
 def test_what_is_tolerated_for_a_fault_is_so_in_runs_with_it_alone_and_the_verdict_says_why(tmp_path: Path) -> None:
