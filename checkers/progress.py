@@ -15,7 +15,7 @@ and several tries of the client lie in it.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.check import LONG, Check, Evidence, Explanation, Table, View, capital, family_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import MAY_BEGIN, MAY_HAVE_BEGUN, first_of, sum_so_far
 from assay.checkers.times import seconds
@@ -119,6 +119,7 @@ STUCK_CLIENT: Final = Check(
     evidence=first_of("found_stuck_client", "key, worker, client, last_call"),
     examined="select count(*) as examined from progress_tries",
     explain=_stuck,
+    standstill=LONG,
 )
 
 PROGRESS: Final = family_of(STUCK_CLIENT, applies="effects where kind = 'tried'")

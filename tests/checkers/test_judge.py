@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.check import Check, Explanation, Family, View
+from assay.checkers.check import LONG, Check, Explanation, Family, View
 from assay.checkers.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
-from assay.checkers.judge import LONG
 from assay.checkers.judge import judge as judge_with
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
@@ -194,6 +193,19 @@ def test_a_tester_that_stood_still_holds_no_missed_deadline_against_anyone(tmp_p
     assert both.verdict is Verdict.FAIL
     assert {NO_RECOVERY, "lost-write"} <= both.anomalies.keys()
     assert verdict(tmp_path / "good", run(), faults=partition(), **stalled).verdict is Verdict.PASS
+
+
+def test_an_answer_that_a_tester_took_late_is_held_against_no_one(tmp_path: Path) -> None:
+    """Half of the time that an answer may take is enough: what was waiting there, it took only afterwards."""
+    book = run()
+    when = (9_911, 9_999)
+    book.add("waited", when, 91, process=60, max_wait_ms=9_000, waited_ms=4_600, empty=True)
+    given = {"contract": forbid("untimely-answer", recovery_deadline=3.0), "families": (*TABLES, STATEMENTS)}
+    judged = verdict(tmp_path / "late", book, faults=partition(), stood_still=0.35, **given)
+    assert (judged.verdict, judged.anomalies) == (Verdict.UNKNOWN, {"untimely-answer": 1})
+    assert judged.unknown[0].startswith("untimely-answer: deadlines were missed")
+    judged = verdict(tmp_path / "own", book, faults=partition(), stood_still=0.3, **given)
+    assert judged.verdict is Verdict.FAIL
 
 
 def test_phantom_is_unknown_when_the_history_was_not_closed(tmp_path: Path) -> None:
