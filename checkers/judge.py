@@ -149,7 +149,9 @@ class _Judging:
         self.through = self.history.through
         # Of one that is being injected no one has said yet that it is.
         known = self.surroundings.faults
-        struck = {fault.name for fault in known if fault.begun or self.going_on}
+        present = [fault for fault in known if fault.begun or self.going_on]
+        struck = {name: f"{fault.name} (as {name})" for fault in present for name in fault.like}
+        struck |= {fault.name: fault.name for fault in present}
         reasons, self.contract = self.contract.reasons(struck), self.contract.under(struck)
         if self.going_on:
             self.late = come_late(self.engine, self.contract)

@@ -21,6 +21,8 @@ BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '
 """Of a row of ``faults``: it says that the fault began, whatever came of that."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
 """Of a row of ``faults``: its injection had come to an end, also one that failed: it may have done half of its work."""
+OF_ZOOKEEPER: Final = """(targets like '%"zk_"%' or targets like '%"zk__"%')"""
+"""Of the same: a node of ZooKeeper is among the targets, ``zk1``, ``zk2``, ..., whatever the fault is called."""
 MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
 """Of the same: when it may begin at the earliest. All that is meant to happen is written down as a run begins."""
 

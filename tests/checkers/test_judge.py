@@ -570,3 +570,29 @@ def test_what_is_tolerated_for_a_fault_is_so_in_runs_with_it_alone_and_the_verdi
     assert verdict(tmp_path / "d", book, cut, faults=half).verdict is Verdict.UNKNOWN, "it may have done half of it"
     missed = [{**half[0]}, half[1] | {"stage": "target"}]
     assert verdict(tmp_path / "e", book, cut, faults=missed).verdict is Verdict.FAIL, "it found no target"
+
+
+@pytest.mark.parametrize(
+    ("named", "does", "tolerated"),
+    [
+        ("stop-consumer", {"pauses_process": True, "on_clients": True}, True),
+        ("stop-consumer", {"pauses_process": True, "on_clients": False}, False),
+        ("stop-consumer", {"ends_process": True, "on_clients": True}, False),
+        ("zookeeper-pause", {"pauses_process": True, "targets": '["zk1", "zk2"]'}, True),
+        ("zookeeper-pause", {"pauses_process": True, "targets": '["n1"]'}, False),
+        ("clock", {"wrong_clock": True}, True),
+        ("kill-consumer", {"ends_process": True, "on_clients": True}, False),
+    ],
+)
+def test_what_is_tolerated_for_a_fault_is_so_for_any_that_declares_the_same(
+    tmp_path: Path, named: str, does: dict[str, Any], tolerated: bool
+) -> None:
+    book = run(without=40)
+    for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 40]:
+        book.rows.remove(row)
+    contract = CONTRACT.tolerate_under("lost-write", faults=[named], because="it sleeps")
+    faults = [row | {"fault": "nap"} | (does if row["phase"] != "intended" else {}) for row in partition()]
+    judged = verdict(tmp_path, book, contract, faults=faults)
+    assert judged.verdict is (Verdict.PASS if tolerated else Verdict.FAIL)
+    words = f"tolerated in a run with nap (as {named}), because it sleeps"
+    assert judged.reasons == ({"lost-write": words} if tolerated else {})
