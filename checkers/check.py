@@ -101,6 +101,10 @@ class Explanation:
     """The very records (:func:`offset_of`, :func:`value_of`), polls and answers that it is about."""
 
 
+LONG: Final = 3.0
+"""Seconds in all for which a tester stood still, from which what missed a deadline proves nothing."""
+
+
 @dataclass(frozen=True)
 class Check:
     """Finds every instance of one anomaly.
@@ -139,6 +143,9 @@ class Check:
     """
     needs_end: bool = False
     """Proves nothing about a run that was interrupted, since it is about a deadline."""
+    standstill: float | None = None
+    """Seconds in all for which a tester stood still, from which what this found proves nothing, since it is about a
+    time; None: ``LONG`` of one that needs an end, else that says nothing."""
 
     @property
     def found(self) -> str:

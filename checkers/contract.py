@@ -9,7 +9,7 @@ it. A contract is plain data and is stored in the run's ``settings.json``, so an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -41,7 +41,8 @@ class Toleration(msgspec.Struct, frozen=True):
 
     anomalies: tuple[str, ...]
     faults: tuple[str, ...]
-    """None: in no run are they forbidden, and this is the reason alone."""
+    """By name; of some (``disturbance.ALIKE``) those that declare the same count, too. None: in no run are they
+    forbidden, and this is the reason alone."""
     because: str
     """Why the design allows it: a clause without a full stop."""
 
@@ -209,12 +210,15 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         active = [one for one in self.conditional if set(one.faults) & set(injected)]
         return self.tolerate(*(name for one in active for name in one.anomalies)) if active else self
 
-    def reasons(self, injected: Collection[str]) -> dict[str, str]:
-        """Anomaly to the words for why it is tolerated in such a run, where that was given."""
+    def reasons(self, injected: Mapping[str, str] | Collection[str]) -> dict[str, str]:
+        """Anomaly to the words for why it is tolerated in such a run, where that was given. A mapping says what to call
+        each of them.
+        """
+        called = injected if isinstance(injected, Mapping) else {}
         words: dict[str, str] = {}
         for one in self.conditional:
             present = [fault for fault in one.faults if fault in injected]
-            where = f" in a run with {', '.join(present)}," if one.faults else ""
+            where = f" in a run with {', '.join(called.get(fault, fault) for fault in present)}," if one.faults else ""
             for anomaly in one.anomalies if present or not one.faults else ():
                 words[anomaly] = f"tolerated{where} because {one.because}"
         return words

@@ -22,7 +22,7 @@ from typing import Final
 
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.disturbance import FaultTimes, silences
-from assay.checkers.engine import Engine, Row
+from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.log.incarnations import first_name, topic_of
 from assay.checkers.times import readable, seconds
 from assay.checkers.verdict import Finding
@@ -241,7 +241,8 @@ def _logs(healed: int, half: int, limit: int) -> str:
                 then e.ret end) as looked,
             min(e.op) as first_op
         from turns e left join (
-            select s.key, least(max(s.position) + 1, coalesce(min(t.settled), max(s.position) + 1)) as needed
+            select s.key,
+                least(max(least(s.position, {INFINITY - 1})) + 1, coalesce(min(t.settled), {INFINITY})) as needed
             from log_sends s left join log_settled t on s.key = t.key left join (
                 select key, min(ret) as back from log_sends
                 where outcome = 'ok' and call >= {healed} and ret <= {limit} group by key) f on s.key = f.key

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Row
-from assay.checkers.sql import BEGUN, MAY_BEGIN
+from assay.checkers.sql import BEGUN, MAY_BEGIN, OF_ZOOKEEPER
 from assay.checkers.times import seconds
 
 TOGETHER: Final = 450_000_000
@@ -32,6 +32,14 @@ TOGETHER: Final = 450_000_000
 
 The strikes of a relay (``assay.nemesis.relay``) are closer to each other; episodes of the mix are farther apart.
 """
+
+ALIKE: Final = {
+    "clock": "wrong_clock",
+    "stop-consumer": "pauses_process and on_clients",
+    "zookeeper-pause": f"pauses_process and {OF_ZOOKEEPER}",
+}
+"""Faults that a contract may name for what they do, and who does the same under another name or to a target of another
+kind, as it declares it: the columns of its rows say so."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,8 @@ class FaultTimes:
     """What a failure of it said, in one line."""
     since: int | None = None
     """When it may have begun, if it did: before it was injected, and also where that failed half way."""
+    like: tuple[str, ...] = ()
+    """Others that it is as good as (``ALIKE``)."""
 
     @property
     def begun(self) -> bool:
@@ -75,8 +85,9 @@ class FaultTimes:
 
 def faults(engine: Engine) -> list[FaultTimes]:
     """Every fault of the history, in the order of their ids."""
+    alike = [f"max(case when {does} then 1 else 0 end) as alike_{at}, " for at, does in enumerate(ALIKE.values())]
     rows = engine.rows(
-        "select id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
+        f"select {''.join(alike)}id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
         "max(case when phase = 'healed' then time end) as healed, "
         "max(case when phase = 'healed' and took_effect then 1 else 0 end) as took_effect, "
         "max(case when phase = 'failed' then 1 else 0 end) as failed, "
@@ -97,6 +108,7 @@ def faults(engine: Engine) -> list[FaultTimes]:
             hindered=bool(row["hindered"]),
             why=_why(row["failure"]),
             since=row["since"],
+            like=tuple(name for at, name in enumerate(ALIKE) if row[f"alike_{at}"] and name != row["fault"]),
         )
         for row in rows
     ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers import coverage
 from assay.checkers.causes import with_causes
-from assay.checkers.check import MOST_FINDINGS, Check, Family, ask, build, findings
+from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, ask, build, findings
 from assay.checkers.context import Surroundings
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
@@ -41,9 +41,6 @@ Watch = Callable[[str, int, int], None]
 
 VALIDATING: Final = "validating"
 
-LONG: Final = 3.0
-"""Seconds in all for which a tester stood still, from which what missed a deadline proves nothing."""
-
 
 def judge(
     history: HistoryReader,
@@ -63,10 +60,10 @@ def judge(
     ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed, or holds what is
     under way. ``going_on``: the run is not over (``early`` says what of it is judged). ``notes``: reasons
     not to pass that only the caller knows, such as unexpected client exceptions. ``stood_still``: seconds for which the
-    tester's machine did not let it go on; from ``LONG`` on no missed deadline fails the run. ``families``: at least
-    those of the log and of registers, on which coverage rests. With a ``watch``, ``KeyboardInterrupt`` ends the checks,
-    and the judgement is of what was found until then. Raises ``HistoryError`` when the history cannot be read or
-    contradicts itself, naming file, row and reason.
+    tester's machine did not let it go on; from ``LONG`` on, or a check's own ``standstill``, no missed deadline fails
+    the run. ``families``: at least those of the log and of registers, on which coverage rests. With a ``watch``,
+    ``KeyboardInterrupt`` ends the checks, and the judgement is of what was found until then. Raises ``HistoryError``
+    when the history cannot be read or contradicts itself, naming file, row and reason.
     """
     judging = _Judging(
         history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
@@ -153,7 +150,9 @@ class _Judging:
         self.through = self.history.through
         # Of one that is being injected no one has said yet that it is.
         known = self.surroundings.faults
-        struck = {fault.name for fault in known if fault.begun or self.going_on}
+        present = [fault for fault in known if fault.begun or self.going_on]
+        struck = {name: f"{fault.name} (as {name})" for fault in present for name in fault.like}
+        struck |= {fault.name: fault.name for fault in present}
         reasons, self.contract = self.contract.reasons(struck), self.contract.under(struck)
         if self.going_on:
             self.late = come_late(self.engine, self.contract)
@@ -304,10 +303,10 @@ class _Judging:
 
     def _overdue(self) -> set[str]:
         """What was found that is forbidden and about a deadline, if the tester stood still for too long to say so."""
-        if self.stood_still < LONG:
-            return set()
-        deadlines = {check.anomaly for family in self.families for check in family.checks if check.needs_end}
-        late = {NO_RECOVERY, *deadlines} & self.anomalies.keys()
+        checks = [check for family in self.families for check in family.checks]
+        enough = {check.anomaly: LONG for check in checks if check.needs_end} | {NO_RECOVERY: LONG}
+        enough |= {check.anomaly: check.standstill for check in checks if check.standstill is not None}
+        late = {anomaly for anomaly in enough.keys() & self.anomalies.keys() if self.stood_still >= enough[anomaly]}
         return {anomaly for anomaly in late if self.contract.forbids(anomaly)}
 
     def _unheard_of(self) -> list[str]:
@@ -374,5 +373,6 @@ def _silent(engine: Engine, against: Sequence[str]) -> str:
 def _too_busy(overdue: Sequence[str], stood_still: float) -> str:
     return (
         f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "
-        "tester itself go on (it was too busy, or paused), so it proves nothing; do it again when there is less to do"
+        "tester itself go on (it, or its disk, was too busy, or it was paused), so it proves nothing; do it again when "
+        "there is less to do"
     )

@@ -15,9 +15,9 @@ and several tries of the client lie in it.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.check import LONG, Check, Evidence, Explanation, Table, View, capital, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import MAY_BEGIN, MAY_HAVE_BEGUN, first_of, sum_so_far
+from assay.checkers.sql import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, first_of, sum_so_far
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
@@ -48,7 +48,7 @@ GONE: Final = View(
     f"""
     select {MAY_BEGIN} as since,
         case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
-                and max(case when on_clients or targets like '%"zk_"%' or targets like '%"zk__"%' then 1 else 0 end) = 0
+                and max(case when on_clients or {OF_ZOOKEEPER} then 1 else 0 end) = 0
             then coalesce(max(case when phase = 'injected' then time end), {INFINITY}) else {INFINITY} end as gone,
         coalesce(min(case when phase = 'healed' then time end), {INFINITY}) as healed,
         coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
@@ -56,8 +56,7 @@ GONE: Final = View(
     """,
 )
 """``gone``: since when the targets, servers, are not there; infinite of another fault. That clients live on a target is
-said only once there is one. Without ZooKeeper servers may not learn what others know; its nodes are ``zk1``, ``zk2``,
-whatever the fault is called: ``kill`` takes them as targets, and a fault from elsewhere may hit them alone."""
+said only once there is one. Without ZooKeeper servers may not learn what others know."""
 
 WAITS: Final = Table(
     "progress_waits",
@@ -119,6 +118,7 @@ STUCK_CLIENT: Final = Check(
     evidence=first_of("found_stuck_client", "key, worker, client, last_call"),
     examined="select count(*) as examined from progress_tries",
     explain=_stuck,
+    standstill=LONG,
 )
 
 PROGRESS: Final = family_of(STUCK_CLIENT, applies="effects where kind = 'tried'")

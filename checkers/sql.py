@@ -21,6 +21,8 @@ BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '
 """Of a row of ``faults``: it says that the fault began, whatever came of that."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
 """Of a row of ``faults``: its injection had come to an end, also one that failed: it may have done half of its work."""
+OF_ZOOKEEPER: Final = """(targets like '%"zk_"%' or targets like '%"zk__"%')"""
+"""Of the same: a node of ZooKeeper is among the targets, ``zk1``, ``zk2``, ..., whatever the fault is called."""
 MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
 """Of the same: when it may begin at the earliest. All that is meant to happen is written down as a run begins."""
 
@@ -58,6 +60,11 @@ def greatest_before(value: str, *, by: str, order: str) -> str:
     A frame of rows: equal places must have been folded into one row first.
     """
     return _window(f"max({value})", by, order, BEFORE)
+
+
+def not_next(position: str, former: str) -> str:
+    """Is the first another number than the one after the second? Both may be any of 64 bits."""
+    return f"case when {former} < {INFINITY} then {position} <> {former} + 1 else {former} = {INFINITY} end"
 
 
 LARGE: Final = "decimal(38, 0)"

@@ -91,7 +91,7 @@ OFFSET_REGRESSION: Final = Check(
             select s.key, s.call, s.ret from offset_steps s join (
                 select key, place, min(first_ret) over (partition by key {order_by("depth")}
                     {BEFORE}) as higher
-                from (select key, place, min(0 - place) as depth, min(ret) as first_ret
+                from (select key, place, min(-1 - place) as depth, min(ret) as first_ret
                     from offset_steps group by key, place) as folded
                 ) h on s.key = h.key and s.place = h.place
             where s.judged = 0 and h.higher < s.call

@@ -7,7 +7,8 @@ its send was acknowledged with this offset, or when the first poll that showed i
 an offset counts for the lowest offset at which its value was observed, if it was sent once: of a value that was sent
 again, that may be the place of the other send. Records are placed at 2 *
 offset, so that log end reads, where the contract declares them linearizable, fit between them at 2 * end - 1. An offset
-of 2^61 or more, which no log can have and only a damaged record claims, has no place here: other checks report it.
+of 2^61 or more, or as far below 0, which no log can have and only what is damaged claims, has no place here: other
+checks report it.
 """
 
 from typing import Final
@@ -21,6 +22,7 @@ from assay.checkers.sql import (
     first_rows,
     greatest_before,
     nearest_pairs,
+    not_next,
     order_by,
     previous,
     row_number,
@@ -29,7 +31,12 @@ from assay.checkers.sql import (
 from assay.checkers.times import seconds
 
 PLACEABLE: Final = 2**61
-"""Offsets below have a place that fits into 64 bits."""
+"""Offsets below, and those above its negative, have a place that fits into 64 bits."""
+
+
+def _placeable(position: str) -> str:
+    return f"{position} < {PLACEABLE} and {position} > -{PLACEABLE}"
+
 
 UNACKNOWLEDGED: Final = Table(
     "log_unacknowledged",
@@ -42,7 +49,7 @@ TIMELINE: Final = View(
     f"""
     select key, 2 * position as place, acked_call as call,
         least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
-    from log_placed where position < {PLACEABLE} and value is not null and acks > 0
+    from log_placed where {_placeable("position")} and value is not null and acks > 0
     union all
     select p.key, 2 * p.position, v.call,
         least(coalesce(p.seen, {INFINITY}),
@@ -51,10 +58,10 @@ TIMELINE: Final = View(
         coalesce(p.seen, {INFINITY})
     from log_unacknowledged p join log_values v on p.key = v.key and p.value = v.value
         cross join log_declared d
-    where p.position < {PLACEABLE}
+    where {_placeable("p.position")}
     union all
     select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
-    from log_ends e cross join log_declared d where d.linearizable_ends = 1 and e.position < {PLACEABLE}
+    from log_ends e cross join log_declared d where d.linearizable_ends = 1 and {_placeable("e.position")}
     """,
 )
 
@@ -81,7 +88,7 @@ FOUND_AT: Final = View(
     f"""
     select s.op, p.key, p.position, min(p.seen_op) as seen_op
     from log_placed p join log_sends s on p.key = s.key and p.value = s.value
-    where p.acks = 0 and p.observed > 0 and p.position < {PLACEABLE}
+    where p.acks = 0 and p.observed > 0 and {_placeable("p.position")}
     group by s.op, p.key, p.position
     """,
 )
@@ -159,7 +166,7 @@ REAL_TIME_ORDER: Final = Check(
             select s.key, f.place, 0, s.ret, f.place, f.place
             from {_FEW} f join log_said s on f.key = s.key and f.place = 2 * s.position
             where f.overtaken = 1 and s.acked = 0 and s.value is not null and s.ret is not null
-                and s.position < {PLACEABLE}
+                and {_placeable('s.position')}
             union all
             select t.key, f.place, 1, t.call, t.place, t.place
             from {_FEW} f join log_timeline t on f.key = t.key and t.place < f.place
@@ -178,7 +185,7 @@ REAL_TIME_ORDER: Final = Check(
             left join log_moments c on f.key = c.key and f.future_call = c.moment and c.is_return = 0
         {order_by("f.key, f.place")}
         """,
-    examined=f"select count(*) as examined from log_placed where position < {PLACEABLE} and value is not null",
+    examined=f"select count(*) as examined from log_placed where {_placeable('position')} and value is not null",
     kinds=("append", "observe", "end"),
     explain=_real_time,
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
@@ -272,9 +279,9 @@ SEND_SKIP: Final = Check(
         ),
         Table(
             "log_split",
-            """
+            f"""
             select op, sub, key, request, position, value, former, former_value from log_set_pairs
-            where outcome = 'ok' and former_outcome = 'ok' and position <> former + 1
+            where outcome = 'ok' and former_outcome = 'ok' and {not_next("position", "former")}
             """,
         ),
         View(
@@ -305,7 +312,7 @@ SEND_SKIP: Final = Check(
                 left join (
                     select key, position, value, coalesce(min(ack_op), min(seen_op)) as op from log_placed
                     where acks > 0 or observed > 0 group by key, position, value) o
-                    on s.key = o.key and o.position = s.position - 1
+                    on s.key = o.key and o.position = greatest(s.position, 0) - 1
             group by s.op, s.sub, s.key, s.request, s.position, s.value, s.former_value
             having (count(o.value) > 0 or s.position = 0)
                 and count(case when o.value = s.former_value then 1 end) = 0

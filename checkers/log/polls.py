@@ -11,8 +11,8 @@ A poll that did not end ok and yet showed records breaks its chain: it is not kn
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
-from assay.checkers.engine import Row
-from assay.checkers.sql import first_of, first_rows, order_by, previous, row_number, sum_so_far
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.sql import first_of, first_rows, not_next, order_by, previous, row_number, sum_so_far
 
 READ: Final = View(
     "log_read",
@@ -106,13 +106,15 @@ CHAINED: Final = View(
 
 POLL_GAPS: Final = Table(
     "log_poll_gaps",
-    """
-    select c.op, c.sub, c.process, c.key, c.position, coalesce(c.former, s.sought - 1) as former,
+    f"""
+    select c.op, c.sub, c.process, c.key, c.position,
+        coalesce(c.former, greatest(s.sought, -{INFINITY}) - 1) as former,
         coalesce(c.former_op, s.op) as former_op, case when c.former is null then s.sought end as sought
     from log_chained c
         left join log_chain_starts s on c.process = s.process and c.key = s.key and c.assignment = s.assignment
             and c.breaks = s.breaks and c.former is null
-    where c.position <> coalesce(c.former, s.sought - 1) + 1
+    where case when c.former is null then c.position <> s.sought
+        else {not_next("c.position", "c.former")} end
     """,
 )
 """Every step that is not to the next raw offset. The first record's predecessor is the offset below the one sought."""

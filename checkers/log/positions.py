@@ -12,7 +12,7 @@ what has gone.
 from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
-from assay.checkers.engine import Row
+from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql import first_of, order_by, previous
 
 _CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
@@ -111,14 +111,14 @@ OFFSET_HOLE: Final = Check(
             from log_polls p cross join log_declared d
                 left join log_starts t on p.key = t.key left join log_compacted c on p.key = c.key
             where d.dense_offsets = 1 and c.key is null and p.passing = 1
-                and (p.plain = 0 or p.records <> p.next_offset - p.first_offset)
+                and (p.plain = 0 or p.first_offset <> greatest(p.next_offset, 0) - p.records)
                 and p.next_offset > coalesce(t.log_start, 0)
             """,
         ),
         View(
             "log_gap_edges",
-            """
-            select op, key, segment, base - 1 as position, next_offset from log_gappy
+            f"""
+            select op, key, segment, greatest(base, -{INFINITY}) - 1 as position, next_offset from log_gappy
             union all
             select g.op, g.key, g.segment, p.position, g.next_offset
             from log_gappy g join log_polled p on g.op = p.op and g.key = p.key and g.segment = p.segment

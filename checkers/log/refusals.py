@@ -41,7 +41,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
                     on e.key = x.key
                 left join (select key from effects where kind = 'topic-delete' group by key) z
                     on {topic_of("e.key")} = z.key
-            where e.kind = 'out-of-range' and e.position is not null and d.unflushed = 0
+            where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
                 and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
             """,
         ),

@@ -53,11 +53,11 @@ AWAITED: Final = View(
             min(case when is_stay = 0 then acked end) over (partition by key {order_by("back, is_stay")}
                 {BEFORE}) as acked
         from (
-            select key, position, 0 - position as back, 1 as is_stay, process, assignment, last_call, begun,
+            select key, position, -1 - position as back, 1 as is_stay, process, assignment, last_call, begun,
                 cast(null as bigint) as acked
             from log_stays
             union all
-            select j.key, j.position, 0 - j.position, 0, null, null, null, null, j.acked
+            select j.key, j.position, -1 - j.position, 0, null, null, null, null, j.acked
             from log_judged j join (select key from log_stays group by key) s on j.key = s.key
             where j.acks > 0 and j.judged = 1 and j.position is not null) as points) as ordered
     where is_stay = 1 and acked < last_call

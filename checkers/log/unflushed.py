@@ -184,7 +184,7 @@ def _ended(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
             select key, position from effects
             where kind in ('end', 'drained') and outcome = 'ok' and call >= {moment} and position is not null)
         select n.key, l.position from ends n join later l on n.key = l.key
-        where l.position < n.ended and l.position >= n.ended - {unflushed} group by n.key, l.position
+        where l.position < n.ended and l.position >= greatest(n.ended, 0) - {unflushed} group by n.key, l.position
         """
 
 
@@ -210,7 +210,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
             select k.key, k.value, k.position, k.late
             from known k join (
                 select key, coalesce(max(case when late = 0 then position end), min(position)) as last
-                from known group by key) e on k.key = e.key and k.position > e.last - {unflushed}),
+                from known group by key) e on k.key = e.key and k.position > greatest(e.last, 0) - {unflushed}),
         shown as (
             select key, value, position from effects
             where kind = 'observe' and call >= {moment} and value is not null group by key, value, position),

@@ -287,7 +287,7 @@ SETTLED: Final = Table(
     from (select key, max(position) as settled from log_effects
           where kind = 'drained' and outcome = 'ok' and position is not null group by key) d
         left join log_sends s on d.key = s.key and s.phase = 'sentinel' and s.outcome = 'ok'
-            and s.position = d.settled - 1
+            and s.position = greatest(d.settled, 0) - 1
     group by d.key, d.settled
     """,
 )

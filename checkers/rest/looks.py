@@ -19,7 +19,7 @@ from typing import Final
 from assay.checkers.check import Check, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql import previous, row_number
+from assay.checkers.sql import LARGE, large, previous, row_number
 
 STALL: Final = 5_000_000_000
 """Nanoseconds between two looks after which it is not known what was so between them."""
@@ -79,7 +79,8 @@ LOOKS: Final = Table(
             select look, time - {previous("ended", by="what", order="look")} as pause
             from looks where what = 'look') as pauses) b
         left join (
-            select look, cast(sum(zxid) as bigint) as lives from looks where what = 'broker' group by look) r
+            select look, cast(sum({large("zxid")}) as {LARGE}) as lives from looks where what = 'broker'
+            group by look) r
         on r.look = l.look
     where l.what = 'look' and l.look >= b.look and l.time >= q.since
     """,

@@ -358,12 +358,14 @@ def _number(word: str, at: int) -> int | float | Decimal:
         return int(word.removesuffix("N") if match.group(1) else word)
     if match := _FLOAT.match(word):
         try:
-            value: float | Decimal = Decimal(word[:-1]).normalize(_EXACT) if match.group(1) else float(word)
+            value = Decimal(word[:-1]).normalize(_EXACT) if match.group(1) else float(word)
         except InvalidOperation:
             value = math.inf
         if not math.isfinite(value):
             raise _Bad(at, f"the number {shown(word)} is too large")
-        return value if value else type(value)()  # -0.0 is equal to 0.0
+        if not value:
+            return Decimal(0) if match.group(1) else 0.0  # -0.0 is equal to 0.0
+        return value
     raise _Bad(at, f"{shown(word)} is no EDN number")
 
 

@@ -1,7 +1,8 @@
 """How long the tester itself stood still: it wanted to go on, and its machine did not let it.
 
 Deadlines are seconds of the wall's clock. Where a machine is far too busy, is paused or sleeps (a virtual machine, a
-closed lid, Ctrl-Z), they pass without anyone having had the time to keep them, and what missed one proves nothing.
+closed lid, Ctrl-Z), they pass without anyone having had the time to keep them, and what missed one proves nothing. So
+does a slow disk of the tester's, since the history is written between the steps of its clients.
 What the tester's process computes meanwhile is no standstill, however long it takes.
 """
 

@@ -74,7 +74,10 @@ async def register(
             async with asyncio.timeout(zookeeper.session_timeout + GRACE):
                 await gone.wait()
         except TimeoutError:
-            raise IdTaken(await _who(zookeeper, config, stat)) from None
+            # a process that stood still is late to hear that it went, and then time is over first
+            there = await zookeeper.exists(path)
+            if there is not None and there.czxid == stat.czxid:
+                raise IdTaken(await _who(zookeeper, config, stat)) from None
 
 
 async def _who(zookeeper: ZooKeeper, config: BrokerConfig, stat: ZnodeStat) -> str:

@@ -57,11 +57,14 @@ class Agreement:
         """Of a partition: the leader of whose log clients have learned something that is not entered yet."""
         self._terms: dict[tuple[str, int | None], int] = {}
         """Of a partition of a topic: the highest epoch in which anyone has led it."""
+        self._newest: dict[str, int] = {}
+        """Of a partition: the latest topic of that name that anyone has led it of."""
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
         if line.event == "became-leader" and line.key is not None and line.epoch is not None:
             place = line.key, line.topic_zxid
             self._terms[place] = max(line.epoch, self._terms.get(place, line.epoch))
+            self._newest[line.key] = max(line.topic_zxid or 0, self._newest.get(line.key, 0))
         if line.event in WHEN and line.key is not None:
             yield from self._learned(line.key)
             for name, role in self._roles.all_of(line.key):
@@ -70,12 +73,14 @@ class Agreement:
     def acknowledged(self, key: str, position: int) -> None:
         """A client has learned that this offset of the partition is committed: its leader knew. The leader's log is
         looked at with the next event of the partition, before anyone else can lead. When it leads no more, only one of
-        an earlier epoch may still believe that it does, and that one did not know.
+        an earlier epoch, or of a topic that is no more, may still believe that it does, and that one did not know.
         """
         leaders = [
             (role.epoch, name, role)
             for name, role in self._roles.all_of(key)
-            if role.leads and role.epoch >= self._terms.get((key, role.topic_zxid), role.epoch)
+            if role.leads
+            and (role.topic_zxid or 0) >= self._newest.get(key, 0)
+            and role.epoch >= self._terms.get((key, role.topic_zxid), role.epoch)
         ]
         if leaders:
             _, name, role = max(leaders, key=lambda one: one[:2])

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.check import Check, Explanation, Family, View
+from assay.checkers.check import LONG, Check, Explanation, Family, View
 from assay.checkers.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.engine import EngineError
 from assay.checkers.families import FAMILIES
-from assay.checkers.judge import LONG
+from assay.checkers.judge import judge as judge_with
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
+from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import HistoryError, translation
 
 from helpers.judging import TABLES, judge
-from helpers.log_histories import Book, Row, write
+from helpers.log_histories import Book, Row, effect, write
 from helpers.nightly import some_by_day
 
 SECOND = 1_000_000_000
@@ -190,6 +193,19 @@ def test_a_tester_that_stood_still_holds_no_missed_deadline_against_anyone(tmp_p
     assert both.verdict is Verdict.FAIL
     assert {NO_RECOVERY, "lost-write"} <= both.anomalies.keys()
     assert verdict(tmp_path / "good", run(), faults=partition(), **stalled).verdict is Verdict.PASS
+
+
+def test_an_answer_that_a_tester_took_late_is_held_against_no_one(tmp_path: Path) -> None:
+    """Half of the time that an answer may take is enough: what was waiting there, it took only afterwards."""
+    book = run()
+    when = (9_911, 9_999)
+    book.add("waited", when, 91, process=60, max_wait_ms=9_000, waited_ms=4_600, empty=True)
+    given = {"contract": forbid("untimely-answer", recovery_deadline=3.0), "families": (*TABLES, STATEMENTS)}
+    judged = verdict(tmp_path / "late", book, faults=partition(), stood_still=0.35, **given)
+    assert (judged.verdict, judged.anomalies) == (Verdict.UNKNOWN, {"untimely-answer": 1})
+    assert judged.unknown[0].startswith("untimely-answer: deadlines were missed")
+    judged = verdict(tmp_path / "own", book, faults=partition(), stood_still=0.3, **given)
+    assert judged.verdict is Verdict.FAIL
 
 
 def test_phantom_is_unknown_when_the_history_was_not_closed(tmp_path: Path) -> None:
@@ -485,6 +501,57 @@ def test_an_absurd_offset_is_found_and_breaks_no_check(tmp_path: Path, offset: i
     assert str(offset) in next(one for one in judgement.findings if one.anomaly == "duplicate").claim
 
 
+def reported(first: int, last: int) -> list[Row]:
+    """Two offsets wherever a client may report one, in a log with others and in one of its own."""
+    book, other, clock = run(), Book("orders-1", next_op=10**6), itertools.count(9_911)
+
+    def when() -> tuple[int, int]:
+        return next(clock), next(clock)
+
+    for log, group in ((book, "g"), (other, "h")):
+        log.send([20_001, 20_002], first, when(), process=60)
+        for rank, position in enumerate((last, 3, first)):
+            sent = {"value": 20_003 + rank, "request": log.next_op, "process": 60}
+            times = (millisecond * 1_000_000 for millisecond in (when() if rank == 0 else times_of(log.rows[-1])))
+            log.rows.append(effect(log.next_op, rank, "append", log.key, *times, position=position, **sent))
+        log.next_op += 1
+        log.add("seek", when(), first, assignment=7, process=60)
+        log.poll(first, [(first, 5), (last, 6), (4, 4)], last, when(), assignment=7, process=60)
+        log.poll(4, [(5, 5)], first, when(), assignment=7, process=60)
+        for kind, position in itertools.product(("end", "start"), (last, first)):
+            log.add(kind, when(), position, leader_epoch=1, process=60)
+        for position, outcome in ((last, "ok"), (first, "ok"), (3, "ok")):
+            log.add("advance", when(), position, group=group, process=60, outcome=outcome)
+            log.add("resume", when(), position, group=group, process=60)
+    other.send([20_009], first, (10_410, 10_420), phase="sentinel", process=61)
+    other.drained(first, (10_430, 10_440))
+    return [*book.rows, *other.rows]
+
+
+def times_of(row: Row) -> tuple[int, int]:
+    return row["call"] // 1_000_000, row["ret"] // 1_000_000
+
+
+@pytest.mark.parametrize(("first", "last"), [(2**63 - 2, 2**63 - 1), (-(2**63), 1 - 2**63)])
+def test_whatever_offset_a_client_reports_the_history_is_judged(tmp_path: Path, first: int, last: int) -> None:
+    folder = write(tmp_path / "history", reported(first, last), faults=partition())
+    contract = msgspec.structs.replace(CONTRACT, linearizable_ends=True, dense_offsets=True)
+    judgement = judge(folder, contract)
+    assert judgement.verdict is Verdict.FAIL
+    assert "send-skip" in judgement.anomalies
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize(("first", "last"), [(2**63 - 2, 2**63 - 1), (-(2**63), 1 - 2**63)])
+def test_on_spark_it_is_judged_alike(tmp_path: Path, application: Any, first: int, last: int) -> None:
+    folder = write(tmp_path / "history", reported(first, last), faults=partition())
+    by_duck = judge(folder, CONTRACT)
+    with application.engine(effects=1_000) as spark:
+        by_spark = judge_with(open_history(folder), CONTRACT, spark)
+    assert (by_spark.anomalies, by_spark.findings) == (by_duck.anomalies, by_duck.findings)
+
+
 def test_what_is_tolerated_for_a_fault_is_so_in_runs_with_it_alone_and_the_verdict_says_why(tmp_path: Path) -> None:
     book = run(without=40)
     for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 40]:
@@ -503,3 +570,29 @@ def test_what_is_tolerated_for_a_fault_is_so_in_runs_with_it_alone_and_the_verdi
     assert verdict(tmp_path / "d", book, cut, faults=half).verdict is Verdict.UNKNOWN, "it may have done half of it"
     missed = [{**half[0]}, half[1] | {"stage": "target"}]
     assert verdict(tmp_path / "e", book, cut, faults=missed).verdict is Verdict.FAIL, "it found no target"
+
+
+@pytest.mark.parametrize(
+    ("named", "does", "tolerated"),
+    [
+        ("stop-consumer", {"pauses_process": True, "on_clients": True}, True),
+        ("stop-consumer", {"pauses_process": True, "on_clients": False}, False),
+        ("stop-consumer", {"ends_process": True, "on_clients": True}, False),
+        ("zookeeper-pause", {"pauses_process": True, "targets": '["zk1", "zk2"]'}, True),
+        ("zookeeper-pause", {"pauses_process": True, "targets": '["n1"]'}, False),
+        ("clock", {"wrong_clock": True}, True),
+        ("kill-consumer", {"ends_process": True, "on_clients": True}, False),
+    ],
+)
+def test_what_is_tolerated_for_a_fault_is_so_for_any_that_declares_the_same(
+    tmp_path: Path, named: str, does: dict[str, Any], tolerated: bool
+) -> None:
+    book = run(without=40)
+    for row in [row for row in book.rows if row["kind"] == "observe" and row["position"] == 40]:
+        book.rows.remove(row)
+    contract = CONTRACT.tolerate_under("lost-write", faults=[named], because="it sleeps")
+    faults = [row | {"fault": "nap"} | (does if row["phase"] != "intended" else {}) for row in partition()]
+    judged = verdict(tmp_path, book, contract, faults=faults)
+    assert judged.verdict is (Verdict.PASS if tolerated else Verdict.FAIL)
+    words = f"tolerated in a run with nap (as {named}), because it sleeps"
+    assert judged.reasons == ({"lost-write": words} if tolerated else {})

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from assay.checkers.check import build, findings
-from assay.checkers.contract import Contract
+from assay.checkers.check import LONG, build, findings
+from assay.checkers.contract import Contract, forbid
 from assay.checkers.engine import DuckDB, Engine
-from assay.checkers.progress import SEVERAL, STUCK_CLIENT
+from assay.checkers.progress import PROGRESS, SEVERAL, STUCK_CLIENT
 from assay.checkers.source import register_contract, register_history
-from assay.checkers.verdict import Finding
+from assay.checkers.verdict import Finding, Verdict
 
-from helpers.judging import opened
+from helpers.judging import TABLES, judge, opened
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000
@@ -125,6 +126,15 @@ def test_it_is_found(rows: list[Row], faults: list[Row], tmp_path: Path) -> None
 @pytest.mark.parametrize(("rows", "faults"), HAVE_NOT.values(), ids=HAVE_NOT)
 def test_its_neighbour_is_not(rows: list[Row], faults: list[Row], tmp_path: Path) -> None:
     assert found(tmp_path, rows, faults) == []
+
+
+def test_a_tester_that_stood_still_accuses_no_one_of_it(tmp_path: Path) -> None:
+    folder = write(tmp_path / "history", tries(*STUCK, *SERVED))
+    contract = msgspec.structs.replace(forbid("stuck-client"), progress_deadline=DEADLINE)
+    families = (*TABLES, PROGRESS)
+    assert judge(folder, contract, families=families, stood_still=LONG - 0.1).verdict is Verdict.FAIL
+    judged = judge(folder, contract, families=families, stood_still=LONG)
+    assert (judged.verdict, judged.anomalies) == (Verdict.UNKNOWN, {"stuck-client": 1})
 
 
 def test_a_finding_names_the_last_try_and_the_first_success_of_another(tmp_path: Path) -> None:

@@ -955,6 +955,13 @@ def sent_away_from_above_all_that_was_known(book: Pages) -> None:
 
 
 @case()
+def sent_away_from_below_all_that_there_can_be(book: Pages) -> None:
+    book.send([1], 0, (0, 10))
+    book.add("out-of-range", (20, 30), -5)
+    book.add("out-of-range", (40, 50), -(2**63))
+
+
+@case()
 def sent_away_before_it_was_acknowledged(book: Pages) -> None:
     book.send([1], 4, (0, 25))
     book.add("out-of-range", (20, 30), 4)

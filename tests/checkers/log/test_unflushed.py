@@ -12,6 +12,7 @@ from assay.checkers.contract import Contract
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.checkers.verdict import Verdict
 
+from helpers.log_histories import Book
 from helpers.power_histories import CONTRACT, PLAIN, Log, M
 
 ENDS = msgspec.structs.replace(CONTRACT, linearizable_ends=True)
@@ -37,6 +38,19 @@ def test_the_same_history_fails_where_every_record_is_flushed(tmp_path: Path) ->
 def test_nothing_is_reported_where_nothing_was_lost(tmp_path: Path) -> None:
     judged = Log().run(20).power_loss([]).run(10).judged(tmp_path, CONTRACT)
     assert (judged.verdict, judged.anomalies) == (Verdict.PASS, {})
+
+
+@pytest.mark.parametrize("position", [-(2**63), 2**63 - 1])
+def test_no_offset_that_a_client_reports_is_too_far_out_to_judge_the_loss(tmp_path: Path, position: int) -> None:
+    log, other = Log().run(20), Book("orders-1", next_op=10**6)
+    log.book.add("end", (log.now, log.now + 1), position, process=60)
+    log.book.send([77], position, (log.now + 2, log.now + 3), process=60)
+    other.add("end", (log.now + 4, log.now + 5), position, process=61)
+    other.send([78], position, (log.now + 6, log.now + 7), process=61)
+    log.book.rows += other.rows
+    log.now += 10
+    judged = log.power_loss([1, 2]).run(10).judged(tmp_path, CONTRACT)
+    assert judged.anomalies[UNFLUSHED_LOSS] > 0
 
 
 @pytest.mark.parametrize("again", [0, 2, 30])

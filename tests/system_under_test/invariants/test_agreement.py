@@ -151,6 +151,20 @@ def test_an_acknowledgement_does_not_count_for_a_leader_of_an_earlier_epoch(gone
     assert scene.says("n1", "high-watermark", epoch=1, high_watermark=3), "it says so itself"
 
 
+def test_an_acknowledgement_counts_for_the_topic_that_is_there_and_not_for_one_that_had_its_name() -> None:
+    """Its leader may be gone, or have no replica of the new one, and so has written nothing since."""
+    scene = Scene()
+    scene.has("n1", ABC, 0)
+    scene.says("n1", "became-leader", epoch=5, position=3)
+    for name, records in (("n2", ABC), ("n3", AXC)):
+        log(scene.nodes[name], KEY, entries(records))
+        scene.says(name, "recovered", topic_zxid=8)
+    scene.says("n2", "became-leader", epoch=1, position=3, topic_zxid=8)
+    scene.invariant.acknowledged(KEY, 1)
+    assert not scene.says("n2", "isr-change", topic_zxid=8)
+    assert scene.says("n3", "high-watermark", high_watermark=3, topic_zxid=8)
+
+
 LEFT_OUT: dict[str, Callable[[Node], Any]] = {
     "gone or standing still": lambda node: setattr(node, "running", False),
     "written into": lambda node: setattr(node, "damaged", True),
