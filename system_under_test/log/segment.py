@@ -135,7 +135,7 @@ class Segment:
             cut = begin + position + size
         if cut > start or not at_least_one:
             return cut
-        size = ENTRY_HEADER.unpack(self._bytes(start, HEADER_SIZE))[1]
+        size = ENTRY_HEADER.unpack(self.file.read(start, HEADER_SIZE))[1]
         return start + HEADER_SIZE + int(size)
 
     def slice(self, start: int, end: int, max_bytes: int, *, at_least_one: bool) -> Slice:
@@ -264,27 +264,10 @@ class Segment:
         self.index.close()
         self.times.close()
 
-<<<<<<< HEAD
-    def lost(self, error: OSError) -> None:
-        self.on_damage(self._unreadable(error))
-
-    def _unreadable(self, error: OSError) -> CorruptLog:
-        return CorruptLog(self.path, 0, self.base_offset, f"it cannot be read: {error}")
-
-    def _bytes(self, position: int, size: int) -> bytes:
-        """What the disk does not give is damaged: raises :class:`CorruptLog`."""
-        try:
-            return self.file.read(position, size)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            raise self._unreadable(error) from error
-=======
     def lost(self, error: OSError) -> CorruptLog:
         damage = CorruptLog(self.path, 0, self.base_offset, f"it cannot be read: {error}")
         self.on_damage(damage)
         return damage
->>>>>>> h3
 
     def _block_of(self, offset: int) -> tuple[int, bytes]:
         """Position and bytes of the block in which ``offset`` lies if it is here, checked."""
@@ -297,7 +280,7 @@ class Segment:
         """The bytes from an entry that is known to be at ``position`` to the end of its block, checked."""
         if position < self._trusted_from:
             self._verify(position, position + 1)
-        return self._bytes(position, self.index.ceiling_position(position, self.size) - position)
+        return self.file.read(position, self.index.ceiling_position(position, self.size) - position)
 
     def _verify(self, start: int, end: int) -> bool:
         """Checks the blocks between two positions that were there at opening and were never read since.
@@ -318,7 +301,7 @@ class Segment:
 
     def _is_good(self, position: int, end: int) -> bool:
         """Whether exactly the block's entries are there, the first with the offset that the index promises."""
-        data = self._bytes(position, end - position)
+        data = self.file.read(position, end - position)
         offset = self.index.offset_at(position)
         found = self.config.check(data, offset, self.base_offset)
         # Below the first index entry there is only the base offset, at which a compacted segment need not begin.

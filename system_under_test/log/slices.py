@@ -33,13 +33,8 @@ class Cuttable(Protocol):
     file: File
     cuts: int
 
-<<<<<<< HEAD
-    def lost(self, error: OSError) -> None:
-        """The disk does not give what is in it."""
-=======
     def lost(self, error: OSError) -> Exception:
         """The disk does not give what is in it, of which this makes damage."""
->>>>>>> h3
 
 
 class LogSlice:
