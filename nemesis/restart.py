@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.cluster.node import Node, NodeError, ProcessState
-from assay.cluster.system import DeploymentError, System
+from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault, acted_on, draw_target, proved, seen_of, status, unseen
@@ -98,15 +98,18 @@ async def serves(system: System, node: Node) -> None:
     """Waits until it does. Raises ``NodeError`` when it does not within ``READY_WITHIN``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + READY_WITHIN
+    raised = ""
     while loop.time() < deadline:
         try:
             async with asyncio.timeout_at(deadline):
                 if await system.ready(node):
                     return
-        except (NodeError, DeploymentError, OSError):
-            pass  # a server that starts may answer in any way; it is asked again
+        except Exception as error:  # noqa: BLE001 - a server that starts may answer in any way; asked again, and said
+            raised = f" (ready() raised {type(error).__name__}: {error})"
         await asyncio.sleep(READY_EVERY)
-    raise NodeError(f"{node.name} did not serve within {READY_WITHIN:g} s of its restart; the others were left alone")
+    raise NodeError(
+        f"{node.name} did not serve within {READY_WITHIN:g} s of its restart{raised}; the others were left alone"
+    )
 
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:

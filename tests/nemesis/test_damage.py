@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import ProcessState
+from assay.nemesis.restart import READY_WITHIN
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import Kind, Target, parse
 
 from helpers.examples import some_of
-from helpers.nemesis_fakes import DURABLE, FakeCluster, Play, run
+from helpers.nemesis_fakes import DURABLE, FakeCluster, Play, now, run
 
 PATHS = [f"/data/orders-{index}/0{index}.log" for index in range(4)]
 WAYS = ["truncate-tail", "corrupt", "garbage-tail"]
@@ -175,6 +176,29 @@ def test_a_rolling_restart_has_at_most_one_server_down() -> None:
     assert row.took_effect is True
     assert down == [1, 1, 1]
     assert row.targets == ("n1", "n2", "n3")
+
+
+@pytest.mark.parametrize("never", [False, True])
+def test_a_server_that_starts_may_have_ready_raise_anything(never: bool) -> None:
+    play = Play(Schedule(1, (Step(2.0, "restart-rolling", Target(Kind.ALL), 5.0),)))
+    plain, asked = play.system.ready, 0
+
+    async def ready(node: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked < 3 or (never and 2.0 < now() < 4.0 + READY_WITHIN):
+            raise ValueError("the database system is starting up")
+        return await plain(node)
+
+    play.system.ready = ready  # type: ignore[method-assign]
+    play.play()
+    assert asked > 3
+    assert play.cluster.untouched
+    if never:
+        assert "ready() raised ValueError: the database system" in play.row(1, FaultPhase.FAILED).detail["reason"]
+    else:
+        assert play.row(1, FaultPhase.HEALED).took_effect is True
+        assert play.row(1, FaultPhase.HEALED).targets == ("n1", "n2", "n3")
 
 
 def test_a_process_that_does_not_end_is_killed_at_the_heal_and_reported() -> None:
