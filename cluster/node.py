@@ -94,9 +94,7 @@ class Node(Protocol):
         """SIGKILL; returns once the process is gone. Its files and the node's network rules stay."""
 
     async def terminate(self) -> None:
-        """SIGTERM, or the system's own stop signal; returns once the process has ended by itself. ``NodeError`` when it
-        has not within 15 s.
-        """
+        """SIGTERM, or its system's stop signal; returns once the process has ended. ``NodeError`` after 15 s."""
 
     async def stop(self) -> None:
         """SIGSTOP: the kernel goes on acknowledging, the process does nothing."""

@@ -27,7 +27,8 @@ take on in addition: ``mixed_traffic``, ``topic_changes``, ``topic_growth`` and 
   ``test_redis_cluster`` (``redis_cluster_system``) and ``test_nats`` (``nats_system``; all sets; ``resp`` is Redis'
   protocol), ``test_rabbitmq`` (``rabbitmq_system``; queues), ``test_postgresql``
   (``postgresql_system``), ``test_mariadb`` (``mariadb_system``) and ``test_galera`` (``galera_system``; lists and a
-  bank, at levels of isolation), ``test_patroni`` (``patroni_system``: PostgreSQL with replicas; a set).
+  bank, at levels of isolation), ``test_patroni`` (``patroni_system``: PostgreSQL with replicas, of
+  which ``postgresql_primary`` finds the one that takes writes; a set).
 - ``kafka_log``: the log through librdkafka, for any broker that speaks Kafka's protocol; with it ``test_kafka``, our
   own broker and Tansu.
 

@@ -8,16 +8,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
-import psycopg
 import requests
 
-from assay import Cluster, DeploymentError, Node, Software, System, zookeeper_servers
+from assay import Cluster, Node, Software, System, zookeeper_servers
 from assay.workloads import sets
+from assay.workloads.postgresql_primary import PORT, replicated
 
-PORT, REST, DATA, CONFIG = 5432, 8008, "/var/lib/postgresql/assay", "/etc/assay-patroni.yml"
+REST, DATA, CONFIG = 8008, "/var/lib/postgresql/assay", "/etc/assay-patroni.yml"
 SYNCHRONOUS = "synchronous_mode"
 LEASE = 20
 """Seconds, the least that Patroni takes."""
@@ -25,30 +24,7 @@ START = f"""
 install -d -o postgres -g postgres -m 700 {DATA} /var/run/postgresql
 cd / && exec setpriv --reuid=postgres --regid=postgres --init-groups patroni {CONFIG}"""
 TABLE = "create table if not exists elements (element int primary key)"
-STREAMING = "select count(*) from pg_stat_replication where state = 'streaming'"
 USER = {"username": "assay", "password": "assay"}
-
-
-def connect(hosts: Sequence[str]) -> psycopg.Connection[Any]:
-    """To that of these servers which takes writes. Raises ``psycopg.Error``."""
-    for host in hosts:
-        with suppress(psycopg.OperationalError):
-            session = psycopg.connect(
-                host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000,
-                autocommit=True,  # else the first question would begin a transaction that no one commits
-            )  # fmt: skip
-            if _takes_writes(session):
-                return session
-            session.close()
-    raise psycopg.OperationalError("no server takes writes")
-
-
-def _takes_writes(session: psycopg.Connection[Any]) -> bool:
-    try:
-        return session.execute("select not pg_is_in_recovery()").fetchone() == (True,)
-    except psycopg.Error:
-        session.close()
-        raise
 
 
 @dataclass(frozen=True)
@@ -99,14 +75,7 @@ class Patroni(System):
         return await self._answers(node, "health")
 
     async def set_up(self, cluster: Cluster) -> None:
-        hosts = [node.address for node in cluster.nodes if node.role == "server"]
-        for _ in range(120):
-            with suppress(psycopg.Error), connect(hosts) as session:
-                session.execute(TABLE)
-                if session.execute(STREAMING).fetchone() == (len(hosts) - 1,):
-                    return
-            await asyncio.sleep(0.5)
-        raise DeploymentError("no primary of PostgreSQL has all replicas; see the log of patroni on each node")
+        await replicated([node.address for node in cluster.nodes if node.role == "server"], TABLE)
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         for node in cluster.nodes:

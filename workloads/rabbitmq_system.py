@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import aiormq
 import requests
-from aiormq.abc import AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelInvalidStateError
 
 from assay import Cluster, Node, Software, System
@@ -25,18 +24,16 @@ export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-setcookie assay -kernel net_ticktim
 exec /usr/lib/rabbitmq/bin/rabbitmq-server
 """
 DEFINED = {
-    "users": [{"name": USER[0], "password": USER[1], "tags": "administrator"}],
-    "vhosts": [{"name": "/"}],
+    "users": [{"name": USER[0], "password": USER[1], "tags": "administrator"}], "vhosts": [{"name": "/"}],
     "permissions": [{"user": USER[0], "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
     "policies": [{"vhost": "/", "name": "all", "pattern": MIRRORED, "apply-to": "queues",
                   "definition": {"ha-mode": "all", "ha-sync-mode": "automatic"}}],
 }  # fmt: skip
 
 
-async def connect(address: str) -> AbstractConnection:
+async def connect(address: str) -> aiormq.abc.AbstractConnection:
     """Raises one of ``TROUBLE``."""
-    async with asyncio.timeout(SECONDS):
-        return await aiormq.connect(f"amqp://{':'.join(USER)}@{address}/?heartbeat=2")
+    return await asyncio.wait_for(aiormq.connect(f"amqp://{':'.join(USER)}@{address}/?heartbeat=2"), SECONDS)
 
 
 @dataclass(frozen=True)

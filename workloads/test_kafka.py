@@ -89,9 +89,8 @@ class OnFirst(KafkaLog):
     first_alone = True
 
 
-ALONE = ("kill", "stop", "freeze", "partition")
-"""Faults of the only node there is."""
-MEMORY = forbid(*LOG_ANOMALIES, may_stall=ALONE).tolerate("duplicate", because=AGAIN)
+OF_THE_ONLY_NODE = ("kill", "stop", "freeze", "partition")
+MEMORY = forbid(*LOG_ANOMALIES, may_stall=OF_THE_ONLY_NODE).tolerate("duplicate", because=AGAIN)
 
 
 @experiment(system=Tansu(), client=OnFirst, contract=MEMORY)

@@ -14,7 +14,8 @@ import psycopg
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
 from assay.workloads import sets
-from assay.workloads.patroni_system import Patroni, connect
+from assay.workloads.patroni_system import Patroni
+from assay.workloads.postgresql_primary import connect
 
 
 class Elements(sets.SetClient):

@@ -89,6 +89,7 @@ OF_OTHERS = {
     "monotonic",
     "nats_system",
     "patroni_system",
+    "postgresql_primary",
     "postgresql_system",
     "queues",
     "rabbitmq_system",

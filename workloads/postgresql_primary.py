@@ -1,0 +1,46 @@
+"""Several servers of PostgreSQL, of which one takes writes and the others follow it."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from assay import DeploymentError
+
+PORT = 5432
+STREAMING = "select count(*) from pg_stat_replication where state = 'streaming'"
+
+
+def connect(hosts: Sequence[str]) -> psycopg.Connection[Any]:
+    """To that of these servers which takes writes. Raises ``psycopg.Error``."""
+    for host in hosts:
+        with suppress(psycopg.OperationalError):
+            session = psycopg.connect(
+                host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000,
+                autocommit=True,  # else the first question would begin a transaction that no one commits
+            )  # fmt: skip
+            if _takes_writes(session):
+                return session
+            session.close()
+    raise psycopg.OperationalError("no server takes writes")
+
+
+def _takes_writes(session: psycopg.Connection[Any]) -> bool:
+    try:
+        return session.execute("select not pg_is_in_recovery()").fetchone() == (True,)
+    except psycopg.Error:
+        session.close()
+        raise
+
+
+async def replicated(hosts: Sequence[str], table: str) -> None:
+    """Makes the table once there is a primary, and waits until all others follow it. Raises ``DeploymentError``."""
+    for _ in range(120):
+        with suppress(psycopg.Error), connect(hosts) as session:
+            session.execute(table)
+            if session.execute(STREAMING).fetchone() == (len(hosts) - 1,):
+                return
+        await asyncio.sleep(0.5)
+    raise DeploymentError("no primary of PostgreSQL has all replicas; see the log of each node")
