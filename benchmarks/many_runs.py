@@ -1,0 +1,91 @@
+"""How long `assay check` takes over many stored histories: all in one pass on DuckDB, as one job of Spark, one by one.
+
+The histories are made by `assay generate`, of as many seeds as are to differ; the rest of them are links to those, since
+only their number matters. One by one is the command as a user gives it, start included, for a sample of them, and
+counted up. All are judged by the same command line in processes of their own; the lines about each must be the same.
+
+    python benchmarks/many_runs.py [--runs 10000] [--operations 500] [--different 100] [--sample 10]
+        [--engines duckdb,spark] [--json]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from assay.harness.synthetic.generate import generate
+from assay.harness.synthetic.plan import Plan
+
+from figures import Output, arguments, names
+
+SPARK: Final = "local[2]"
+ENDS: Final = (0, 1, 2)
+"""Of ``assay check``: pass, fail, unknown."""
+
+
+def stored(folder: Path, runs: int, operations: int, different: int) -> Iterator[Path]:
+    """Every second one of those that differ has an anomaly."""
+    for number in range(runs):
+        path = folder / f"{number:05}"
+        if number < different:
+            plant = ("lost-write",) if number % 2 else ()
+            generate("log", Plan(operations=operations, clients=5, keys=2, seed=number, plant=plant), path)
+        else:
+            _link(folder / f"{number % different:05}", path)
+        yield path
+
+
+def _link(source: Path, target: Path) -> None:
+    for root, _, files in os.walk(source):
+        there = target / Path(root).relative_to(source)
+        there.mkdir()
+        for name in files:
+            os.link(Path(root) / name, there / name)
+
+
+def timed(paths: Sequence[Path], *options: str) -> tuple[float, list[str]]:
+    """Seconds, and what is said of each."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "assay.harness.cli.main", "check", *map(str, paths), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - began
+    if done.returncode not in ENDS:
+        sys.exit(f"assay check ended with {done.returncode}: {done.stderr}")
+    return seconds, done.stdout.splitlines()
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--operations", type=int, default=500)
+    parser.add_argument("--different", type=int, default=100)
+    parser.add_argument("--sample", type=int, default=10, help="so many are checked one by one")
+    parser.add_argument("--engines", type=names, default=["duckdb", "spark"])
+    options = parser.parse_args()
+    out = Output(options.json)
+    figures: dict[str, Any] = {"runs": options.runs}
+    with tempfile.TemporaryDirectory(prefix="assay-bench-") as folder:
+        paths = list(stored(Path(folder), options.runs, options.operations, options.different))
+        each = [timed([path])[0] for path in paths[: options.sample]]
+        alone = sum(each) / len(each) * options.runs
+        out.text(f"one by one: {sum(each) / len(each):.2f} s each, so {alone:,.0f} s for {options.runs}")
+        figures["one by one"] = alone
+        said = []
+        for engine in options.engines:
+            seconds, lines = timed(paths, *([f"--spark-master={SPARK}"] if engine == "spark" else ["--engine=duckdb"]))
+            out.text(f"{engine}: {options.runs} in {seconds:.1f} s, {alone / seconds:.1f} times as fast: {lines[-1]}")
+            figures[engine] = seconds
+            said.append(lines)
+        if any(lines != said[0] for lines in said):
+            sys.exit("the engines differ")
+    out.figures(figures)
+
+
+if __name__ == "__main__":
+    main()
