@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from assay.cluster.membership import Standing
-from assay.cluster.node import NodeError, ProcessState
-from assay.nemesis.members import MOVE_SECONDS, Member
-from assay.nemesis.move import ASK_EVERY
+from assay.cluster.node import ProcessState
+from assay.nemesis.members import Member
 from assay.nemesis.process import status
 from assay.nemesis.target import TargetError
 
@@ -33,21 +31,10 @@ class Joining(Member):
         await self.join()
         standing = await self.standing()
         wanted = self._chosen(standing.replicas)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + MOVE_SECONDS
-        while True:
-            missing = [key for key in wanted if self._is_missing(key, standing)]
-            if not missing:
-                held = self.held(standing)
-                self.evidence["taken"] = [key for key in wanted if key in held]
-                return
-            if loop.time() >= deadline:
-                raise NodeError(f"{', '.join(missing)} did not come to {self.node.name}; the dead are waited for")
-            for key in missing:
-                if key in standing.replicas:
-                    await self._order_here(key, self.names(standing.replicas[key]))
-            await asyncio.sleep(ASK_EVERY)
-            standing = await self.standing()
+        standing = await self.until_none(
+            lambda now: [key for key in wanted if self._is_missing(key, now)], self._order_here, "come to", standing
+        )
+        self.evidence["taken"] = [key for key in wanted if key in self.held(standing)]
 
     def _chosen(self, known: Collection[str]) -> list[str]:
         """One that clients use at least, where there is one."""
@@ -58,7 +45,7 @@ class Joining(Member):
         number = min(len(keys), self.rng.randint(1, MOST_KEYS)) - len(first)
         return first + self.rng.sample(rest, max(0, number))
 
-    async def _order_here(self, key: str, before: Sequence[str]) -> None:
+    async def _order_here(self, key: str, before: Sequence[str], standing: Standing) -> None:
         place = self.rng.randrange(len(before))
         after = [self.node.name if at == place else name for at, name in enumerate(before)]
         if await self.order(key, after):

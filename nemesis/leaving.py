@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from assay.cluster.membership import Standing
-from assay.cluster.node import NodeError
 from assay.nemesis.fault import Injection
-from assay.nemesis.members import MOVE_SECONDS, Member
-from assay.nemesis.move import ASK_EVERY
+from assay.nemesis.members import Member
 from assay.nemesis.process import status
 from assay.nemesis.target import TargetError
 
@@ -42,22 +39,13 @@ class Leaving(Member):
     async def come_back(self) -> None:
         """The server is a member, and has the replicas that it had. Raises ``NodeError``."""
         await self.join()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + MOVE_SECONDS
         moved: dict[str, Any] = self.evidence["moved"]
-        while True:
-            standing = await self.standing()
-            missing = [key for key in moved if self._is_missing(key, standing)]
-            if not missing:
-                held = self.held(standing)
-                self.evidence["back"] = [key for key in moved if key in held]
-                return
-            if loop.time() >= deadline:
-                raise NodeError(f"{', '.join(missing)} did not come back to {self.node.name}; the dead are waited for")
-            for key in missing:
-                if key in standing.replicas:
-                    await self.order(key, moved[key][0])
-            await asyncio.sleep(ASK_EVERY)
+        standing = await self.until_none(
+            lambda now: [key for key in moved if self._is_missing(key, now)],
+            lambda key, *_: self.order(key, moved[key][0]),
+            "come back to",
+        )
+        self.evidence["back"] = [key for key in moved if key in self.held(standing)]
 
     def _is_missing(self, key: str, standing: Standing) -> bool:
         """Is it to come back, or on its way? Not one that was deleted, or moved by someone else."""

@@ -7,7 +7,7 @@ there. A move waits for servers that are dead, so everything here may take long,
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, cast
 
 from assay.cluster.membership import Standing
@@ -89,19 +89,32 @@ class Member:
         self.seen["left"] = len(await disk.contents(folder))
 
     async def _move_away(self) -> None:
+        await self.until_none(lambda standing: sorted(self.held(standing)), self.order_away, "leave")
+
+    async def until_none(
+        self,
+        left: Callable[[Standing], Collection[str]],
+        order: Callable[[str, Sequence[str], Standing], Awaitable[object]],
+        what: str,
+        standing: Standing | None = None,
+    ) -> Standing:
+        """Orders what is ``left`` to be moved, again and again until nothing is; how things stand then. ``order``
+        takes a key, the names of those that have it, and all else. Raises ``NodeError`` when it takes too long.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + MOVE_SECONDS
         while True:
-            standing = await self.standing()
-            held = self.held(standing)
-            if not held:
-                return
+            now = standing or await self.standing()
+            keys = left(now)
+            if not keys:
+                return now
             if loop.time() >= deadline:
-                raise NodeError(f"{', '.join(sorted(held))} did not leave {self.node.name}; the dead are waited for")
-            for key in sorted(held & standing.replicas.keys()):
-                before = self.names(standing.replicas[key])
-                await self.order_away(key, before, standing)
+                raise NodeError(f"{', '.join(keys)} did not {what} {self.node.name}; the dead are waited for")
+            for key in keys:
+                if key in now.replicas:
+                    await order(key, self.names(now.replicas[key]), now)
             await asyncio.sleep(ASK_EVERY)
+            standing = None
 
     async def order_away(self, key: str, before: Sequence[str], standing: Standing) -> None:
         """The replica that it has of a key goes to another member, or goes."""
