@@ -20,7 +20,7 @@ from assay.system_under_test.log.preallocation import PREALLOCATED, written
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.internal import RolesRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest
-from assay.system_under_test.questions import ask
+from assay.system_under_test.questions import answered, ask
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import NO_TIMESTAMP
 from assay.system_under_test.runtime import ZooKeeper
@@ -120,7 +120,7 @@ async def look(place: Place, runtime: Any) -> list[Seen]:
             if node.name in registered:
                 found += await _by_its_account(node, place.port, await _unsynced(node, place.data))
                 found += await _on_disk(node, place.data, aged)
-            elif await _answers(node, place.port):
+            elif await answered(node.address, place.port, RolesRequest(), 0, PATIENCE) is not None:
                 found.append(Seen("answer", node=node.name))
     except (KazooException, znodes.ZnodeError, OSError) as error:
         raise NotSeen(f"the cluster was not looked at: {error!r}") from error
@@ -193,14 +193,6 @@ async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
     for path, size in (await node.unsynced(f"{data}/*/*{LOG_SUFFIX}")).items():
         found[path.split("/")[-2]] += size
     return found
-
-
-async def _answers(node: Any, port: int) -> bool:
-    try:
-        await ask(node.address, port, RolesRequest(), 0, PATIENCE)
-    except CallError:
-        return False
-    return True
 
 
 async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[Seen]:
