@@ -34,9 +34,8 @@ from assay.cluster.node import Cluster, ProcessState, Restorable
 from assay.cluster.system import Durable, Movable, System
 from assay.nemesis.fault import Census, Injection, Proof, Scope
 from assay.nemesis.impact import Impact
-from assay.nemesis.joining import Joining
-from assay.nemesis.leaving import Leaving
 from assay.nemesis.members import MOVE_SECONDS as RETURN_SECONDS
+from assay.nemesis.members import Joining, Leaving
 from assay.nemesis.move import MOVE_SECONDS, SINGLE
 from assay.nemesis.process import chosen, draw_target, possible
 from assay.nemesis.restart import Restart

@@ -16,8 +16,8 @@ Shapes:
 ``links``               any subset of the links between servers, ZooKeeper and client nodes, either way or both; what
                         that comes to may have a name (:mod:`assay.nemesis.likeness`)
 
-Packets are dropped, not rejected, so established connections stall rather than break (:mod:`assay.nemesis.fast_fail` is
-the other kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
+Packets are dropped, not rejected, so established connections stall rather than break (:class:`FastFail` is the other
+kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
 shuffle.
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
-from assay.nemesis.cuts import Drop, both_ways
+from assay.nemesis.cuts import Drop, Manner, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, Proof, census, with_key
 from assay.nemesis.likeness import likeness, reach_in_ring
@@ -135,6 +135,24 @@ class Partition(Cutting):
 
     def _shape(self, injection: Injection) -> Shape:
         return chosen("partition", injection, "shape", Shape, self._shapes)
+
+
+class FastFail(Partition):
+    """A partition that rejects instead of dropping, as a firewall does, or a host whose process is gone; of one server
+    from all others unless the step says another shape.
+
+    Every packet of a cut link is answered with a TCP reset, so established connections break at once and new ones are
+    refused: no one waits for a timeout, all error paths run at the same moment, and reconnecting clients spin.
+    Resets themselves pass. Proof: the counters of the rejecting rules.
+    """
+
+    manner = Manner.REJECT
+
+    def __init__(self) -> None:
+        super().__init__(Shape.ONE)
+        self.name = "partition-fast-fail"
+        self.description = "one server whose packets to and from others are rejected with a reset, not dropped"
+        self.roles = ()
 
 
 async def leader_for(injection: Injection) -> Node:

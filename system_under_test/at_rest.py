@@ -8,7 +8,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
@@ -35,8 +35,6 @@ LONG_MS: Final = 3_600_000
 LOG_SUFFIX: Final = ".log"
 UNLIMITED: Final = -1
 STATELESS: Final = PartitionState(controller_epoch=-1, leader=znodes.NO_LEADER, leader_epoch=-1, isr=[])
-
-T = TypeVar("T")
 
 
 class NotSeen(OSError):
@@ -144,7 +142,8 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
         found.append(_topic(name, topic, config))
         for index, replicas in topic.assignment.items():
             key = directory.directory_name(name, index)
-            state = await _value(zookeeper, PartitionState, paths.state(name, index)) or STATELESS
+            read = await znodes.read(zookeeper, PartitionState, paths.state(name, index))
+            state = STATELESS if read is None else read[0]
             found.append(
                 Seen(
                     "partition",
@@ -156,20 +155,12 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
                     members=_text(state.isr),
                 )
             )
-    moves = await _value(zookeeper, Moves, paths.REASSIGNMENTS)
-    for move in () if moves is None else moves.partitions:
+    moves = await znodes.read(zookeeper, Moves, paths.REASSIGNMENTS)
+    for move in () if moves is None else moves[0].partitions:
         key = directory.directory_name(move.topic, move.partition)
         found.append(Seen("move", key=key, replicas=_text(move.replicas), removing=_text(move.removing)))
     found += [Seen("settings", key=name) for name in await zookeeper.get_children(paths.TOPIC_CONFIGS)]
     return found + [Seen("deletion", key=name) for name in await zookeeper.get_children(paths.DELETE_TOPICS)]
-
-
-async def _value(zookeeper: ZooKeeper, kind: type[T], path: str) -> T | None:
-    try:
-        data, _ = await zookeeper.get(path)
-    except NoNodeError:
-        return None
-    return znodes.decode(kind, path, data)
 
 
 def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:

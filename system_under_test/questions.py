@@ -164,5 +164,5 @@ async def high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]
         return {}
     request = ListOffsetsRequest(replica_id=-1, topics=named)
     answer = await answered(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
-    told = () if answer is None else answer.topics
-    return {(topic.topic, one.partition): one.offset for topic in told for one in topic.partitions}
+    said = () if answer is None else answer.topics
+    return {(topic.topic, one.partition): one.offset for topic in said for one in topic.partitions}

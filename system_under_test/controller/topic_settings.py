@@ -42,17 +42,14 @@ async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> Settings
 
     ``zxid`` is that of a transaction which is known to be visible: without a znode there are no settings as of then.
     """
-    path = paths.topic_config(topic)
     try:
-        data, stat = await zookeeper.get(path)
-    except NoNodeError:
-        return SettingsRead({}, zxid)
-    try:
-        values = znodes.decode(znodes.TopicSettings, path, data).config
+        found = await znodes.read(zookeeper, znodes.TopicSettings, paths.topic_config(topic))
     except znodes.ZnodeError as error:
         _log.error("%s; it is ignored", error)
         return None
-    return SettingsRead(_usable(topic, values), max(zxid, stat.mzxid))
+    if found is None:
+        return SettingsRead({}, zxid)
+    return SettingsRead(_usable(topic, found[0].config), max(zxid, found[1].mzxid))
 
 
 def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -143,15 +140,12 @@ class ConfigChanges:
             await self.apply(topic, settings)
 
     async def _read_own(self) -> None:
-        path, values = paths.broker_config(self.broker_id), dict[str, str]()
         try:
-            values = znodes.decode(znodes.TopicSettings, path, (await self.zookeeper.get(path))[0]).config
-        except NoNodeError:
-            pass  # it has none, or none any more
+            found = await znodes.read(self.zookeeper, znodes.TopicSettings, paths.broker_config(self.broker_id))
         except znodes.ZnodeError as error:
             _log.error("%s; it is ignored", error)
-            return
-        self.apply_own(values)
+        else:
+            self.apply_own({} if found is None else found[0].config)  # it may have none, or none any more
 
     async def _forget_old(self) -> None:
         newest = max(self._handled.values(), default=0)

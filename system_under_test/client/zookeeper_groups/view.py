@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from kazoo.exceptions import NoNodeError
-
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.pool import Address
 from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription, subscription_of
@@ -18,7 +16,7 @@ from assay.system_under_test.zookeeper.znodes import (
     ConsumerRegistration,
     TopicAssignment,
     ZnodeError,
-    decode,
+    read,
 )
 
 
@@ -142,10 +140,8 @@ async def _read(
 ) -> R | None:
     """What a znode means; None for one that makes no sense, or has gone: then the watch on its folder fires."""
     try:
-        data, _ = await zookeeper.get(path, watch)
-        return meant(path, decode(kind, path, data))
-    except NoNodeError:
-        return None
+        found = await read(zookeeper, kind, path, watch)
+        return None if found is None else meant(path, found[0])
     except (ValueError, ZnodeError) as error:
         _log.warning("%s%s", whose, error)
         return None

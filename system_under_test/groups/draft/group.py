@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Protocol, Unpack
+from typing import Protocol
 
 from assay.system_under_test.assignors import ASSIGNORS, Partition, by_topic
-from assay.system_under_test.events import Columns, EventLog
+from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.consumer import Consumer, Joined
 from assay.system_under_test.groups.draft.metadata import ABSENT, Displaced, GroupMetadata, StoredConsumer, TooLarge
 from assay.system_under_test.groups.group import GroupError, Spawn
@@ -126,7 +126,7 @@ class DraftGroup:
         consumer.seen = True
         if self.state is DraftState.REBALANCING and all(other.seen for other in self.consumers.values()):
             self.state = DraftState.STEADY
-            self._emit("draft-steady", value=len(self.consumers))
+            self.events.emit("draft-steady", key=self.group_id, epoch=self.generation, value=len(self.consumers))
         return None
 
     def leave(self, consumer_id: str) -> None:
@@ -217,24 +217,26 @@ class DraftGroup:
             self.state = DraftState.PREPARING
             for consumer in self.consumers.values():
                 consumer.notified = False
-        self._emit("draft-change", owner=owner, detail={"reason": reason})
-
-    def _emit(self, event: str, **more: Unpack[Columns]) -> None:
-        columns: Columns = {"key": self.group_id, "epoch": self.generation, **more}
-        self.events.emit(event, **columns)
+        self.events.emit(
+            "draft-change", key=self.group_id, epoch=self.generation, owner=owner, detail={"reason": reason}
+        )
 
     def _note_notified(self, consumer: Consumer) -> None:
         if self.consumers.get(consumer.consumer_id) is not consumer or consumer.notified:
             return
         consumer.notified = True
         left = sum(not (other.notified or other.waits) for other in self.consumers.values())
-        self._emit("draft-notified", owner=consumer.consumer_id, value=left)
+        self.events.emit(
+            "draft-notified", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=left
+        )
 
     def _note_joined(self, consumer: Consumer) -> None:
         """Written while others have not joined yet."""
         left = sum(not other.waits for other in self.consumers.values())
         if left:
-            self._emit("draft-joined", owner=consumer.consumer_id, value=left)
+            self.events.emit(
+                "draft-joined", key=self.group_id, epoch=self.generation, owner=consumer.consumer_id, value=left
+            )
 
     def _go_on_if_complete(self) -> None:
         if self.state is not DraftState.PREPARING or self._writing:
@@ -273,9 +275,16 @@ class DraftGroup:
         self.version, self.generation, self.assignment, self._stored_sizes = version, generation, assignment, sizes
         self._writing = False
         self.state = DraftState.REBALANCING if present else DraftState.STEADY
-        owned = {name: [f"{topic}-{index}" for topic, index in given] for name, given in assignment.items()}
-        detail = {"coordinator_epoch": self.store.epoch, "owned": owned}
-        self._emit("draft-generation", value=len(present), detail=detail)
+        self.events.emit(
+            "draft-generation",
+            key=self.group_id,
+            epoch=generation,
+            value=len(present),
+            detail={
+                "coordinator_epoch": self.store.epoch,
+                "owned": {name: [f"{topic}-{index}" for topic, index in given] for name, given in assignment.items()},
+            },
+        )
         self._answer(present)
         if self._changed:
             self._change("consumers came or went meanwhile")
@@ -293,7 +302,9 @@ class DraftGroup:
         def handed(consumer_id: str) -> None:
             left.discard(consumer_id)
             if left:
-                self._emit("draft-answered", epoch=generation, owner=consumer_id, value=len(left))
+                self.events.emit(
+                    "draft-answered", key=self.group_id, epoch=generation, owner=consumer_id, value=len(left)
+                )
 
         for consumer in answered:
             name = consumer.consumer_id
