@@ -32,7 +32,6 @@ from assay.nemesis.data_loss import Rollback, Wipe
 from assay.nemesis.disk_error import DiskError
 from assay.nemesis.disk_full import DiskFull
 from assay.nemesis.expire import ZooKeeperExpire
-from assay.nemesis.fast_fail import FastFail
 from assay.nemesis.fault import Fault
 from assay.nemesis.freeze import Freeze
 from assay.nemesis.hold import Hold
@@ -46,7 +45,7 @@ from assay.nemesis.one_way import OneWay
 from assay.nemesis.outage import Outage, OutagePowerLoss
 from assay.nemesis.packets import Packets
 from assay.nemesis.packets import Way as PacketsWay
-from assay.nemesis.partition import Partition
+from assay.nemesis.partition import FastFail, Partition
 from assay.nemesis.power_loss import PowerLoss
 from assay.nemesis.process import whole
 from assay.nemesis.restart import Restart, RollingRestart

@@ -13,11 +13,11 @@ from typing import cast
 
 from assay.cluster.node import Clocked, Cluster, Node, NodeError
 from assay.cluster.system import System
-from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, TargetError, servers
+from assay.nemesis.target import TargetError, servers
 
 FURTHEST = 290.0
 STROBES = (0.0, 0.05, 0.5)
@@ -32,10 +32,9 @@ class Clock(ServerFault):
     impact = Impact(wrong_clock=True)
     lingers = LINGER_SECONDS
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = super().draw(rng, census, target)
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
         seconds = round(rng.choice((-1, 1)) * FURTHEST ** rng.random(), 3)
-        return whom, {"seconds": seconds, "strobe": rng.choice(STROBES)}
+        return {"seconds": seconds, "strobe": rng.choice(STROBES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         nodes = servers(cluster, system)
@@ -54,41 +53,38 @@ class Clock(ServerFault):
         seconds, strobe = _parameter(injection, "seconds"), _parameter(injection, "strobe")
         if not seconds:
             raise TargetError("clock needs the parameter seconds: by how much it is to be wrong, not 0")
-
-        async def shift(node: Node) -> None:
-            await cast(Clocked, node).shift_clock(seconds)
-            injection.evidence[node.name] = {"changes": 1}
-            await _read(injection, node, seconds)
-
-        await on_each(injection.targets, shift)
+        await super().inject(injection)
         if strobe > 0:
             injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))
 
+    async def strike(self, injection: Injection, node: Node) -> None:
+        await cast(Clocked, node).shift_clock(_parameter(injection, "seconds"))
+        injection.evidence[node.name] = {"changes": 1}
+        await self.look(injection, node)
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        """Once it was seen to be wrong by so much, that is what was seen."""
+        seen, seconds = injection.evidence[node.name], _parameter(injection, "seconds")
+        if seen.get("shift") != seconds:
+            seen["shift"] = await cast(Clocked, node).clock_shift()
+
     async def observe(self, injection: Injection) -> None:
         for node in injection.targets:
-            await _read(injection, node, _parameter(injection, "seconds"))
+            await self.look(injection, node)
 
     async def heal(self, injection: Injection) -> None:
         await injection.end_background()
+        await super().heal(injection)
 
-        async def set_right(node: Node) -> None:
-            if isinstance(node, Clocked):
-                await node.shift_clock(0.0)
-
-        await on_each(injection.targets, set_right)
+    async def undo(self, injection: Injection, node: Node) -> None:
+        if isinstance(node, Clocked):
+            await node.shift_clock(0.0)
 
     def proof(self, injection: Injection) -> Proof:
         seconds = injection.step.parameters.get("seconds")
         right = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
         reason = f"the clock of {', '.join(right)} was not wrong by {seconds} s" if right else None
         return Proof(not right, injection.evidence, reason)
-
-
-async def _read(injection: Injection, node: Node, seconds: float) -> None:
-    """Once it was seen to be wrong by so much, that is what was seen."""
-    seen = injection.evidence[node.name]
-    if seen.get("shift") != seconds:
-        seen["shift"] = await cast(Clocked, node).clock_shift()
 
 
 async def _strobe(injection: Injection, seconds: float, period: float) -> None:

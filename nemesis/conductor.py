@@ -34,7 +34,7 @@ from assay.nemesis.ambush import Ambush
 from assay.nemesis.attempt import ACTION_SECONDS, attempt
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.cuts import Cuts
-from assay.nemesis.fault import FaultContext, Finds, Injection, Lingering, Proof, ends_late
+from assay.nemesis.fault import FaultContext, Finds, Injection, Proof, declared, ends_late
 from assay.nemesis.in_force import InForce
 from assay.nemesis.recovery import RECOVERY_SECONDS, Recoveries
 from assay.nemesis.reporter import Reporter, described
@@ -360,7 +360,7 @@ class Conductor:
     def _patience(self, injection: Injection) -> float:
         """By how many seconds it may outlast its duration."""
         fault = self._faults[injection.step.fault]
-        return fault.lingers if isinstance(fault, Lingering) and not injection.step.exact else 0.0
+        return 0.0 if injection.step.exact else declared(fault, "lingers") or 0.0
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
         """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""

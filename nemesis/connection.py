@@ -29,7 +29,8 @@ from assay.nemesis.cuts import Drop, Manner
 from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, Scope, census, with_key
 from assay.nemesis.partition import leader_for
-from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.process import chosen, possible
+from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import KEYED, NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
 
 ANSWERS, REQUESTS = "answers", "requests"
@@ -80,11 +81,7 @@ class Connection(Cutting):
         self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if line is Line.ZOOKEEPER else ()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        troubles = {line: _trouble(line, census, target) for line in self._lines}
-        possible = [line for line, trouble in troubles.items() if trouble is None]
-        if not possible:
-            raise ScheduleError(f"{self.name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
-        line = rng.choice(possible)
+        line = rng.choice(possible(self.name, self._lines, lambda line: _trouble(line, census, target)))
         kinds = [kind for kind in OPENERS[line] if kind not in KEYED or census.keys != ()]
         whom = target if target is not None else Target(rng.choice(kinds))
         parameters: dict[str, Parameter] = {
@@ -173,11 +170,7 @@ class Connection(Cutting):
         return list(injection.names)
 
     def _line(self, injection: Injection) -> Line:
-        word = injection.step.parameters.get("connection", self._lines[0] if len(self._lines) == 1 else "")
-        try:
-            return Line(str(word))
-        except ValueError as error:
-            raise TargetError(f"{self.name} of unknown connection {word!r}; one of {', '.join(Line)}") from error
+        return chosen(self.name, injection, "connection", Line, self._lines)
 
 
 def _trouble(line: Line, census: Census, target: Target | None) -> str | None:

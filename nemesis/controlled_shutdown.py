@@ -14,7 +14,7 @@ from typing import Any
 from assay.cluster.membership import HandingOver
 from assay.cluster.node import Node
 from assay.nemesis.fault import Census, Injection, Proof
-from assay.nemesis.process import draw_target, seen_of
+from assay.nemesis.process import draw_target, proved
 from assay.nemesis.restart import Restart
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target, TargetError
@@ -51,10 +51,7 @@ class ControlledShutdown(Restart):
 
     def proof(self, injection: Injection) -> Proof:
         ended = super().proof(injection)
-        if not ended.took_effect:
-            return ended
-        trouble = [f"{node.name}: {why}" for node in injection.targets if (why := _lacking(seen_of(injection, node)))]
-        return Proof(not trouble, injection.evidence, "; ".join(trouble) or None)
+        return proved(injection, _lacking) if ended.took_effect else ended
 
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:

@@ -120,11 +120,11 @@ class Wipe(Kill):
         killed = super().proof(injection)
         if not killed.took_effect:
             return killed
-        lacking = {name: self.lacking(injection.evidence[name]) for name in injection.names}
+        lacking = {name: self.data_lacking(injection.evidence[name]) for name in injection.names}
         reasons = [f"{name} {reason}" for name, reason in lacking.items() if reason is not None]
         return Proof(not reasons, killed.evidence, "; ".join(reasons) or None)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
         """What is missing from the proof for one node's data, or None."""
         if not seen.get("files"):
             return "had no data that could be removed"
@@ -190,7 +190,7 @@ class Rollback(Wipe):
         await super().heal(injection)
         await on_each(injection.targets, tidy)
 
-    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+    def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
         if not seen.get("changed"):
             return "had changed nothing since its data were copied"
         wrong = seen["changed"] - seen["back"]

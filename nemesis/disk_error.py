@@ -16,12 +16,11 @@ from typing import Any, Final, cast
 
 from assay.cluster.node import Breakable, Cluster, DiskChange, Node, ProcessState
 from assay.cluster.system import System
-from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Scope, on_each
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, proved, seen_of, started_if_dead, status
+from assay.nemesis.process import ServerFault, not_here, seen_of, started_if_dead, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.slow_disk import not_here
-from assay.nemesis.target import Target, TargetError
+from assay.nemesis.target import TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
 """A broker makes most changes one after the other, by the hundred; what is done in several steps is done rarely."""
@@ -31,6 +30,7 @@ MOST: Final = 1_000_000
 CHOSEN_FOR: Final = 1.0
 """Seconds that a change of the chosen kind is waited for, before any is taken."""
 LOOK_EVERY: Final = 0.05
+TO_FAIL: Final = "made to fail"
 ENDING: Final = 1.5
 """Seconds for a process to end of what was rejected. A broker that does so with its next checkpoint takes one."""
 
@@ -46,12 +46,11 @@ class DiskError(ServerFault):
     slow_disks = True
     ends_late = True
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = super().draw(rng, census, target)
-        return whom, {**drawn(rng), "errors": rng.choice(ERRORS)}
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        return {**drawn(rng), "errors": rng.choice(ERRORS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return unbreakable(cluster, system) or await super().probe(cluster, system)
+        return not_here(cluster, system, Breakable, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         errors = counted(injection, "errors", 1)
@@ -62,35 +61,24 @@ class DiskError(ServerFault):
         await on_each(injection.targets, note)
         await broken_at_chosen(injection, lambda: _struck(injection), errors)
 
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            seen = seen_of(injection, node)
-            seen["errors"] = (await cast(Breakable, node).broken()).errors - seen["before"]
-            seen["process"] = await status(node)
+    async def look(self, injection: Injection, node: Node) -> None:
+        seen = seen_of(injection, node)
+        seen["errors"] = (await cast(Breakable, node).broken()).errors - seen["before"]
+        seen["process"] = await status(node)
 
-        await on_each(injection.targets, look)
+    async def undo(self, injection: Injection, node: Node) -> None:
+        await as_before(node)
+        if await _struck_at(injection, node):  # just before the heal, it may be, and the process is about to end
+            await within(ENDING, lambda: _is_dead(node))
+        await started_if_dead(injection, node)
 
-    async def heal(self, injection: Injection) -> None:
-        async def whole(node: Node) -> None:
-            await as_before(node)
-            if await _struck_at(injection, node):  # just before the heal, it may be, and the process is about to end
-                await within(ENDING, lambda: _is_dead(node))
-            await started_if_dead(injection, node)
-
-        await on_each(injection.targets, whole)
-
-    def proof(self, injection: Injection) -> Proof:
-        return proved(injection, _lacking)
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        return None if seen.get("errors") else "no change to its disk was rejected"
 
 
 def drawn(rng: random.Random) -> dict[str, Parameter]:
     """A change that is struck."""
     return {"change": str(rng.choice(tuple(DiskChange))), "after": rng.choice(AFTER)}
-
-
-def unbreakable(cluster: Cluster, system: System) -> str | None:
-    """Why the disks of this cluster's servers cannot fail, or None."""
-    return not_here(cluster, system, Breakable, "be made to fail")
 
 
 async def broken_at_chosen(
@@ -160,8 +148,3 @@ async def _struck_at(injection: Injection, node: Node) -> bool:
 
 async def _is_dead(node: Node) -> bool:
     return (await node.process()).state is ProcessState.DEAD
-
-
-def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof for one node, or None."""
-    return None if seen.get("errors") else "no change to its disk was rejected"

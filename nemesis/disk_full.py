@@ -12,10 +12,9 @@ from typing import Any, cast
 
 from assay.cluster.node import Cluster, Fillable, Node
 from assay.cluster.system import System
-from assay.nemesis.fault import Injection, Proof, Scope, on_each
+from assay.nemesis.fault import Injection, Scope
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, no_own_disk, proved, seen_of, started_if_dead, status
-from assay.nemesis.target import servers
+from assay.nemesis.process import ServerFault, not_here, seen_of, started_if_dead, status
 
 
 class DiskFull(ServerFault):
@@ -31,43 +30,29 @@ class DiskFull(ServerFault):
     ends_late = True
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        lacking = no_own_disk(cluster, servers(cluster, system), Fillable, "disk", "filled")
+        lacking = not_here(cluster, system, Fillable, "filled")
         return lacking or await super().probe(cluster, system)
 
-    async def inject(self, injection: Injection) -> None:
-        async def fill(node: Node) -> None:
-            seen_of(injection, node)["before"] = await status(node)
-            await cast(Fillable, node).fill_disk()
-            await _look(injection, node, "filled")
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen_of(injection, node)["before"] = await status(node)
+        await cast(Fillable, node).fill_disk()
+        await _look(injection, node, "filled")
 
-        await on_each(injection.targets, fill)
+    async def look(self, injection: Injection, node: Node) -> None:
+        seen_of(injection, node)["process"] = await status(node)
+        await _look(injection, node, "at_heal")
 
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            seen_of(injection, node)["process"] = await status(node)
-            await _look(injection, node, "at_heal")
+    async def undo(self, injection: Injection, node: Node) -> None:
+        if isinstance(node, Fillable):
+            await node.free_disk()
+        await started_if_dead(injection, node)
 
-        await on_each(injection.targets, look)
-
-    async def heal(self, injection: Injection) -> None:
-        async def free(node: Node) -> None:
-            if isinstance(node, Fillable):
-                await node.free_disk()
-            await started_if_dead(injection, node)
-
-        await on_each(injection.targets, free)
-
-    def proof(self, injection: Injection) -> Proof:
-        return proved(injection, _lacking)
-
-
-def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof for one node, or None."""
-    ended = [seen.get(moment, {}).get("state") for moment in ("before", "process")] == ["running", "dead"]
-    for moment, when in (("filled", "after the injection"), ("at_heal", "at the heal")):
-        if not seen.get(moment, {}).get("refused") and not (ended and moment == "at_heal"):
-            return f"a write was not rejected for want of space {when}"
-    return None
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        ended = [seen.get(moment, {}).get("state") for moment in ("before", "process")] == ["running", "dead"]
+        for moment, when in (("filled", "after the injection"), ("at_heal", "at the heal")):
+            if not seen.get(moment, {}).get("refused") and not (ended and moment == "at_heal"):
+                return f"a write was not rejected for want of space {when}"
+        return None
 
 
 async def _look(injection: Injection, node: Node, moment: str) -> None:

@@ -16,7 +16,7 @@ import enum
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -238,103 +238,54 @@ class Fault(Protocol):
         ...
 
 
-@runtime_checkable
-class Lingering(Protocol):
-    """A fault that may outlast its duration, until ``observe`` and ``proof`` say that it has had its effect."""
+def declared(fault: Fault, name: str) -> Any:
+    """What a fault declares beyond :class:`Fault`, or something false. It may have
 
-    @property
-    def lingers(self) -> float:
-        """By how many seconds at most."""
-
-
-@runtime_checkable
-class Widespread(Protocol):
-    """A fault that may strike more servers than a majority can spare, and so leaves no other server in peace."""
-
-    @property
-    def everywhere(self) -> bool: ...
-
-
-@runtime_checkable
-class EndsLate(Protocol):
-    """A fault of which a process ends by itself, and may be about to when it is healed: it is started again then."""
-
-    @property
-    def ends_late(self) -> bool: ...
-
-
-@runtime_checkable
-class TakesLeave(Protocol):
-    """A fault that asks processes to end: their sessions are over at once, those of one that is killed later."""
-
-    takes_leave: bool
-
-
-@runtime_checkable
-class NeedsDisks(Protocol):
-    """A fault for which containers get disks of their own, although it loses nothing of what is on them."""
-
-    @property
-    def own_disks(self) -> bool: ...
-
-
-@runtime_checkable
-class NeedsSlowDisks(Protocol):
-    """A fault for which the processes of containers are started such that their disks can be made slow, or to fail."""
-
-    @property
-    def slow_disks(self) -> bool: ...
-
-
-@runtime_checkable
-class NeedsMemory(Protocol):
-    """A fault for which containers may not use more memory than a limit."""
-
-    @property
-    def own_memory(self) -> bool: ...
-
-
-@runtime_checkable
-class NeedsSpares(Protocol):
-    """A fault for which so many nodes must wait that are no servers yet."""
-
-    @property
-    def spares(self) -> int: ...
+    ``lingers``: by how many seconds at most it may outlast its duration, until ``observe`` and ``proof`` say that it
+    has had its effect; ``everywhere``: it may strike more servers than a majority can spare, and so leaves no other
+    server in peace; ``ends_late``: a process ends of it by itself, and may be about to when it is healed, and is
+    started again then; ``takes_leave``: it asks processes to end, so that their sessions are over at once, those of one
+    that is killed later; ``own_disks``: containers get disks of their own for it, although it loses nothing of what is
+    on them; ``slow_disks``: their processes are started such that their disks can be made slow, or to fail;
+    ``own_memory``: they may not use more memory than a limit; ``spares``: so many nodes must wait for it that are no
+    servers yet.
+    """
+    return getattr(fault, name, None)
 
 
 def strikes_everywhere(fault: Fault) -> bool:
     """Does it say so?"""
-    return isinstance(fault, Widespread) and fault.everywhere
+    return bool(declared(fault, "everywhere"))
 
 
 def ends_late(fault: Fault) -> bool:
     """Does it say that a process may?"""
-    return isinstance(fault, EndsLate) and fault.ends_late
+    return bool(declared(fault, "ends_late"))
 
 
 def takes_leave(fault: Fault) -> bool:
     """May a process end by itself, and with it its sessions?"""
-    return ends_late(fault) or (isinstance(fault, TakesLeave) and fault.takes_leave)
+    return ends_late(fault) or bool(declared(fault, "takes_leave"))
 
 
 def needs_disks(fault: Fault) -> bool:
     """Must servers in containers have disks of their own for it?"""
-    return fault.impact.loses_unsynced or (isinstance(fault, NeedsDisks) and fault.own_disks)
+    return fault.impact.loses_unsynced or bool(declared(fault, "own_disks"))
 
 
 def needs_slow_disks(fault: Fault) -> bool:
     """Must they be able to be slow, or to fail, for it?"""
-    return isinstance(fault, NeedsSlowDisks) and fault.slow_disks
+    return bool(declared(fault, "slow_disks"))
 
 
 def needs_memory(fault: Fault) -> bool:
     """Must they have a limit of memory for it?"""
-    return isinstance(fault, NeedsMemory) and fault.own_memory
+    return bool(declared(fault, "own_memory"))
 
 
 def spares(faults: Iterable[Fault]) -> int:
     """How many nodes must wait to join so that all of these can be had."""
-    return max((fault.spares for fault in faults if isinstance(fault, NeedsSpares)), default=0)
+    return max((declared(fault, "spares") or 0 for fault in faults), default=0)
 
 
 def with_key(target: Target, rng: random.Random, census: Census) -> Target:

@@ -13,9 +13,9 @@ from typing import Any
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import System
-from assay.nemesis.fault import Injection, Proof, Scope, on_each
+from assay.nemesis.fault import Injection, Scope
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, proved, seen_of, status
+from assay.nemesis.process import ServerFault, seen_of, status
 from assay.nemesis.target import servers
 
 
@@ -35,39 +35,25 @@ class Freeze(ServerFault):
             return f"machines cannot be frozen here: {error}"
         return await super().probe(cluster, system)
 
-    async def inject(self, injection: Injection) -> None:
-        async def freeze(node: Node) -> None:
-            seen = seen_of(injection, node)
-            seen["before"] = await status(node)
-            await node.freeze()
-            seen["frozen"] = await node.frozen()
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen = seen_of(injection, node)
+        seen["before"] = await status(node)
+        await node.freeze()
+        seen["frozen"] = await node.frozen()
 
-        await on_each(injection.targets, freeze)
+    async def look(self, injection: Injection, node: Node) -> None:
+        seen_of(injection, node)["frozen_at_heal"] = await node.frozen()
 
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            seen_of(injection, node)["frozen_at_heal"] = await node.frozen()
+    async def undo(self, injection: Injection, node: Node) -> None:
+        # Always: an injection that failed midway may have silenced a machine and not yet frozen it.
+        await node.thaw()
+        seen_of(injection, node)["after"] = await status(node)
 
-        await on_each(injection.targets, look)
-
-    async def heal(self, injection: Injection) -> None:
-        async def thaw(node: Node) -> None:
-            # Always: an injection that failed midway may have silenced a machine and not yet frozen it.
-            await node.thaw()
-            seen_of(injection, node)["after"] = await status(node)
-
-        await on_each(injection.targets, thaw)
-
-    def proof(self, injection: Injection) -> Proof:
-        return proved(injection, _lacking)
-
-
-def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof for one node, or None."""
-    if not seen.get("frozen"):
-        return "was not frozen after the injection"
-    if not seen.get("frozen_at_heal"):
-        return "was not frozen any more at the heal"
-    if seen.get("after") != seen["before"]:
-        return f"its process was {seen['before']} before and {seen.get('after')} after"
-    return None
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if not seen.get("frozen"):
+            return "was not frozen after the injection"
+        if not seen.get("frozen_at_heal"):
+            return "was not frozen any more at the heal"
+        if seen.get("after") != seen["before"]:
+            return f"its process was {seen['before']} before and {seen.get('after')} after"
+        return None

@@ -26,7 +26,7 @@ from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, on_eac
 from assay.nemesis.impact import Impact
 from assay.nemesis.process import ServerFault, seen_of, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, TargetError
+from assay.nemesis.target import TargetError
 
 OFTEN: Final = 3
 """Of an event that has been read as often, ``seen`` may wait for the next."""
@@ -42,10 +42,9 @@ class Hold(ServerFault):
     """With ``restart`` the process ends before it comes to the event."""
     lingers = LINGER_SECONDS
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
         """The event is chosen at the injection, when the system is known."""
-        whom, _ = super().draw(rng, census, target)
-        return whom, {"restart": True}
+        return {"restart": True}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, Holdable):
@@ -62,35 +61,32 @@ class Hold(ServerFault):
 
     async def observe(self, injection: Injection) -> None:
         await injection.end_background()
-
-        async def look(node: Node) -> None:
-            seen = seen_of(injection, node)
-            seen["at_heal"] = await status(node)
-            last = injection.context.last_events.get(node.name)
-            seen["last_event"] = None if last is None else {name: last.get(name) for name in ("event", "key", "seq")}
-
-        await on_each(injection.targets, look)
+        await super().observe(injection)
         last = injection.evidence.get(injection.names[0], {}).get("last_event")
         if "fell_back" in injection.evidence and last is not None and isinstance(injection.context.system, Holdable):
             at_start = last["event"] in injection.context.system.start_events
             injection.evidence["event"] = last["event"] if at_start else "an event of a start"
 
+    async def look(self, injection: Injection, node: Node) -> None:
+        await super().look(injection, node)
+        last = injection.context.last_events.get(node.name)
+        seen_of(injection, node)["last_event"] = last and {name: last.get(name) for name in ("event", "key", "seq")}
+
     async def heal(self, injection: Injection) -> None:
-        system = injection.context.system
         await injection.end_background()
+        await super().heal(injection)
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        system = injection.context.system
         if not isinstance(system, Holdable):
             return
-
-        async def let_go(node: Node) -> None:
-            await node.write_file(system.hold_file(node), b"")
-            state = (await node.process()).state
-            if state is ProcessState.DEAD:
-                await node.start()
-            elif state is ProcessState.STOPPED:
-                await node.resume()
-            seen_of(injection, node)["after"] = await status(node)
-
-        await on_each(injection.targets, let_go)
+        await node.write_file(system.hold_file(node), b"")
+        state = (await node.process()).state
+        if state is ProcessState.DEAD:
+            await node.start()
+        elif state is ProcessState.STOPPED:
+            await node.resume()
+        seen_of(injection, node)["after"] = await status(node)
 
     def proof(self, injection: Injection) -> Proof:
         event = injection.evidence.get("event")

@@ -18,10 +18,9 @@ from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, on_all, on_each
 from assay.nemesis.kill import Kill
 from assay.nemesis.power_loss import PowerLoss
-from assay.nemesis.process import seen_of
+from assay.nemesis.process import not_here, seen_of
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.slow_disk import as_before, not_here, seconds_of
-from assay.nemesis.target import Target
+from assay.nemesis.slow_disk import as_before, seconds_of
 
 LONG: Final = (0.05, 0.2, 0.8)
 SLOW_FOR: Final = (0.0, 0.0, 0.5, 1.5)
@@ -39,13 +38,11 @@ class KillInFsync(Kill):
     description = "fsyncs are slow for a moment, and in the middle of one the process is killed; started at the heal"
     slow_disks = True
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = super().draw(rng, census, target)
-        slow = {"seconds": rng.choice(LONG), "slow_for": rng.choice(SLOW_FOR)}
-        return whom, {**slow, "part": rng.choice(PARTS)}
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        return {"seconds": rng.choice(LONG), "slow_for": rng.choice(SLOW_FOR), "part": rng.choice(PARTS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system) or await super().probe(cluster, system)
+        return not_here(cluster, system, Slowable, "made slow") or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Of several machines, which lose power together, one is enough to be in an fsync."""

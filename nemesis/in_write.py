@@ -14,13 +14,13 @@ from typing import Final, cast
 
 from assay.cluster.node import Breakable, Cluster, Node, ProcessState
 from assay.cluster.system import System
-from assay.nemesis.disk_error import as_before, broken_at_chosen, drawn, unbreakable, within
+from assay.nemesis.disk_error import TO_FAIL, as_before, broken_at_chosen, drawn, within
 from assay.nemesis.fault import Census, Injection, Proof, on_all, on_each
 from assay.nemesis.kill import Kill
 from assay.nemesis.power_loss import PowerLoss
-from assay.nemesis.process import seen_of, status
+from assay.nemesis.process import not_here, seen_of, status
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, TargetError
+from assay.nemesis.target import TargetError
 
 SIDES: Final = ("before", "after")
 PATIENCE: Final = 3.0
@@ -34,12 +34,11 @@ class KillInWrite(Kill):
     description = "the process is killed just before or after a change to its disk; started again at the heal"
     slow_disks = True
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = super().draw(rng, census, target)
-        return whom, {**drawn(rng), "side": rng.choice(SIDES)}
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        return {**drawn(rng), "side": rng.choice(SIDES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return unbreakable(cluster, system) or await super().probe(cluster, system)
+        return not_here(cluster, system, Breakable, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Of several machines, which lose power together, one is enough to end so."""

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.cluster.node import Node, ProcessState
-from assay.nemesis.fault import Injection, Proof, on_each
+from assay.nemesis.fault import Injection
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, acted_on, proved, seen_of, status, unseen
+from assay.nemesis.process import ServerFault, acted_on, seen_of, status, unseen
 
 
 class Kill(ServerFault):
@@ -23,49 +23,35 @@ class Kill(ServerFault):
     name = "kill"
     description = "the process is killed (SIGKILL) and started again at the heal"
     impact = Impact(ends_process=True)
-    on_targets = staticmethod(on_each)
-    """One after the other, or all at once."""
 
-    async def inject(self, injection: Injection) -> None:
-        async def kill(node: Node) -> None:
-            seen = seen_of(injection, node)
-            one = acted_on(injection, node)
-            if "before" not in seen:  # by now it may have ended by itself, as it was to
-                seen["before"] = await status(one)
-            if one is node:
-                await self.end(injection, node)
-            else:
-                await one.kill()
-            seen["killed"] = await status(one)
-
-        await self.on_targets(injection.targets, kill)
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen, one = seen_of(injection, node), acted_on(injection, node)
+        if "before" not in seen:  # by now it may have ended by itself, as it was to
+            seen["before"] = await status(one)
+        if one is node:
+            await self.end(injection, node)
+        else:
+            await one.kill()
+        seen["killed"] = await status(one)
 
     async def end(self, injection: Injection, node: Node) -> None:
         """How the process ends."""
         await node.kill()
 
-    async def heal(self, injection: Injection) -> None:
-        async def start(node: Node) -> None:
-            # Only what is dead: after an injection that failed midway some targets may never have been killed.
-            one = acted_on(injection, node)
-            if (await one.process()).state is ProcessState.DEAD:
-                await one.start()
-            seen_of(injection, node)["after"] = await status(one)
+    async def undo(self, injection: Injection, node: Node) -> None:
+        # Only what is dead: after an injection that failed midway some targets may never have been killed.
+        one = acted_on(injection, node)
+        if (await one.process()).state is ProcessState.DEAD:
+            await one.start()
+        seen_of(injection, node)["after"] = await status(one)
 
-        await on_each(injection.targets, start)
-
-    def proof(self, injection: Injection) -> Proof:
-        return proved(injection, _lacking)
-
-
-def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof for one node, or None."""
-    if (missing := unseen(seen, "before", "killed", "at_heal", "after")) is not None:
-        return missing
-    if seen["before"]["state"] == ProcessState.DEAD:
-        return "was dead already when it should have been killed"
-    if seen["killed"]["state"] != ProcessState.DEAD or seen["at_heal"]["state"] != ProcessState.DEAD:
-        return "was not dead while the fault was in force"
-    if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
-        return "no other incarnation was seen after the heal"
-    return None
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if (missing := unseen(seen, "before", "killed", "at_heal", "after")) is not None:
+            return missing
+        if seen["before"]["state"] == ProcessState.DEAD:
+            return "was dead already when it should have been killed"
+        if seen["killed"]["state"] != ProcessState.DEAD or seen["at_heal"]["state"] != ProcessState.DEAD:
+            return "was not dead while the fault was in force"
+        if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
+            return "no other incarnation was seen after the heal"
+        return None

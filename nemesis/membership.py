@@ -34,13 +34,12 @@ from assay.cluster.node import Cluster, ProcessState, Restorable
 from assay.cluster.system import Durable, Movable, System
 from assay.nemesis.fault import Census, Injection, Proof, Scope
 from assay.nemesis.impact import Impact
-from assay.nemesis.joining import Joining
-from assay.nemesis.leaving import Leaving
 from assay.nemesis.members import MOVE_SECONDS as RETURN_SECONDS
+from assay.nemesis.members import Joining, Leaving
 from assay.nemesis.move import MOVE_SECONDS, SINGLE
-from assay.nemesis.process import draw_target
+from assay.nemesis.process import chosen, draw_target, possible
 from assay.nemesis.restart import Restart
-from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target, TargetError, servers
 
 
@@ -79,11 +78,7 @@ class Membership(Restart):
         """Nodes that wait to join."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        troubles = {change: _trouble(change, census, target) for change in self._changes}
-        possible = [change for change, trouble in troubles.items() if trouble is None]
-        if not possible:
-            raise ScheduleError(f"{self.name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
-        change = rng.choice(possible)
+        change = rng.choice(possible(self.name, self._changes, lambda change: _trouble(change, census, target)))
         kinds = (Kind.SPARE,) if change is Change.ADD else (Kind.ONE, Kind.LEADER, Kind.CONTROLLER)
         whom, _ = draw_target(rng, census, target, kinds)
         return whom, {"change": str(change)}
@@ -147,11 +142,7 @@ class Membership(Restart):
         return Proof(trouble is None, injection.evidence, trouble)
 
     def _change(self, injection: Injection) -> Change:
-        word = injection.step.parameters.get("change", self._changes[0])
-        try:
-            return Change(str(word))
-        except ValueError as error:
-            raise TargetError(f"{self.name} of unknown change {word!r}; one of {', '.join(Change)}") from error
+        return chosen(self.name, injection, "change", Change, self._changes[:1])
 
 
 def _trouble(change: Change, census: Census, target: Target | None) -> str | None:

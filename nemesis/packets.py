@@ -20,8 +20,8 @@ from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, Shaped, Traffic
 from assay.cluster.system import System
-from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
-from assay.nemesis.process import ServerFault
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.nemesis.process import ServerFault, chosen
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Target, TargetError, servers, zookeepers
 
@@ -100,28 +100,21 @@ class Packets(ServerFault):
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        traffic, peers = self._traffic(injection), self._peers(injection)
-
-        async def shape(node: Node) -> None:
-            injection.evidence[node.name] = {}
-            await cast(Shaped, node).shape(traffic, peers)
-
-        if peers is not None:
+        self._traffic(injection)
+        if (peers := self._peers(injection)) is not None:
             injection.evidence["to"] = [peer.name for peer in peers]
-        await on_each(injection.targets, shape)
+        await super().inject(injection)
 
-    async def observe(self, injection: Injection) -> None:
-        async def count(node: Node) -> None:
-            injection.evidence[node.name] = dict(await cast(Shaped, node).shaped())
+    async def strike(self, injection: Injection, node: Node) -> None:
+        injection.evidence[node.name] = {}
+        await cast(Shaped, node).shape(self._traffic(injection), self._peers(injection))
 
-        await on_each(injection.targets, count)
+    async def look(self, injection: Injection, node: Node) -> None:
+        injection.evidence[node.name] = dict(await cast(Shaped, node).shaped())
 
-    async def heal(self, injection: Injection) -> None:
-        async def as_before(node: Node) -> None:
-            if isinstance(node, Shaped):
-                await node.shape(None)
-
-        await on_each(injection.targets, as_before)
+    async def undo(self, injection: Injection, node: Node) -> None:
+        if isinstance(node, Shaped):
+            await node.shape(None)
 
     def proof(self, injection: Injection) -> Proof:
         counted = COUNTED[self._way_of(injection)]
@@ -131,11 +124,7 @@ class Packets(ServerFault):
         return Proof(not quiet, injection.evidence, reason)
 
     def _way_of(self, injection: Injection) -> Way:
-        word = injection.step.parameters.get("way", self._way or "")
-        try:
-            return Way(str(word))
-        except ValueError as error:
-            raise TargetError(f"{self.name} of unknown way {word!r}; one of {', '.join(Way)}") from error
+        return chosen(self.name, injection, "way", Way, (self._way,) if self._way is not None else ())
 
     def _traffic(self, injection: Injection) -> Traffic:
         def given(name: str) -> float:

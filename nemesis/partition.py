@@ -16,8 +16,8 @@ Shapes:
 ``links``               any subset of the links between servers, ZooKeeper and client nodes, either way or both; what
                         that comes to may have a name (:mod:`assay.nemesis.likeness`)
 
-Packets are dropped, not rejected, so established connections stall rather than break (:mod:`assay.nemesis.fast_fail` is
-the other kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
+Packets are dropped, not rejected, so established connections stall rather than break (:class:`FastFail` is the other
+kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
 shuffle.
 """
 
@@ -27,12 +27,13 @@ from collections.abc import Callable, Sequence
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
-from assay.nemesis.cuts import Drop, both_ways
+from assay.nemesis.cuts import Drop, Manner, both_ways
 from assay.nemesis.cutting import Cutting, probe_counters
 from assay.nemesis.fault import Census, Injection, Proof, census, with_key
 from assay.nemesis.likeness import likeness, reach_in_ring
 from assay.nemesis.links import LIKENESS, drawn_links, read_links
-from assay.nemesis.schedule import Parameter, ScheduleError
+from assay.nemesis.process import chosen, possible
+from assay.nemesis.schedule import Parameter
 from assay.nemesis.shape import ISOLATED, Shape
 from assay.nemesis.target import NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, clients, servers, zookeepers
 
@@ -72,11 +73,7 @@ class Partition(Cutting):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """A shape that this cluster and the target allow, and whether ``one`` is cut from ZooKeeper too."""
-        troubles = {shape: _trouble(shape, census, target) for shape in self._shapes}
-        possible = [shape for shape, trouble in troubles.items() if trouble is None]
-        if not possible:
-            raise ScheduleError(f"{self.name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
-        shape = rng.choice(possible)
+        shape = rng.choice(possible(self.name, self._shapes, lambda shape: _trouble(shape, census, target)))
         if shape is Shape.LINKS:
             return drawn_links(rng, census)
         parameters: dict[str, Parameter] = {"shape": str(shape)}
@@ -137,12 +134,25 @@ class Partition(Cutting):
         return Proof(True, proof.evidence) if anything else proof
 
     def _shape(self, injection: Injection) -> Shape:
-        """From the parameters; of a fault that has but one, a hand-written step need not say it."""
-        word = injection.step.parameters.get("shape", self._shapes[0] if len(self._shapes) == 1 else "")
-        try:
-            return Shape(str(word))
-        except ValueError as error:
-            raise TargetError(f"partition of unknown shape {word!r}; one of {', '.join(Shape)}") from error
+        return chosen("partition", injection, "shape", Shape, self._shapes)
+
+
+class FastFail(Partition):
+    """A partition that rejects instead of dropping, as a firewall does, or a host whose process is gone; of one server
+    from all others unless the step says another shape.
+
+    Every packet of a cut link is answered with a TCP reset, so established connections break at once and new ones are
+    refused: no one waits for a timeout, all error paths run at the same moment, and reconnecting clients spin.
+    Resets themselves pass. Proof: the counters of the rejecting rules.
+    """
+
+    manner = Manner.REJECT
+
+    def __init__(self) -> None:
+        super().__init__(Shape.ONE)
+        self.name = "partition-fast-fail"
+        self.description = "one server whose packets to and from others are rejected with a reset, not dropped"
+        self.roles = ()
 
 
 async def leader_for(injection: Injection) -> Node:

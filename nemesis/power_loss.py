@@ -7,19 +7,15 @@ Proof: that of the kill, and what each file lost. That may be nothing, where all
 each loss whether bytes that were not are gone, and fails when they are not.
 """
 
-import random
 from typing import cast
 
 from assay.cluster.node import Cluster, Node, Powered
 from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, on_all
+from assay.nemesis.fault import Injection, on_all
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
-from assay.nemesis.process import draw_target, no_own_disk, probe_processes
-from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Kind, Target, servers
-
-KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
+from assay.nemesis.process import not_here
+from assay.nemesis.target import Kind
 
 
 class PowerLoss(Kill):
@@ -28,15 +24,12 @@ class PowerLoss(Kill):
     name = "power-loss"
     description = "the machine loses power: what was not fsynced is gone; started again at the heal"
     impact = Impact(ends_process=True, loses_unsynced=True)
+    kinds = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
     on_targets = staticmethod(on_all)
     """One after the other, the last would have had time to flush what it alone still had."""
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target, KINDS)
-
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        nodes = servers(cluster, system)
-        return no_own_disk(cluster, nodes, Powered, "power", "cut") or await probe_processes(nodes)
+        return not_here(cluster, system, Powered, "cut", "power") or await super().probe(cluster, system)
 
     async def end(self, injection: Injection, node: Node) -> None:
         lost = dict(await cast(Powered, node).power_loss())

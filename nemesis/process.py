@@ -1,15 +1,31 @@
 """What faults of processes share: which targets they draw, and how they read a process's state."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Any, TypeVar, cast
 
-from assay.cluster.node import Cluster, Fillable, Node, NodeError, Part, Powered, ProcessState, ProcessStatus, Several
+from assay.cluster.node import (
+    Breakable,
+    Cluster,
+    Fillable,
+    Node,
+    NodeError,
+    Part,
+    Powered,
+    ProcessState,
+    ProcessStatus,
+    Several,
+    Slowable,
+)
 from assay.cluster.system import System
 from assay.nemesis.fault import Census, Injection, Proof, Scope, on_each, with_key
 from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Parameter, ScheduleError
-from assay.nemesis.target import KEYED, Kind, Target, servers
+from assay.nemesis.target import KEYED, Kind, Target, TargetError, servers
+
+Word = TypeVar("Word", bound=StrEnum)
 
 DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
 """What is drawn from when no target is asked for. Not ``majority`` and ``all``: with min_insync=2 nothing can be
@@ -76,7 +92,9 @@ async def probe_processes(
 
 
 class ServerFault:
-    """What most faults of servers have alike; ``observe`` looks at the processes of the targets."""
+    """What most faults of servers have alike. The same is done to each target: ``strike`` at the injection, ``look``
+    just before the heal, ``undo`` at the heal. What they see is in the target's evidence, which ``lacking`` judges.
+    """
 
     roles: Sequence[str] = ()
     capabilities: Sequence[type] = ()
@@ -85,18 +103,45 @@ class ServerFault:
     lingers = 0.0
     """By so many seconds at most it may outlast its duration, until it has had its effect
     (:mod:`assay.nemesis.conductor`)."""
+    kinds: Sequence[Kind] = DEFAULT_TARGETS
+    """What is drawn from when no target is asked for."""
+    on_targets = staticmethod(on_each)
+    """The injection: one target after the other, or all at once."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target)
+        return draw_target(rng, census, target, self.kinds)[0], self.parameters(rng, census)
+
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        """Those of one random step."""
+        return {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return await probe_processes(servers(cluster, system))
 
-    async def observe(self, injection: Injection) -> None:
-        async def look(node: Node) -> None:
-            seen_of(injection, node)["at_heal"] = await status(acted_on(injection, node))
+    async def inject(self, injection: Injection) -> None:
+        await self.on_targets(injection.targets, partial(self.strike, injection))
 
-        await on_each(injection.targets, look)
+    async def observe(self, injection: Injection) -> None:
+        await on_each(injection.targets, partial(self.look, injection))
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, partial(self.undo, injection))
+
+    def proof(self, injection: Injection) -> Proof:
+        return proved(injection, self.lacking)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does to a node")
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        seen_of(injection, node)["at_heal"] = await status(acted_on(injection, node))
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        """Also after an injection that failed midway."""
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        """What is missing from the proof for one node, or None."""
+        return None
 
 
 def seen_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
@@ -133,16 +178,39 @@ def unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
     return None if missing is None else f"its process was not seen ({missing})"
 
 
-def no_own_disk(
-    cluster: Cluster, nodes: Sequence[Node], kind: type[Powered] | type[Fillable], what: str, done: str
+def not_here(
+    cluster: Cluster,
+    system: System,
+    kind: type[Powered] | type[Fillable] | type[Slowable] | type[Breakable],
+    done: str,
+    what: str = "disk",
 ) -> str | None:
-    """Why a node's disk, or ``what`` else of it, cannot be ``done`` something to; None if it can."""
-    for node in nodes:
+    """Why a server's disk, or ``what`` else of it, cannot be ``done`` something to; None if it can."""
+    for node in servers(cluster, system):
         if not isinstance(node, kind):
             return f"a {cluster.kind} node's {what} cannot be {done}; the simulation's can (--cluster=sim)"
-        if (reason := node.own_disk_unavailable()) is not None:
+        of_call = kind in (Slowable, Breakable)
+        why = cast(Slowable, node).slowness_unavailable if of_call else cast(Powered, node).own_disk_unavailable
+        if (reason := why()) is not None:
             return f"the {what} of {node.name} cannot be {done}: {reason}"
     return None
+
+
+def possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | None]) -> list[Word]:
+    """The ways of a fault that nothing speaks against. Raises ``ScheduleError`` when there is none."""
+    troubles = {way: trouble(way) for way in ways}
+    if None not in troubles.values():
+        raise ScheduleError(f"{name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
+    return [way for way, trouble in troubles.items() if trouble is None]
+
+
+def chosen(name: str, injection: Injection, parameter: str, ways: type[Word], default: Sequence[Word]) -> Word:
+    """The way that a step's parameter names; of a fault that has but one, a hand-written step need not say it."""
+    word = injection.step.parameters.get(parameter, default[0] if len(default) == 1 else "")
+    try:
+        return ways(str(word))
+    except ValueError as error:
+        raise TargetError(f"{name} of unknown {parameter} {word!r}; one of {', '.join(ways)}") from error
 
 
 def written(seen: ProcessStatus) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ started gives up where it finds no ZooKeeper for long, as another fault is in th
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from assay.cluster import zookeeper
 from assay.cluster.node import Node
@@ -21,25 +22,19 @@ READY_EVERY = 0.25
 READY_SECONDS = 5.0
 
 
+@dataclass(eq=False)
 class Recoveries:
     """Of one run. A fault whose targets do not serve within ``seconds`` is reported as failed. ``start_again``: starts
     a target that has ended since its heal, if that fault may have had it end.
     """
 
-    def __init__(
-        self,
-        system: System,
-        reporter: Reporter,
-        seconds: float,
-        start_again: Callable[[Injection, Node], Awaitable[None]],
-    ) -> None:
-        self._system = system
-        self._reporter = reporter
-        self._seconds = seconds
-        self._start_again = start_again
-        self._tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = {}
-        self._raised = ""
-        """What a ``ready`` raised last, but for a node that is away: said where a recovery fails."""
+    system: System
+    reporter: Reporter
+    seconds: float
+    start_again: Callable[[Injection, Node], Awaitable[None]]
+    _tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = field(default_factory=dict, init=False)
+    _raised: str = field(default="", init=False)
+    """What a ``ready`` raised last, but for a node that is away: said where a recovery fails."""
 
     def begin(self, injection: Injection) -> None:
         """The fault is healed: waits in the background."""
@@ -61,7 +56,7 @@ class Recoveries:
         for injection, task in self._tasks.values():
             if not task.done():
                 reason = "not ready yet when the run was closed"
-                self._reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
+                self.reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
                 task.cancel()
         await asyncio.gather(*(task for _, task in self._tasks.values()), return_exceptions=True)
 
@@ -78,18 +73,18 @@ class Recoveries:
                     missing.pop(0)
                 else:
                     with contextlib.suppress(*NOT_READY_ERRORS):
-                        await self._start_again(injection, missing[0])
+                        await self.start_again(injection, missing[0])
                     await asyncio.sleep(READY_EVERY)
 
-        trouble = await attempt(self._seconds, all_ready())
+        trouble = await attempt(self.seconds, all_ready())
         if trouble is None:
             emptied = injection.context.emptied
             for name in [name for name in injection.names if emptied.get(name) is injection]:
                 del emptied[name]
-            self._reporter.recovered(injection, loop.time() - began)
+            self.reporter.recovered(injection, loop.time() - began)
         else:
             reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}{self._raised}"
-            self._reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
+            self.reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
 
     async def _ready(self, node: Node) -> bool:
         try:
@@ -97,7 +92,7 @@ class Recoveries:
                 # ZooKeeper is the cluster's own, not the system's: the cluster knows when it is ready.
                 if node.role == ZOOKEEPER_ROLE:
                     return await zookeeper.ready(node)
-                return await self._system.ready(node)
+                return await self.system.ready(node)
         except NOT_READY_ERRORS:
             return False
         except Exception as error:  # noqa: BLE001 - half of an answer may break the user's parser: asked again, and said

@@ -17,9 +17,9 @@ from typing import Any
 
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import System
-from assay.nemesis.fault import Census, Injection, Proof, on_each
+from assay.nemesis.fault import Census, Injection
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, acted_on, draw_target, proved, seen_of, status, unseen
+from assay.nemesis.process import ServerFault, acted_on, draw_target, seen_of, status, unseen
 from assay.nemesis.schedule import Parameter
 from assay.nemesis.target import Kind, Target
 
@@ -36,24 +36,33 @@ class Restart(ServerFault):
     impact = Impact(ends_process=True)
     takes_leave = True
 
-    async def inject(self, injection: Injection) -> None:
-        await on_each(injection.targets, lambda node: _terminate(injection, node))
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen, one = seen_of(injection, node), acted_on(injection, node)
+        seen["before"] = await status(one)
+        seen["asked"] = True
+        await one.terminate()
+        seen["ended"] = await status(one)
 
-    async def heal(self, injection: Injection) -> None:
-        async def start(node: Node) -> None:
-            seen, one = seen_of(injection, node), acted_on(injection, node)
+    async def undo(self, injection: Injection, node: Node) -> None:
+        seen, one = seen_of(injection, node), acted_on(injection, node)
+        now = await one.process()
+        if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
+            await one.kill()
             now = await one.process()
-            if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
-                await one.kill()
-                now = await one.process()
-            if now.state is ProcessState.DEAD:
-                await one.start()
-            seen["after"] = await status(one)
+        if now.state is ProcessState.DEAD:
+            await one.start()
+        seen["after"] = await status(one)
 
-        await on_each(injection.targets, start)
-
-    def proof(self, injection: Injection) -> Proof:
-        return proved(injection, _lacking)
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if (missing := unseen(seen, "before", "ended", "after")) is not None:
+            return missing
+        if seen["before"]["state"] != ProcessState.RUNNING:
+            return "was not running when it should have been ended"
+        if seen["ended"]["state"] != ProcessState.DEAD:
+            return "had not ended after it was asked to"
+        if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
+            return "no other incarnation was seen afterwards"
+        return None
 
 
 class RollingRestart(Restart):
@@ -69,7 +78,7 @@ class RollingRestart(Restart):
     async def inject(self, injection: Injection) -> None:
         async def roll() -> None:
             for node in injection.targets:
-                await _terminate(injection, node)
+                await self.strike(injection, node)
                 await node.start()
                 seen_of(injection, node)["started"] = await status(node)
                 await serves(injection.context.system, node)
@@ -84,14 +93,6 @@ class RollingRestart(Restart):
     async def heal(self, injection: Injection) -> None:
         await injection.end_background()
         await super().heal(injection)
-
-
-async def _terminate(injection: Injection, node: Node) -> None:
-    seen, one = seen_of(injection, node), acted_on(injection, node)
-    seen["before"] = await status(one)
-    seen["asked"] = True
-    await one.terminate()
-    seen["ended"] = await status(one)
 
 
 async def serves(system: System, node: Node) -> None:
@@ -110,16 +111,3 @@ async def serves(system: System, node: Node) -> None:
     raise NodeError(
         f"{node.name} did not serve within {READY_WITHIN:g} s of its restart{raised}; the others were left alone"
     )
-
-
-def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof for one node, or None."""
-    if (missing := unseen(seen, "before", "ended", "after")) is not None:
-        return missing
-    if seen["before"]["state"] != ProcessState.RUNNING:
-        return "was not running when it should have been ended"
-    if seen["ended"]["state"] != ProcessState.DEAD:
-        return "had not ended after it was asked to"
-    if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
-        return "no other incarnation was seen afterwards"
-    return None

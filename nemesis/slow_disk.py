@@ -14,12 +14,12 @@ Proof: the node's counts of calls that were slow.
 import random
 from typing import Final, cast
 
-from assay.cluster.node import Breakable, Cluster, Node, Slowable, Slowed
+from assay.cluster.node import Cluster, Node, Slowable, Slowed
 from assay.cluster.system import System
-from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope, on_each
-from assay.nemesis.process import ServerFault, seen_of
+from assay.nemesis.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.nemesis.process import ServerFault, not_here, seen_of
 from assay.nemesis.schedule import Parameter
-from assay.nemesis.target import Target, TargetError, servers
+from assay.nemesis.target import TargetError
 
 FSYNC_SECONDS: Final = (0.05, 0.2, 0.8)
 CALL_SECONDS: Final = (0.002, 0.01, 0.03)
@@ -40,22 +40,16 @@ class SlowFsync(ServerFault):
     choices = FSYNC_SECONDS
     what = "fsync"
 
-    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom, _ = super().draw(rng, census, target)
-        return whom, {"seconds": rng.choice(self.choices)}
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        return {"seconds": rng.choice(self.choices)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system) or await super().probe(cluster, system)
+        return not_here(cluster, system, Slowable, "made slow") or await super().probe(cluster, system)
 
-    async def inject(self, injection: Injection) -> None:
-        seconds = seconds_of(injection)
-
-        async def slow(node: Node) -> None:
-            disk = cast(Slowable, node)
-            seen_of(injection, node)["before"] = self.counted(await disk.slowed())
-            await self.slow(disk, seconds)
-
-        await on_each(injection.targets, slow)
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seconds, disk = seconds_of(injection), cast(Slowable, node)
+        seen_of(injection, node)["before"] = self.counted(await disk.slowed())
+        await self.slow(disk, seconds)
 
     async def slow(self, disk: Slowable, seconds: float) -> None:
         """Makes it so."""
@@ -65,15 +59,12 @@ class SlowFsync(ServerFault):
         """How many of the calls that this fault is about have been slow."""
         return slowed.fsyncs
 
-    async def observe(self, injection: Injection) -> None:
-        async def count(node: Node) -> None:
-            seen = seen_of(injection, node)
-            seen["slow"] = self.counted(await cast(Slowable, node).slowed()) - seen["before"]
+    async def look(self, injection: Injection, node: Node) -> None:
+        seen = seen_of(injection, node)
+        seen["slow"] = self.counted(await cast(Slowable, node).slowed()) - seen["before"]
 
-        await on_each(injection.targets, count)
-
-    async def heal(self, injection: Injection) -> None:
-        await on_each(injection.targets, as_before)
+    async def undo(self, injection: Injection, node: Node) -> None:
+        await as_before(node)
 
     def proof(self, injection: Injection) -> Proof:
         fast = [name for name in injection.names if not injection.evidence.get(name, {}).get("slow")]
@@ -94,18 +85,6 @@ class SlowDisk(SlowFsync):
 
     def counted(self, slowed: Slowed) -> int:
         return slowed.calls
-
-
-def not_here(
-    cluster: Cluster, system: System, kind: type[Slowable] | type[Breakable] = Slowable, made: str = "be made slow"
-) -> str | None:
-    """Why the disks of this cluster's servers cannot be ``made`` so, or None."""
-    for node in servers(cluster, system):
-        if not isinstance(node, kind):
-            return f"a {cluster.kind} node's disk cannot {made}; the simulation's can (--cluster=sim)"
-        if (reason := node.slowness_unavailable()) is not None:
-            return f"the disk of {node.name} cannot {made}: {reason}"
-    return None
 
 
 def seconds_of(injection: Injection) -> float:

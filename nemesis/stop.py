@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.cluster.node import Node, ProcessState
-from assay.nemesis.fault import Census, Injection, Proof, on_each
+from assay.nemesis.fault import Census, Injection
 from assay.nemesis.impact import Impact
-from assay.nemesis.process import ServerFault, acted_on, go_on, proved, seen_of, status
+from assay.nemesis.process import ServerFault, acted_on, go_on, seen_of, status
 from assay.nemesis.schedule import Parameter, ScheduleError
 from assay.nemesis.target import Target, of_clients
 
@@ -33,33 +33,22 @@ class Stop(ServerFault):
             raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
         return super().draw(rng, census, target)
 
-    async def inject(self, injection: Injection) -> None:
-        async def stop(node: Node) -> None:
-            one = acted_on(injection, node)
-            await one.stop()
-            seen_of(injection, node)["stopped"] = await status(one)
+    async def strike(self, injection: Injection, node: Node) -> None:
+        one = acted_on(injection, node)
+        await one.stop()
+        seen_of(injection, node)["stopped"] = await status(one)
 
-        await on_each(injection.targets, stop)
+    async def undo(self, injection: Injection, node: Node) -> None:
+        one = acted_on(injection, node)
+        await go_on(one)
+        seen_of(injection, node)["after"] = await status(one)
 
-    async def heal(self, injection: Injection) -> None:
-        async def resume(node: Node) -> None:
-            one = acted_on(injection, node)
-            await go_on(one)
-            seen_of(injection, node)["after"] = await status(one)
-
-        await on_each(injection.targets, resume)
-
-    def proof(self, injection: Injection) -> Proof:
-        return proved(injection, _lacking)
-
-
-def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof for one node, or None."""
-    for moment in ("stopped", "at_heal"):
-        if moment not in seen:
-            return f"its process was not seen ({moment})"
-        if seen[moment]["state"] != ProcessState.STOPPED:
-            return f"was {seen[moment]['state']}, not stopped ({moment})"
-    if seen["stopped"]["incarnation"] != seen["at_heal"]["incarnation"]:
-        return "another incarnation was running at the heal"
-    return None
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        for moment in ("stopped", "at_heal"):
+            if moment not in seen:
+                return f"its process was not seen ({moment})"
+            if seen[moment]["state"] != ProcessState.STOPPED:
+                return f"was {seen[moment]['state']}, not stopped ({moment})"
+        if seen["stopped"]["incarnation"] != seen["at_heal"]["incarnation"]:
+            return "another incarnation was running at the heal"
+        return None

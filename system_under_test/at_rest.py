@@ -8,7 +8,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
@@ -20,7 +20,7 @@ from assay.system_under_test.log.preallocation import PREALLOCATED, written
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.internal import RolesRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest
-from assay.system_under_test.questions import ask
+from assay.system_under_test.questions import answered, ask
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import NO_TIMESTAMP
 from assay.system_under_test.runtime import ZooKeeper
@@ -35,8 +35,6 @@ LONG_MS: Final = 3_600_000
 LOG_SUFFIX: Final = ".log"
 UNLIMITED: Final = -1
 STATELESS: Final = PartitionState(controller_epoch=-1, leader=znodes.NO_LEADER, leader_epoch=-1, isr=[])
-
-T = TypeVar("T")
 
 
 class NotSeen(OSError):
@@ -120,7 +118,7 @@ async def look(place: Place, runtime: Any) -> list[Seen]:
             if node.name in registered:
                 found += await _by_its_account(node, place.port, await _unsynced(node, place.data))
                 found += await _on_disk(node, place.data, aged)
-            elif await _answers(node, place.port):
+            elif await answered(node.address, place.port, RolesRequest(), 0, PATIENCE) is not None:
                 found.append(Seen("answer", node=node.name))
     except (KazooException, znodes.ZnodeError, OSError) as error:
         raise NotSeen(f"the cluster was not looked at: {error!r}") from error
@@ -144,7 +142,8 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
         found.append(_topic(name, topic, config))
         for index, replicas in topic.assignment.items():
             key = directory.directory_name(name, index)
-            state = await _value(zookeeper, PartitionState, paths.state(name, index)) or STATELESS
+            read = await znodes.read(zookeeper, PartitionState, paths.state(name, index))
+            state = STATELESS if read is None else read[0]
             found.append(
                 Seen(
                     "partition",
@@ -156,20 +155,12 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
                     members=_text(state.isr),
                 )
             )
-    moves = await _value(zookeeper, Moves, paths.REASSIGNMENTS)
-    for move in () if moves is None else moves.partitions:
+    moves = await znodes.read(zookeeper, Moves, paths.REASSIGNMENTS)
+    for move in () if moves is None else moves[0].partitions:
         key = directory.directory_name(move.topic, move.partition)
         found.append(Seen("move", key=key, replicas=_text(move.replicas), removing=_text(move.removing)))
     found += [Seen("settings", key=name) for name in await zookeeper.get_children(paths.TOPIC_CONFIGS)]
     return found + [Seen("deletion", key=name) for name in await zookeeper.get_children(paths.DELETE_TOPICS)]
-
-
-async def _value(zookeeper: ZooKeeper, kind: type[T], path: str) -> T | None:
-    try:
-        data, _ = await zookeeper.get(path)
-    except NoNodeError:
-        return None
-    return znodes.decode(kind, path, data)
 
 
 def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
@@ -193,14 +184,6 @@ async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
     for path, size in (await node.unsynced(f"{data}/*/*{LOG_SUFFIX}")).items():
         found[path.split("/")[-2]] += size
     return found
-
-
-async def _answers(node: Any, port: int) -> bool:
-    try:
-        await ask(node.address, port, RolesRequest(), 0, PATIENCE)
-    except CallError:
-        return False
-    return True
 
 
 async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[Seen]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -141,22 +141,25 @@ class TopicConfig(msgspec.Struct, frozen=True):
             config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig)
         except msgspec.ValidationError as error:
             raise ConfigError(f"topic settings {dict(settings)}: {error}") from error
-        if not {*_words(config.cleanup_policy)} <= {*POLICIES}:
-            raise ConfigError(f"topic settings {dict(settings)}: cleanup.policy is a list of {' '.join(POLICIES)}")
-        if config.compression_type not in CODECS:
-            raise ConfigError(f"topic settings {dict(settings)}: compression.type is one of {' '.join(CODECS)}")
-        if config._format not in _MAGICS:
-            known_formats = " ".join(_MAGICS)
-            raise ConfigError(f"topic settings {dict(settings)}: message.format.version is one of {known_formats}")
-        for text in (config.leader_replication_throttled_replicas, config.follower_replication_throttled_replicas):
-            if not is_replicas(text):
-                raise ConfigError(f"topic settings {dict(settings)}: {text!r} is neither * nor partition:broker,...")
-        if not 0 <= config.min_cleanable_dirty_ratio <= 1:
-            raise ConfigError(f"topic settings {dict(settings)}: min.cleanable.dirty.ratio is from 0 to 1")
-        for name, (least, most) in _LIMITS.items():
-            if not least <= getattr(config, name) <= most:
-                raise ConfigError(f"topic settings {dict(settings)}: {name.replace('_', '.')} may be {least} to {most}")
+        for problem in config._problems():
+            raise ConfigError(f"topic settings {dict(settings)}: {problem}")
         return config
+
+    def _problems(self) -> Iterator[str]:
+        if not {*_words(self.cleanup_policy)} <= {*POLICIES}:
+            yield f"cleanup.policy is a list of {' '.join(POLICIES)}"
+        if self.compression_type not in CODECS:
+            yield f"compression.type is one of {' '.join(CODECS)}"
+        if self._format not in _MAGICS:
+            yield f"message.format.version is one of {' '.join(_MAGICS)}"
+        for text in (self.leader_replication_throttled_replicas, self.follower_replication_throttled_replicas):
+            if not is_replicas(text):
+                yield f"{text!r} is neither * nor partition:broker,..."
+        if not 0 <= self.min_cleanable_dirty_ratio <= 1:
+            yield "min.cleanable.dirty.ratio is from 0 to 1"
+        for name, (least, most) in _LIMITS.items():
+            if not least <= getattr(self, name) <= most:
+                yield f"{name.replace('_', '.')} may be {least} to {most}"
 
 
 def _parsed(text: str, present: object) -> object:
@@ -280,6 +283,14 @@ _POSITIVE = {
 }
 """Up to which value each may go."""
 
+_ONE_OR_MORE = (
+    "leader_imbalance_check_interval_seconds",
+    "checkpoint_interval_ms",
+    "retention_check_interval_ms",
+    "cleaner_backoff_ms",
+    "cleaner_max_keys",
+)
+
 
 def parse(data: bytes, source: str) -> BrokerConfig:
     """Raises ``ConfigError`` naming ``source`` and the field."""
@@ -287,36 +298,30 @@ def parse(data: bytes, source: str) -> BrokerConfig:
         config = msgspec.json.decode(data, type=BrokerConfig)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"configuration {source}: {error}") from error
+    for problem in _problems(config):
+        raise ConfigError(f"configuration {source}: {problem}")
+    return msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
+
+
+def _problems(config: BrokerConfig) -> Iterator[str]:
     if config.reserved_broker_max_id < 0:
-        raise ConfigError(f"configuration {source}: reserved_broker_max_id must not be negative")
+        yield "reserved_broker_max_id must not be negative"
     if not -1 <= config.broker_id <= config.reserved_broker_max_id:
-        raise ConfigError(
-            f"configuration {source}: broker_id is {config.broker_id}; it must be between 0 and "
-            f"reserved_broker_max_id, {config.reserved_broker_max_id}, or -1 to have one generated"
+        yield (
+            f"broker_id is {config.broker_id}; it must be between 0 and reserved_broker_max_id, "
+            f"{config.reserved_broker_max_id}, or -1 to have one generated"
         )
     if not 0 < config.port < 65536:
-        raise ConfigError(f"configuration {source}: port is {config.port}; it must be between 1 and 65535")
+        yield f"port is {config.port}; it must be between 1 and 65535"
     if not config.zookeeper or not config.host:
-        raise ConfigError(f"configuration {source}: zookeeper and host must not be empty")
+        yield "zookeeper and host must not be empty"
     for name, most in _POSITIVE.items():
         if not 0 < getattr(config, name) <= most:
-            raise ConfigError(
-                f"configuration {source}: {name} is {getattr(config, name)}; it must be between 1 and {most}"
-            )
-    if config.data_dir.startswith("/"):
-        config = msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
+            yield f"{name} is {getattr(config, name)}; it must be between 1 and {most}"
     if config.leader_imbalance_per_broker_percentage < 0:
-        raise ConfigError(f"configuration {source}: leader_imbalance_per_broker_percentage must not be negative")
-    for name in (
-        "leader_imbalance_check_interval_seconds",
-        "checkpoint_interval_ms",
-        "retention_check_interval_ms",
-        "cleaner_backoff_ms",
-        "cleaner_max_keys",
-    ):
+        yield "leader_imbalance_per_broker_percentage must not be negative"
+    for name in _ONE_OR_MORE:
         if getattr(config, name) < 1:
-            raise ConfigError(f"configuration {source}: {name} is {getattr(config, name)}; it must be 1 or more")
-    unknown = sorted(set(config.defects) - set(DEFECTS))
-    if unknown:
-        raise ConfigError(f"configuration {source}: unknown defect {unknown[0]!r}; known are {', '.join(DEFECTS)}")
-    return config
+            yield f"{name} is {getattr(config, name)}; it must be 1 or more"
+    for unknown in sorted(set(config.defects) - set(DEFECTS)):
+        yield f"unknown defect {unknown!r}; known are {', '.join(DEFECTS)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -69,47 +70,42 @@ def handlers(
     return {request_info(request).key: handler for request, handler in found.items()}
 
 
+@dataclass(eq=False)
 class MetadataRequests:
     """Answers questions about the cluster, and makes a topic that is asked for where that is configured."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        runtime: Runtime,
-        zookeeper: ZooKeeper,
-        manager: ReplicaManager,
-        cache: MetadataCache,
-    ) -> None:
-        self._config = config
-        self._random = runtime.random
-        self._zookeeper = zookeeper
-        self._manager = manager
-        self._cache = cache
+    config: BrokerConfig
+    runtime: Runtime
+    zookeeper: ZooKeeper
+    manager: ReplicaManager
+    cache: MetadataCache
 
     async def answer(self, request: MetadataRequest, context: Context) -> MetadataResponse:
-        response = self._cache.answer(request, context)
-        if self._config.auto_create_topics_enable:
-            brokers = [broker.broker_id for broker in self._cache.brokers()]
+        response = self.cache.answer(request, context)
+        if self.config.auto_create_topics_enable:
+            brokers = [broker.broker_id for broker in self.cache.brokers()]
             for topic in response.topics:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     if topic.topic == OFFSETS_TOPIC:
                         await self.make_offsets_topic()
                         topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
                         continue
-                    wanted = with_defaults(topic.topic, self._config, brokers)
-                    topic.error_code = await auto_create(self._zookeeper, self._config, wanted, brokers, self._random)
+                    wanted = with_defaults(topic.topic, self.config, brokers)
+                    topic.error_code = await auto_create(
+                        self.zookeeper, self.config, wanted, brokers, self.runtime.random
+                    )
         return response
 
     async def make_offsets_topic(self) -> None:
         """Once enough brokers live; until then there are no groups."""
-        brokers = [broker.broker_id for broker in self._cache.brokers()]
-        if len(brokers) >= self._config.offsets_topic_replication_factor:
-            wanted = offsets_topic(OFFSETS_TOPIC, self._config)
-            await auto_create(self._zookeeper, self._config, wanted, brokers, self._random)
+        brokers = [broker.broker_id for broker in self.cache.brokers()]
+        if len(brokers) >= self.config.offsets_topic_replication_factor:
+            wanted = offsets_topic(OFFSETS_TOPIC, self.config)
+            await auto_create(self.zookeeper, self.config, wanted, brokers, self.runtime.random)
 
     async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> control.UpdateMetadataResponse:
         code = ErrorCode.STALE_CONTROLLER_EPOCH
-        if self._manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
-            self._cache.update(request)
+        if self.manager.obey("update-metadata", request.controller_id, request.controller_epoch, request.broker_epoch):
+            self.cache.update(request)
             code = ErrorCode.NONE
         return control.UpdateMetadataResponse(error_code=code)

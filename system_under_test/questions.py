@@ -38,15 +38,21 @@ async def ask(
         await connection.close()
 
 
+async def answered(host: str, port: int, request: Request[R], version: int, timeout: float) -> R | None:
+    """As :func:`ask`; None where there is no answer."""
+    try:
+        return await ask(host, port, request, version, timeout)
+    except CallError:
+        return None
+
+
 async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
     """The brokers that it is assigned to; None while it moves, or when this controller does not say."""
     named = [control.PartitionName(topic=topic, partition=index)]
     request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
-    try:
-        answer = await ask(host, port, request, VERSION, PATIENCE)
-    except CallError:
-        return None
-    return next((entry.replicas for entry in answer.settled if (entry.topic, entry.partition) == (topic, index)), None)
+    answer = await answered(host, port, request, VERSION, PATIENCE)
+    settled = () if answer is None else answer.settled
+    return next((entry.replicas for entry in settled if (entry.topic, entry.partition) == (topic, index)), None)
 
 
 async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
@@ -81,11 +87,8 @@ async def standing(host: str, port: int) -> Standing | None:
         control.PartitionName(topic=t.topic, partition=one.partition) for t in known.topics for one in t.partitions
     ]
     request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
-    try:
-        answer = await ask(host, port, request, VERSION, PATIENCE)
-    except CallError:
-        return None
-    if answer.error_code != ErrorCode.NONE:
+    answer = await answered(host, port, request, VERSION, PATIENCE)
+    if answer is None or answer.error_code != ErrorCode.NONE:
         return None
     return Standing(
         {broker.node_id for broker in known.brokers},
@@ -96,10 +99,7 @@ async def standing(host: str, port: int) -> Standing | None:
 
 async def metadata(host: str, port: int) -> MetadataResponse | None:
     """What this broker knows of the cluster; None when it does not answer."""
-    try:
-        return await ask(host, port, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
-    except CallError:
-        return None
+    return await answered(host, port, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
 
 
 async def controller(host: str, port: int) -> int:
@@ -123,11 +123,8 @@ async def leader(host: str, port: int, key: str) -> int:
 
 async def coordinator(host: str, port: int, group: str) -> int:
     """Who coordinates this group, as this broker knows it; -1 when it does not say."""
-    try:
-        answer = await ask(host, port, GroupCoordinatorRequest(group_id=group), VERSION, ASK_TIMEOUT)
-    except CallError:
-        return -1
-    return answer.coordinator_id
+    answer = await answered(host, port, GroupCoordinatorRequest(group_id=group), VERSION, ASK_TIMEOUT)
+    return -1 if answer is None else answer.coordinator_id
 
 
 async def most(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
@@ -166,8 +163,6 @@ async def high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]
     if not named:
         return {}
     request = ListOffsetsRequest(replica_id=-1, topics=named)
-    try:
-        answer = await ask(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
-    except CallError:
-        return {}
-    return {(topic.topic, one.partition): one.offset for topic in answer.topics for one in topic.partitions}
+    answer = await answered(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
+    said = () if answer is None else answer.topics
+    return {(topic.topic, one.partition): one.offset for topic in said for one in topic.partitions}

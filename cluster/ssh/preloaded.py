@@ -4,30 +4,20 @@ failing.
 
 import asyncio
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from assay.cluster.node import Broken, DiskChange, NodeError, Slowed
 from assay.cluster.ssh import clock, process, slowness
+from assay.cluster.ssh.running import Commanded
 
 
-class Preloaded:
+class Preloaded(Commanded):
     """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
-
-    name: str
 
     def __init__(self) -> None:
         self._clock: str | None = "its processes were started with their clocks as they are"
         self._slowness: str | None = "its processes were started with their disks as they are"
         self._read_before = 0
-
-    async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
-        raise NotImplementedError
-
-    async def _note(self, fault: str, undo: Sequence[str]) -> None:
-        raise NotImplementedError
-
-    async def _tick_off(self, fault: str) -> None:
-        raise NotImplementedError
 
     def preloads(self, *, clock: str | None, slowness: str | None) -> None:
         """Why its processes do not have the library preloaded that does it; None: they do."""

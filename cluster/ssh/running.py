@@ -74,13 +74,10 @@ class OneProcess:
         return process.status(await self.node.run(process.look(self.named)))
 
 
-class Running:
-    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+class Commanded:
+    """What the parts of :class:`assay.cluster.ssh.node.SshNode` need of it."""
 
     name: str
-    beside: Sequence[str] = ()
-    stop_signal: Signals = Signals.SIGTERM
-    """Of the main process; those beside it are asked by SIGTERM."""
 
     async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         raise NotImplementedError
@@ -90,6 +87,14 @@ class Running:
 
     async def _tick_off(self, fault: str) -> None:
         raise NotImplementedError
+
+
+class Running(Commanded):
+    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+
+    beside: Sequence[str] = ()
+    stop_signal: Signals = Signals.SIGTERM
+    """Of the main process; those beside it are asked by SIGTERM."""
 
     async def _to_start(self) -> Program:
         """What is to be started, once that can be."""

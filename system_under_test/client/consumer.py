@@ -6,6 +6,7 @@ broker, on which a broker answers one request after the other: concurrent long p
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple, TypeVar
 
 from assay.system_under_test.client.assignors import Partition
@@ -39,35 +40,32 @@ class _Answer(NamedTuple):
     node: int
 
 
+@dataclass(eq=False)
 class SimpleConsumer:
     """``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) bounds each call as a whole.
 
     Without ``check_crcs`` damaged messages are returned as they came, as far as their lengths make sense.
     """
 
-    def __init__(
-        self,
-        bootstrap: Bootstrap,
-        *,
-        runtime: Runtime,
-        timeout: float = 5.0,
-        fetch_version: int = FETCH_VERSION,
-        max_fetch_bytes: int = 128 * 1024 * 1024,
-        check_crcs: bool = True,
-        client_id: str = "assay-consumer",
-    ) -> None:
-        self._bootstrap = bootstrap
-        self._client_id = client_id
-        self._runtime = runtime
-        self._groups: dict[str, Coordinated] = {}
-        self._timeout = timeout
-        self._fetch_version = fetch_version
-        self._max_fetch_bytes = max_fetch_bytes
-        self._check_crcs = check_crcs
-        self._pool = Pool(client_id)
-        self._metadata = Metadata(bootstrap, self._pool, runtime.random)
+    bootstrap: Bootstrap
+    _: KW_ONLY
+    runtime: Runtime
+    timeout: float = 5.0
+    fetch_version: int = FETCH_VERSION
+    max_fetch_bytes: int = 128 * 1024 * 1024
+    check_crcs: bool = True
+    client_id: str = "assay-consumer"
+    _groups: dict[str, Coordinated] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._pool = Pool(self.client_id)
+        self._metadata = Metadata(self.bootstrap, self._pool, self.runtime.random)
         self._multi = MultiFetch(
-            self._metadata, self._pool, version=fetch_version, largest=max_fetch_bytes, check_crcs=check_crcs
+            self._metadata,
+            self._pool,
+            version=self.fetch_version,
+            largest=self.max_fetch_bytes,
+            check_crcs=self.check_crcs,
         )
 
     async def fetch(
@@ -87,20 +85,20 @@ class SimpleConsumer:
         ``ReadFailed`` when no broker answered in time or the leader never got ready, ``DamagedAnswer`` when damage came
         first.
         """
-        deadline = asyncio.get_running_loop().time() + self._timeout
+        deadline = asyncio.get_running_loop().time() + self.timeout
         size = max_bytes
         while True:
             answer = await self._fetch(topic, partition, offset, size, max_wait, min_bytes, deadline)
             error = ErrorCode.of(answer.found.error_code)
             truncated = not answer.messages and bool(records_bytes(answer.found.records))
-            if not truncated or size >= self._max_fetch_bytes:
-                if truncated and not self._check_crcs:  # its length must be the damage
+            if not truncated or size >= self.max_fetch_bytes:
+                if truncated and not self.check_crcs:  # its length must be the damage
                     raise _damaged(topic, partition, answer.node, "no whole message, however much is asked for")
                 if truncated:
                     error = ErrorCode.MESSAGE_TOO_LARGE
                 wanted = [message for message in answer.messages if message.offset >= offset]
                 return Fetched(wanted, answer.found.high_watermark, answer.node, error)
-            size = min(2 * size, self._max_fetch_bytes)
+            size = min(2 * size, self.max_fetch_bytes)
 
     async def multi_fetch(
         self, offsets: Mapping[Partition, int], max_bytes: int = 1024 * 1024, max_wait: float = 0.5, min_bytes: int = 1
@@ -113,7 +111,7 @@ class SimpleConsumer:
         A broker fills its answer in the order of the request, so a caller that wants all to have their turn begins with
         another each time. Raises ``ReadFailed`` when no partition was answered.
         """
-        deadline = asyncio.get_running_loop().time() + self._timeout
+        deadline = asyncio.get_running_loop().time() + self.timeout
         return await self._multi.fetch(offsets, max_bytes, max_wait, min_bytes, deadline)
 
     async def offsets(self, topic: str, partition: int, time: int) -> int:
@@ -153,7 +151,7 @@ class SimpleConsumer:
     def _coordinated(self, group: str) -> Coordinated:
         if group not in self._groups:
             self._groups[group] = Coordinated(
-                self._bootstrap, group, runtime=self._runtime, timeout=self._timeout, client_id=self._client_id
+                self.bootstrap, group, runtime=self.runtime, timeout=self.timeout, client_id=self.client_id
             )
         return self._groups[group]
 
@@ -172,13 +170,13 @@ class SimpleConsumer:
                 max_bytes=size,
                 topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
             )
-            node, response = await self._ask(topic, partition, request, self._fetch_version, wait + PATIENCE, deadline)
+            node, response = await self._ask(topic, partition, request, self.fetch_version, wait + PATIENCE, deadline)
             found = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(found) != 1 or found[0].partition != partition:
                 raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch of something else")
             error = ErrorCode.of(found[0].error_code)
             if error not in TRANSIENT:
-                messages, damage = messages_in(found[0], offset, check_crcs=self._check_crcs)
+                messages, damage = messages_in(found[0], offset, check_crcs=self.check_crcs)
                 if damage is not None:
                     raise _damaged(topic, partition, node.id, damage)
                 return _Answer(found[0], messages, node.id)
@@ -187,7 +185,7 @@ class SimpleConsumer:
     async def _list_offsets(
         self, topic: str, wanted: listing.ListOffsetsPartition, version: int
     ) -> listing.ListOffsetsPartitionResponse:
-        deadline = asyncio.get_running_loop().time() + self._timeout
+        deadline = asyncio.get_running_loop().time() + self.timeout
         partition = wanted.partition
         request = listing.ListOffsetsRequest(
             replica_id=fetch.CONSUMER_REPLICA_ID, topics=[listing.ListOffsetsTopic(topic=topic, partitions=[wanted])]

@@ -5,6 +5,7 @@ certainly not done, or unknown.
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from assay.system_under_test.runtime import Runtime
 
 COMMIT_VERSION: Final = 2
 FETCH_VERSION: Final = 1
+_log = logging.getLogger("assay.client")
+
 ATTEMPT: Final = 1.0
 """Seconds for one broker to name the coordinator."""
 STALE_COORDINATOR: Final = frozenset(
@@ -112,6 +115,8 @@ class Coordinated:
         self._pulse = Pool(f"{client_id}-heartbeat")
         self._coordinator: Address | None = None
         self._silent_until = -math.inf
+        self._tasks: list[asyncio.Task[None]] = []
+        """Heartbeats, and what else goes on as long as its generation."""
 
     def fall_silent(self, seconds: float) -> None:
         """Sends no heartbeats for so long: to its group the process looks like one that was stopped."""
@@ -119,8 +124,23 @@ class Coordinated:
 
     async def close(self) -> None:
         """Sends nothing to the group."""
+        await self._stop_beating()
         await self._pool.close()
         await self._pulse.close()
+
+    async def _stop_beating(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _part(self, request: Any) -> None:
+        """Without an error: a member that sends nothing more is taken out in the end."""
+        try:
+            await self._ask(request, 0, self._timeout)
+        except CallError as error:
+            _log.info("group %s: leaving: %s", self.group, error)
 
     def _over(self, code: ErrorCode) -> None:
         self.generation = None

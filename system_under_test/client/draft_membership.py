@@ -6,7 +6,6 @@ what it owns until a coordinator says otherwise. :class:`State` is where it stan
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
@@ -64,8 +63,6 @@ def next_state(state: State, happening: Happening) -> State:
     return State.DOWN if happening is Happening.ENDED else _NEXT.get((state, happening), state)
 
 
-_log = logging.getLogger("assay.client")
-
 JOIN_AGAIN: Final = coordinated.OVER | {ErrorCode.REQUEST_TIMED_OUT}
 
 
@@ -98,7 +95,6 @@ class DraftMembership(coordinated.Coordinated):
         """The generation that was said to be over, where a later coordinator may say that it is not."""
         self._stopped_by: Address | None = None
         """The coordinator that said so."""
-        self._beating: asyncio.Task[None] | None = None
 
     async def enter(
         self, timeout: float | None = None, *, before_join: Callable[[], Awaitable[None]] | None = None
@@ -157,11 +153,7 @@ class DraftMembership(coordinated.Coordinated):
         self._move(Happening.ENDED)
         consumer_id, self._consumer_id = self._consumer_id, ""
         if consumer_id:
-            try:
-                request = draft_groups.DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id)
-                await self._ask(request, 0, self._timeout)
-            except CallError as error:
-                _log.info("group %s: leaving: %s", self.group, error)
+            await self._part(draft_groups.DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id))
 
     async def close(self) -> None:
         """Sends nothing to the group."""
@@ -213,7 +205,7 @@ class DraftMembership(coordinated.Coordinated):
     def _begin(self, generation: coordinated.Generation, how: Happening) -> coordinated.Generation:
         self.generation, self._stopped = generation, None
         self._move(how)
-        self._beating = asyncio.get_running_loop().create_task(self._beat(generation))
+        self._tasks = [asyncio.get_running_loop().create_task(self._beat(generation))]
         return generation
 
     # -- heartbeats ------------------------------------------------------------------------------------------------
@@ -255,12 +247,6 @@ class DraftMembership(coordinated.Coordinated):
             group_id=self.group, generation_id=generation.number, consumer_id=generation.member_id
         )
         return ErrorCode.of((await self._ask(request, 0, left, self._pulse)).error_code)
-
-    async def _stop_beating(self) -> None:
-        task, self._beating = self._beating, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
 
     def _over(self, code: ErrorCode) -> None:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:

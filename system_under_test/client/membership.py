@@ -84,7 +84,6 @@ class Membership(Coordinated):
         self._metadata_age = config.metadata_age
         self._assigned_from: Mapping[str, int] = {}
         """How many partitions of each of the group's topics there were to assign, if this member leads."""
-        self._tasks: list[asyncio.Task[None]] = []
 
     # -- membership ------------------------------------------------------------------------------------------------
 
@@ -122,15 +121,7 @@ class Membership(Coordinated):
         self.generation = None
         member_id, self._member_id = self._member_id, ""
         if member_id:
-            try:
-                await self._ask(groups.LeaveGroupRequest(group_id=self.group, member_id=member_id), 0, self._timeout)
-            except CallError as error:
-                _log.info("group %s: leaving: %s", self.group, error)
-
-    async def close(self) -> None:
-        """Sends nothing to the group."""
-        await self._stop_beating()
-        await super().close()
+            await self._part(groups.LeaveGroupRequest(group_id=self.group, member_id=member_id))
 
     async def _join(self, deadline: float) -> groups.JoinGroupResponse:
         subscription = encode_bytes(Subscription(topics=list(self.topics)), 0)
@@ -257,13 +248,6 @@ class Membership(Coordinated):
         if self.generation is not None:
             return self.generation is generation
         return self.ended is ErrorCode.REBALANCE_IN_PROGRESS
-
-    async def _stop_beating(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Changes the topics; the member has to join again."""

@@ -5,11 +5,12 @@ controller would try it again.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from assay.system_under_test.controller import preferred
-from assay.system_under_test.controller.active_term import ActiveTerm
+from assay.system_under_test.controller.active_term import Action, ActiveTerm
 from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.topics import MAX_PARTITIONS, TopicError
@@ -70,31 +71,30 @@ async def delete_topics(
 async def create_partitions(
     controller: Controller, request: messages.CreatePartitionsRequest, context: Context
 ) -> messages.TopicChangeResponse:
-    limit = deadline(request.timeout_ms)
-    results = []
-    for topic in request.topics:
+    def grown(topic: messages.GrowingTopic) -> Coroutine[Any, Any, None]:
         assigned = [new.replicas for new in topic.assignments]
-        change = controller.topics.add_partitions(
-            topic.topic, topic.count, assigned, validate_only=request.validate_only
-        )
-        results.append(_result(topic.topic, await outcome(change, limit)))
-    return messages.TopicChangeResponse(topics=results)
+        return controller.topics.add_partitions(topic.topic, topic.count, assigned, validate_only=request.validate_only)
+
+    return await _changed(request, grown)
 
 
 async def alter_configs(
     controller: Controller, request: messages.AlterConfigsRequest, context: Context
 ) -> messages.TopicChangeResponse:
-    limit = deadline(request.timeout_ms)
-    results = []
-    for topic in request.topics:
+    def altered(topic: messages.AlteredTopic) -> Coroutine[Any, Any, None]:
         changes = {entry.name: entry.value for entry in topic.configs}
-        change = controller.topics.alter_settings(topic.topic, changes, validate_only=request.validate_only)
-        results.append(_result(topic.topic, await outcome(change, limit)))
+        return controller.topics.alter_settings(topic.topic, changes, validate_only=request.validate_only)
+
+    return await _changed(request, altered)
+
+
+async def _changed(request: Any, change: Callable[[Any], Coroutine[Any, Any, None]]) -> messages.TopicChangeResponse:
+    """One topic of the request after the other."""
+    limit, results = deadline(request.timeout_ms), []
+    for topic in request.topics:
+        code, message = await outcome(change(topic), limit)
+        results.append(messages.TopicChangeResult(topic=topic.topic, error_code=code, error_message=message))
     return messages.TopicChangeResponse(topics=results)
-
-
-def _result(topic: str, said: Said) -> messages.TopicChangeResult:
-    return messages.TopicChangeResult(topic=topic, error_code=said[0], error_message=said[1])
 
 
 async def describe_configs(
@@ -118,43 +118,40 @@ async def elect_preferred(
     controller: Controller, request: messages.ElectPreferredRequest, context: Context
 ) -> messages.PartitionChangeResponse:
     """5 where the preferred leader is not in sync: the present leader goes on."""
-    limit = deadline(request.timeout_ms)
-    results = []
-    for name, index in dict.fromkeys((p.topic, p.partition) for p in request.partitions):
 
-        async def act(active: ActiveTerm, partition: PartitionId = (name, index)) -> None:
-            elected = await preferred.elect(active, partition)
-            if elected is None:
-                raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
-            active.brokers.send()
-            if not elected:
-                raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
+    async def elect(partition: PartitionId, active: ActiveTerm) -> None:
+        elected = await preferred.elect(active, partition)
+        if elected is None:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        active.brokers.send()
+        if not elected:
+            raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
 
-        results.append(_partition_result((name, index), await outcome(controller.perform(act), limit)))
-    return messages.PartitionChangeResponse(partitions=results)
+    each = dict.fromkeys((entry.topic, entry.partition) for entry in request.partitions)
+    return await _performed(
+        controller, request.timeout_ms, [(partition, partial(elect, partition)) for partition in each]
+    )
 
 
 async def reassign(
     controller: Controller, request: messages.ReassignRequest, context: Context
 ) -> messages.PartitionChangeResponse:
-    limit = deadline(request.timeout_ms)
-    results = []
-    for entry in request.partitions:
-        partition = entry.topic, entry.partition
+    moves = [((entry.topic, entry.partition), entry.replicas) for entry in request.partitions]
+    start = controller.reassignments.start
+    acts = [(one, partial(start, partition=one, replicas=replicas)) for one, replicas in moves]
+    return await _performed(controller, request.timeout_ms, acts)
 
-        async def act(
-            active: ActiveTerm, partition: PartitionId = partition, replicas: list[int] = entry.replicas
-        ) -> None:
-            await controller.reassignments.start(active, partition, replicas)
 
-        results.append(_partition_result(partition, await outcome(controller.perform(act), limit)))
+async def _performed(
+    controller: Controller, timeout_ms: int, acts: Iterable[tuple[PartitionId, Action[None]]]
+) -> messages.PartitionChangeResponse:
+    """One after the other, each of a partition."""
+    limit, results = deadline(timeout_ms), []
+    for (topic, index), act in acts:
+        code, message = await outcome(controller.perform(act), limit)
+        result = messages.PartitionChangeResult(topic=topic, partition=index, error_code=code, error_message=message)
+        results.append(result)
     return messages.PartitionChangeResponse(partitions=results)
-
-
-def _partition_result(partition: PartitionId, said: Said) -> messages.PartitionChangeResult:
-    return messages.PartitionChangeResult(
-        topic=partition[0], partition=partition[1], error_code=said[0], error_message=said[1]
-    )
 
 
 async def describe_reassignments(

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -82,30 +83,23 @@ class Channel:
                 await connection.close()
 
 
+@dataclass(eq=False)
 class Broadcast:
     """The lines of one term. ``rejected`` is called when a broker does not obey it."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        term: Term,
-        cluster: ClusterState,
-        background: Background,
-        rejected: Callable[[], None],
-    ) -> None:
-        self._config = config
-        self._term = term
-        self._cluster = cluster
-        self._background = background
-        self._rejected = rejected
-        self._channels: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._closed = False
-        self._some_left = False
-        self._newcomers: dict[int, None] = {}
-        self._changed: dict[PartitionId, None] = {}
-        self._deleted: dict[str, None] = {}
-        self._serial = 0
+    config: BrokerConfig
+    term: Term
+    cluster: ClusterState
+    background: Background
+    rejected: Callable[[], None]
+    _channels: dict[int, tuple[Channel, asyncio.Task[None]]] = field(default_factory=dict, init=False)
+    _asked: dict[int, asyncio.Future[Any]] = field(default_factory=dict, init=False)
+    _closed: bool = field(default=False, init=False)
+    _some_left: bool = field(default=False, init=False)
+    _newcomers: dict[int, None] = field(default_factory=dict, init=False)
+    _changed: dict[PartitionId, None] = field(default_factory=dict, init=False)
+    _deleted: dict[str, None] = field(default_factory=dict, init=False)
+    _serial: int = field(default=0, init=False)
 
     def reaches(self, brokers: Iterable[int]) -> bool:
         """Is there a line to each of them?"""
@@ -117,8 +111,8 @@ class Broadcast:
         Raises ``Replaced`` after ``close``: a handler may still be at work when its term has ended.
         """
         if self._closed:
-            raise Replaced(f"controller epoch {self._term.epoch} ended meanwhile")
-        brokers = self._cluster.brokers
+            raise Replaced(f"controller epoch {self.term.epoch} ended meanwhile")
+        brokers = self.cluster.brokers
         for broker_id, (channel, task) in list(self._channels.items()):
             if brokers.get(broker_id) != channel.broker:
                 task.cancel()
@@ -127,8 +121,8 @@ class Broadcast:
                 self._some_left = True
         for broker_id, life in brokers.items():
             if broker_id not in self._channels:
-                channel = Channel(life, self._config.request_timeout_ms / 1000, self._rejected)
-                task = self._background.spawn(channel.run(), f"controller to {broker_id}")
+                channel = Channel(life, self.config.request_timeout_ms / 1000, self.rejected)
+                task = self.background.spawn(channel.run(), f"controller to {broker_id}")
                 self._channels[broker_id] = channel, task
                 self._newcomers[broker_id] = None
 
@@ -155,14 +149,14 @@ class Broadcast:
             return
         for broker_id in self._channels:
             full = broker_id in newcomers
-            self._send_to(broker_id, self._cluster.all_partitions() if full else changed, deleted, full=full)
+            self._send_to(broker_id, self.cluster.all_partitions() if full else changed, deleted, full=full)
 
     def _send_to(self, broker_id: int, partitions: Sequence[PartitionId], deleted: list[str], *, full: bool) -> None:
-        updates = self._cluster.updates(partitions)
-        live, serial = self._cluster.live(), self._next_serial()
+        updates = self.cluster.updates(partitions)
+        live, serial = self.cluster.live(), self._next_serial()
         mine = [update for update in updates if broker_id in update.replicas]
         if mine or full:
-            settings = self._cluster.settings({update.topic for update in mine})
+            settings = self.cluster.settings({update.topic for update in mine})
             roles = partial(internal.LeaderAndIsrRequest, partitions=mine, topics=settings)
             self._send(broker_id, partial(roles, live_brokers=live, serial=serial))
         news = partial(internal.UpdateMetadataRequest, full=full, partitions=updates, deleted=deleted)
@@ -178,13 +172,13 @@ class Broadcast:
         if former is not None and not former.done():
             return None
         topic, index = partition
-        czxid = self._cluster.topics[topic].czxid
+        czxid = self.cluster.topics[topic].czxid
         query = internal.LogEndPartition(topic=topic, partition=index, topic_czxid=czxid)
         answer = self._send(broker_id, partial(internal.LogEndRequest, partitions=[query]))
         if answer is None:
             return None
         self._asked[broker_id] = answer
-        done, _ = await asyncio.wait([answer], timeout=self._config.request_timeout_ms / 1000)
+        done, _ = await asyncio.wait([answer], timeout=self.config.request_timeout_ms / 1000)
         if not done or answer.cancelled():
             return None
         end = answer.result().partitions[0]
@@ -198,16 +192,16 @@ class Broadcast:
 
     def stop_topic(self, topic: str) -> None:
         """Has all brokers stop their replicas of it, which is about to be forgotten."""
-        known = [p for p in self._cluster.all_partitions() if p[0] == topic and p in self._cluster.states]
-        for broker_id in self._cluster.replicas_of(topic):
+        known = [p for p in self.cluster.all_partitions() if p[0] == topic and p in self.cluster.states]
+        for broker_id in self.cluster.replicas_of(topic):
             self.stop(broker_id, known)
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
         """Has these brokers delete their replicas of the topic. False when a line was closed before the answer."""
         partitions = [
             self._stopped(partition, later=1)
-            for partition in self._cluster.all_partitions()
-            if partition[0] == topic and partition in self._cluster.states
+            for partition in self.cluster.all_partitions()
+            if partition[0] == topic and partition in self.cluster.states
         ]
         deletion = self._stopping(partitions, delete=True)
         answers = [self._send(replica, deletion) for replica in replicas]
@@ -244,8 +238,8 @@ class Broadcast:
 
     def _stopped(self, partition: PartitionId, later: int = 0) -> internal.StopReplicaPartition:
         """In the present leader epoch, or so many later."""
-        (topic, index), epoch = partition, self._cluster.states[partition].value.leader_epoch + later
-        czxid = self._cluster.topics[topic].czxid
+        (topic, index), epoch = partition, self.cluster.states[partition].value.leader_epoch + later
+        czxid = self.cluster.topics[topic].czxid
         return internal.StopReplicaPartition(topic=topic, partition=index, leader_epoch=epoch, topic_czxid=czxid)
 
     def _send(self, broker_id: int, make: Callable[..., Request[Any]]) -> asyncio.Future[Any] | None:
@@ -253,5 +247,5 @@ class Broadcast:
         if broker_id not in self._channels:
             return None
         channel = self._channels[broker_id][0]
-        me, epoch = self._config.broker_id, self._term.epoch
+        me, epoch = self.config.broker_id, self.term.epoch
         return channel.send(make(controller_id=me, controller_epoch=epoch, broker_epoch=channel.broker.czxid))

@@ -36,17 +36,18 @@ class Changes:
         self.deletions = Deletions(
             zookeeper, background, queue.perform, lambda: queue.notify(Trigger.DELETIONS), self.reassignments.endings
         )
-        self._handlers: Mapping[Trigger, Callable[[ActiveTerm], Awaitable[None]]] = {
+        self._handlers: Mapping[Trigger, Callable[[ActiveTerm], Awaitable[object]]] = {
             Trigger.BROKERS: self._brokers,
             Trigger.TOPICS: self.topics,
             Trigger.ASSIGNMENTS: self.assignments,
             Trigger.SETTINGS: self._settings,
             Trigger.ISR: self._isr,
             Trigger.DELETIONS: self._deletions,
-            Trigger.MOVES: self._moves,
-            Trigger.PREFERRED: self._preferred,
+            Trigger.MOVES: lambda active: self.reassignments.look(active, queue.watch(Trigger.MOVES)),
+            Trigger.PREFERRED: lambda active: preferred.look(zookeeper, active, queue.watch(Trigger.PREFERRED)),
             Trigger.BALANCE: self._balance,
-            Trigger.REJECTED: self._rejected,
+            # Writes nothing, which fails when this broker is no longer the controller.
+            Trigger.REJECTED: lambda active: active.fence.write([]),
         }
 
     async def handle(self, trigger: Trigger, active: ActiveTerm) -> None:
@@ -146,17 +147,7 @@ class Changes:
         await self.reassignments.know(active)
         await self.deletions.look(active, self._queue.watch(Trigger.DELETIONS))
 
-    async def _moves(self, active: ActiveTerm) -> None:
-        await self.reassignments.look(active, self._queue.watch(Trigger.MOVES))
-
-    async def _preferred(self, active: ActiveTerm) -> None:
-        await preferred.look(self._zookeeper, active, self._queue.watch(Trigger.PREFERRED))
-
     async def _balance(self, active: ActiveTerm) -> None:
         for partition in preferred.imbalanced(active.cluster, self._config.leader_imbalance_per_broker_percentage):
             await preferred.elect(active, partition)
         active.brokers.send()
-
-    async def _rejected(self, active: ActiveTerm) -> None:
-        """Writes nothing, which fails when this broker is no longer the controller."""
-        await active.fence.write([])

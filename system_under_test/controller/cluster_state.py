@@ -5,8 +5,6 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from kazoo.exceptions import NoNodeError
-
 from assay.system_under_test.controller.leaders import BrokerLife
 from assay.system_under_test.controller.topic_settings import SettingsRead, read_settings
 from assay.system_under_test.protocol import internal
@@ -163,17 +161,14 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
     for name in await zookeeper.get_children(paths.BROKER_IDS, watch):
         path = f"{paths.BROKER_IDS}/{name}"
         try:
-            data, stat = await zookeeper.get(path)
-        except NoNodeError:
-            continue  # gone in between, and the watch has fired
-        try:
-            registration, broker_id = znodes.decode(znodes.BrokerRegistration, path, data), int(name)
+            found = await znodes.read(zookeeper, znodes.BrokerRegistration, path)
+            broker_id = int(name)
         except (znodes.ZnodeError, ValueError) as error:
             _log.error("%s: %s; no broker is seen there", path, error)
             continue
-        brokers[broker_id] = BrokerLife(
-            broker_id, registration.host, registration.port, stat.czxid, tuple(registration.clean_lives)
-        )
+        if found is not None:  # else gone in between, and the watch has fired
+            one, stat = found
+            brokers[broker_id] = BrokerLife(broker_id, one.host, one.port, stat.czxid, tuple(one.clean_lives))
     return dict(sorted(brokers.items()))
 
 

@@ -122,10 +122,9 @@ def without_damaged(state: PartitionState, damaged: int, controller_epoch: int) 
     all, the damaged one stays.
     """
     members = Members.of(state)
-    isr, elr = (tuple(m for m in group if m != damaged) for group in (members.isr, members.elr))
-    if isr or elr:
-        epochs = {member: epoch for member, epoch in members.epochs.items() if member != damaged}
-        members = Members(isr, epochs, elr) if isr else Members(elr, epochs)
+    left = _without(members, [damaged])
+    if left.isr or left.elr:
+        members = left if left.isr else Members(left.elr, left.epochs)
     leader = NO_LEADER if damaged in (state.leader, *members.isr) else state.leader
     return members.state(controller_epoch, leader, state.leader_epoch + 1)
 
@@ -140,9 +139,12 @@ def renewed(
     if state.leader not in replicas or not _in_sync([state.leader], members, brokers):
         return None
     left = [member for member in (*members.isr, *members.elr) if member not in replicas]
+    return _without(members, left).state(controller_epoch, state.leader, state.leader_epoch + 1)
+
+
+def _without(members: Members, left: Sequence[int]) -> Members:
     isr, elr = (tuple(m for m in group if m not in left) for group in (members.isr, members.elr))
-    epochs = {member: epoch for member, epoch in members.epochs.items() if member not in left}
-    return Members(isr, epochs, elr).state(controller_epoch, state.leader, state.leader_epoch + 1)
+    return Members(isr, {member: epoch for member, epoch in members.epochs.items() if member not in left}, elr)
 
 
 def preferred(

@@ -8,6 +8,7 @@ read there.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -163,12 +164,10 @@ class PublicControl:
                 continue
         for name, index in partitions:
             if name in cluster.topics and index in cluster.topics[name].assignment:
-                path = paths.state(name, index)
-                try:
-                    read = await self._zookeeper.get(path)
-                    cluster.states[name, index] = znodes.versioned(znodes.PartitionState, path, read)
-                except (NoNodeError, znodes.ZnodeError):
-                    continue
+                with contextlib.suppress(znodes.ZnodeError):
+                    found = await znodes.read(self._zookeeper, znodes.PartitionState, paths.state(name, index))
+                    if found is not None:
+                        cluster.states[name, index] = znodes.Versioned(found[0], found[1].version)
         return cluster
 
     # -- metadata ------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError
 from kazoo.protocol.serialization import SetData
 
 from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
@@ -96,16 +96,11 @@ async def _alter(
     except ConfigError as error:
         raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from error
     path = paths.topic_config(topic)
-    values: dict[str, str] = {}
-    version = None
     try:
-        data, stat = await zookeeper.get(path)
-        version = stat.version
-        values = znodes.decode(znodes.TopicSettings, path, data).config
-    except NoNodeError:
-        pass  # it has none of its own yet
+        found = await znodes.read(zookeeper, znodes.TopicSettings, path)
     except znodes.ZnodeError as error:
         raise TopicError(ErrorCode.INVALID_CONFIG, f"{error}; repair or delete it first") from error
+    values, version = ({}, None) if found is None else (found[0].config, found[1].version)
     wanted = {name: value for name, value in {**values, **changes}.items() if value is not None}
     if validate_only or wanted == values:
         return

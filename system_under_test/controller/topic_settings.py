@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
@@ -42,17 +42,14 @@ async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> Settings
 
     ``zxid`` is that of a transaction which is known to be visible: without a znode there are no settings as of then.
     """
-    path = paths.topic_config(topic)
     try:
-        data, stat = await zookeeper.get(path)
-    except NoNodeError:
-        return SettingsRead({}, zxid)
-    try:
-        values = znodes.decode(znodes.TopicSettings, path, data).config
+        found = await znodes.read(zookeeper, znodes.TopicSettings, paths.topic_config(topic))
     except znodes.ZnodeError as error:
         _log.error("%s; it is ignored", error)
         return None
-    return SettingsRead(_usable(topic, values), max(zxid, stat.mzxid))
+    if found is None:
+        return SettingsRead({}, zxid)
+    return SettingsRead(_usable(topic, found[0].config), max(zxid, found[1].mzxid))
 
 
 def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -68,32 +65,26 @@ def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
     return usable
 
 
+@dataclass(eq=False)
 class ConfigChanges:
     """``apply`` gets the settings of a topic, possibly again, possibly of one that is not here; ``apply_own`` those of
     this broker.
     """
 
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        apply: Callable[[str, SettingsRead], Awaitable[None]],
-        broker_id: int,
-        apply_own: Callable[[Mapping[str, str]], None],
-    ) -> None:
-        self._zookeeper = zookeeper
-        self._apply = apply
-        self._broker_id = broker_id
-        self._apply_own = apply_own
-        self._handled: dict[str, int] = {}
-        """Announcements that are there and done, and when they were made (ms)."""
-        self._fired = asyncio.Event()
-        self._read_all = True
+    zookeeper: ZooKeeper
+    apply: Callable[[str, SettingsRead], Awaitable[None]]
+    broker_id: int
+    apply_own: Callable[[Mapping[str, str]], None]
+    _handled: dict[str, int] = field(default_factory=dict, init=False)
+    """Announcements that are there and done, and when they were made (ms)."""
+    _fired: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _read_all: bool = field(default=True, init=False)
 
     async def read_all(self) -> None:
         """The settings of every topic that has any, and of this broker."""
         self._read_all = False
         await self._read_own()
-        for name in await self._zookeeper.get_children(paths.TOPIC_CONFIGS):
+        for name in await self.zookeeper.get_children(paths.TOPIC_CONFIGS):
             await self._read(name, 0)
 
     async def run(self) -> None:
@@ -101,7 +92,7 @@ class ConfigChanges:
         while True:
             self._fired.clear()
             try:
-                names = await self._zookeeper.get_children(paths.CONFIG_CHANGES, self._on_event)
+                names = await self.zookeeper.get_children(paths.CONFIG_CHANGES, self._on_event)
                 if self._read_all:
                     await self.read_all()
                 await self._handle(names)
@@ -124,7 +115,7 @@ class ConfigChanges:
                 continue
             path = f"{paths.CONFIG_CHANGES}/{name}"
             try:
-                data, stat = await self._zookeeper.get(path)
+                data, stat = await self.zookeeper.get(path)
             except NoNodeError:  # it is not known now whose it was
                 self._read_all = True
                 self._fired.set()
@@ -138,30 +129,27 @@ class ConfigChanges:
             else:
                 if kind == "topics":
                     await self._read(entity, stat.czxid)
-                elif (kind, entity) == ("brokers", str(self._broker_id)):
+                elif (kind, entity) == ("brokers", str(self.broker_id)):
                     await self._read_own()
             self._handled[name] = stat.ctime
         await self._forget_old()
 
     async def _read(self, topic: str, zxid: int) -> None:
-        settings = await read_settings(self._zookeeper, topic, zxid)
+        settings = await read_settings(self.zookeeper, topic, zxid)
         if settings is not None:
-            await self._apply(topic, settings)
+            await self.apply(topic, settings)
 
     async def _read_own(self) -> None:
-        path, values = paths.broker_config(self._broker_id), dict[str, str]()
         try:
-            values = znodes.decode(znodes.TopicSettings, path, (await self._zookeeper.get(path))[0]).config
-        except NoNodeError:
-            pass  # it has none, or none any more
+            found = await znodes.read(self.zookeeper, znodes.TopicSettings, paths.broker_config(self.broker_id))
         except znodes.ZnodeError as error:
             _log.error("%s; it is ignored", error)
-            return
-        self._apply_own(values)
+        else:
+            self.apply_own({} if found is None else found[0].config)  # it may have none, or none any more
 
     async def _forget_old(self) -> None:
         newest = max(self._handled.values(), default=0)
         for name, made in self._handled.items():
             if newest - made > KEPT_MS:
                 with contextlib.suppress(NoNodeError):  # every broker does this
-                    await self._zookeeper.delete(f"{paths.CONFIG_CHANGES}/{name}")
+                    await self.zookeeper.delete(f"{paths.CONFIG_CHANGES}/{name}")

@@ -8,6 +8,7 @@ replicas have it. Where that is not known in time the outcome is unknown; the re
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
@@ -36,36 +37,29 @@ _ERRORS = {
 """What members and committers get when the offsets topic answers this; else 15."""
 
 
+@dataclass(eq=False)
 class StoredGroups:
     """See the module. ``wall_clock`` in seconds since the epoch. Its maker ends it when the term is over."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        term: LeaderTerm,
-        config: BrokerConfig,
-        events: EventLog,
-        spawn: Spawn,
-        wall_clock: Callable[[], float],
-    ) -> None:
-        self._partition = partition
-        self.term = term
-        self._config = config
-        self._events = events
-        self._spawn = spawn
-        self._wall_clock = wall_clock
-        self.groups: dict[str, Group] = {}
-        self.ready = self.ended = False
+    partition: Partition
+    term: LeaderTerm
+    config: BrokerConfig
+    events: EventLog
+    spawn: Spawn
+    wall_clock: Callable[[], float]
+    groups: dict[str, Group] = field(default_factory=dict)
+    ready: bool = False
+    ended: bool = False
 
     @property
     def index(self) -> int:
-        return self._partition.index
+        return self.partition.index
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Reads what former leaders wrote, as soon as all of it is committed."""
-        partition, term = self._partition, self.term
+        partition, term = self.partition, self.term
         while partition.high_watermark < term.start_offset:
             if partition.leader is not term:
                 return
@@ -82,7 +76,7 @@ class StoredGroups:
         for record in found.values():
             self._restore(record)
         self.ready = True
-        self._events.emit(
+        self.events.emit(
             "groups-loaded",
             key=partition.key,
             epoch=term.epoch,
@@ -92,10 +86,10 @@ class StoredGroups:
 
     async def _read(self, first: int, end: int) -> dict[bytes | None, formats.GroupRecord | formats.OffsetRecord]:
         """The last record of each key."""
-        log = self._partition.log
+        log = self.partition.log
         found: dict[bytes | None, formats.GroupRecord | formats.OffsetRecord] = {}
         offset = first
-        while offset < end and self._partition.leader is self.term:
+        while offset < end and self.partition.leader is self.term:
             data = log.read(offset, CHUNK, limit=end).read()
             messages = message_set.decode(data)
             if not messages:
@@ -105,7 +99,7 @@ class StoredGroups:
                     found.pop(message.key, None)
                     found[message.key] = formats.parse(message.key, message.value)
                 except formats.UnknownRecord as error:
-                    _log.error("%s at %d: %s; it is ignored", self._partition.key, message.offset, error)
+                    _log.error("%s at %d: %s; it is ignored", self.partition.key, message.offset, error)
             offset = messages[-1].offset + 1
             await asyncio.sleep(0)
         return found
@@ -140,7 +134,7 @@ class StoredGroups:
 
     def serving(self) -> None:
         """Raises :class:`GroupError`: 14 while loading, 16 when the term is over."""
-        if self._partition.leader is not self.term:
+        if self.partition.leader is not self.term:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         if not self.ready:
             raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)
@@ -152,11 +146,11 @@ class StoredGroups:
         return self.groups[group_id]
 
     def _new_group(self, group_id: str) -> Group:
-        return Group(group_id, self._store_group, self._events, self._spawn)
+        return Group(group_id, self._store_group, self.events, self.spawn)
 
     async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
         """As :meth:`Group.join`; a group begins with the first member that may join it."""
-        if sum(len(protocol.metadata) for protocol in request.protocols) > self._partition.config.max_message_bytes:
+        if sum(len(protocol.metadata) for protocol in request.protocols) > self.partition.config.max_message_bytes:
             raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
         known = self.groups.get(request.group_id)
         group = known or self._new_group(request.group_id)
@@ -176,7 +170,7 @@ class StoredGroups:
     async def forget(self, group: Group) -> None:
         """Ends a group that is no longer needed, here and in the offsets topic; its generations may begin again."""
         del self.groups[group.group_id]
-        self._events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
+        self.events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
         await self._append([formats.encode_group(formats.GroupRecord(group.group_id, None))])
 
     async def _store_group(self, record: formats.GroupRecord) -> ErrorCode:
@@ -197,8 +191,8 @@ class StoredGroups:
 
         ``on_outcome`` is called with their outcome, once, however late.
         """
-        partition = self._partition
-        now = int(self._wall_clock() * 1000)
+        partition = self.partition
+        now = int(self.wall_clock() * 1000)
         data = message_set.build([(key, value, now) for key, value in records])
         try:
             if partition.leader is not self.term:
@@ -214,7 +208,7 @@ class StoredGroups:
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
         future = partition.wait_for_commit(last)
         self._follow(future, last, on_outcome)
-        await asyncio.wait([future], timeout=self._config.offsets_commit_timeout_ms / 1000)
+        await asyncio.wait([future], timeout=self.config.offsets_commit_timeout_ms / 1000)
         return _answer(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
     def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
@@ -223,8 +217,8 @@ class StoredGroups:
         def done(_: asyncio.Future[ErrorCode]) -> None:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()
             waits = code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            if waits and self._partition.leader is self.term:
-                self._follow(self._partition.wait_for_commit(last), last, on_outcome)
+            if waits and self.partition.leader is self.term:
+                self._follow(self.partition.wait_for_commit(last), last, on_outcome)
             else:
                 on_outcome(code)
 

@@ -4,7 +4,7 @@ import logging
 import struct
 from collections.abc import Iterator
 
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException
 
 from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.groups.group import Group, GroupError
@@ -55,12 +55,9 @@ class GroupTerms:
     async def count_partitions(self) -> int:
         """How many the offsets topic has; 0 when there is none, or that is not known now."""
         if not self._partitions:
-            path = paths.topic(OFFSETS_TOPIC)
             try:
-                data, _ = await self._zookeeper.get(path)
-                self._partitions = len(znodes.decode(znodes.TopicAssignment, path, data).partitions)
-            except NoNodeError:
-                return 0
+                found = await znodes.read(self._zookeeper, znodes.TopicAssignment, paths.topic(OFFSETS_TOPIC))
+                self._partitions = 0 if found is None else len(found[0].partitions)
             except (KazooException, znodes.ZnodeError) as error:
                 _log.info("partitions of %s: %r", OFFSETS_TOPIC, error)
         return self._partitions

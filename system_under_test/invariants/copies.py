@@ -4,7 +4,7 @@ A log file grows, and is cut, exchanged by compaction, or gone; the disk says wh
 kept until something else than growth has happened to it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from zlib import crc32
@@ -125,26 +125,19 @@ class Copy(Files[int]):
 
     def __init__(self, disk: Any, folder: str) -> None:
         super().__init__(disk, folder, _crcs)
-        self._epochs: tuple[object, object, list[tuple[int, int]]] = (None, None, [])
+        self._epochs = _Noted(
+            disk, f"{folder}/{EPOCHS}", lambda rows: [(int(start), int(epoch)) for epoch, start in rows]
+        )
+        self._history: list[tuple[int, int]] = []
 
     def refresh(self) -> None:
         """Reads what is new, also of the epochs."""
         super().refresh()
-        self._read_epochs()
-
-    def _read_epochs(self) -> None:
-        path = f"{self._folder}/{EPOCHS}"
-        try:
-            state = self._disk.state(path)
-            if state.life != self._epochs[0]:
-                rows = parse_lines(path, self._disk.read(path))
-                self._epochs = state.life, state.held, [(int(start), int(epoch)) for epoch, start in rows]
-        except (FileNotFoundError, CheckpointError, ValueError):
-            self._epochs = None, None, []
+        self._history = self._epochs.now() or []
 
     def epoch(self, offset: int) -> int | None:
         """The leader epoch of a record by the replica's own history."""
-        return max(((start, epoch) for start, epoch in self._epochs[2] if start <= offset), default=(0, None))[1]
+        return max(((start, epoch) for start, epoch in self._history if start <= offset), default=(0, None))[1]
 
 
 def _crcs(file: File[int], data: bytes) -> None:
@@ -180,18 +173,29 @@ class Marks:
     """The high watermarks that a broker has on its disk."""
 
     def __init__(self, disk: Any, data: str) -> None:
-        self._disk = disk
-        self._path = f"{data}/{HIGH_WATERMARKS}"
-        self._known: tuple[object, object, Mapping[str, int]] = (None, None, {})
+        self._noted = _Noted(
+            disk, f"{data}/{HIGH_WATERMARKS}", lambda rows: {f"{topic}-{index}": int(at) for topic, index, at in rows}
+        )
 
     def of(self, key: str) -> int:
         """0 where none is noted, or the file makes no sense."""
+        return (self._noted.now() or {}).get(key, 0)
+
+
+class _Noted(Generic[T]):
+    """What a checkpoint file says, read again when it is another file. ``held`` keeps its ``life`` its own."""
+
+    def __init__(self, disk: Any, path: str, meant: Callable[[list[list[str]]], T]) -> None:
+        self._disk, self._path, self._meant = disk, path, meant
+        self._known: tuple[object, object, T | None] = (None, None, None)
+
+    def now(self) -> T | None:
+        """None where there is none, or it makes no sense."""
         try:
             state = self._disk.state(self._path)
             if state.life != self._known[0]:
-                rows = parse_lines(self._path, self._disk.read(self._path))
-                marks = {f"{topic}-{index}": int(offset) for topic, index, offset in rows}
-                self._known = state.life, state.held, marks
+                found = self._meant(parse_lines(self._path, self._disk.read(self._path)))
+                self._known = state.life, state.held, found
         except (FileNotFoundError, CheckpointError, ValueError):
-            return 0
-        return self._known[2].get(key, 0)
+            return None
+        return self._known[2]

@@ -5,12 +5,11 @@ noted when it is found, in the file ``damaged`` of the log's folder (an offset, 
 the log has been discarded: until then no process takes the log for whole.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
 from assay.system_under_test.runtime import Storage
-from assay.system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.storage.atomic import NoteFile, write_atomic
 
 DAMAGED = "damaged"
 
@@ -22,15 +21,12 @@ class Damage(NamedTuple):
     problem: str
 
 
-class DamageNote:
+class DamageNote(NoteFile):
     """The file. Changes are durable when their call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        self._storage = storage
+        super().__init__(storage, f"{directory}/{DAMAGED}")
         self._directory = directory
-        self._path = f"{directory}/{DAMAGED}"
-        self._writing = asyncio.Lock()
-        self._closed = False
 
     def read(self) -> Damage | None:
         """A note that makes no sense is one all the same."""
@@ -52,8 +48,3 @@ class DamageNote:
             if not self._closed and self._storage.exists(self._path):
                 self._storage.remove(self._path)
                 await self._storage.fsync_directory(self._directory)
-
-    async def close(self) -> None:
-        """The directory is about to be removed: nothing is written from now on."""
-        async with self._writing:
-            self._closed = True

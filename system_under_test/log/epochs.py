@@ -8,14 +8,13 @@ offsets do not fall, and an epoch in which nothing was appended keeps its entry 
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from assay.system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
 from assay.system_under_test.runtime import Storage
-from assay.system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.storage.atomic import NoteFile, write_atomic
 
 EPOCHS = "leader-epoch-checkpoint"
 UNKNOWN = -1
@@ -28,16 +27,13 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-class EpochHistory:
+class EpochHistory(NoteFile):
     """Changes are in memory until :meth:`flush` returns."""
 
     def __init__(self, storage: Storage, directory: str, entries: Iterable[EpochStart] = ()) -> None:
-        self._storage = storage
-        self._path = f"{directory}/{EPOCHS}"
+        super().__init__(storage, f"{directory}/{EPOCHS}")
         self._entries = _ordered(self._path, entries)
         self._durable: tuple[EpochStart, ...] | None = None
-        self._writing = asyncio.Lock()
-        self._closed = False
 
     @classmethod
     async def load(cls, storage: Storage, directory: str) -> EpochHistory:
@@ -104,11 +100,6 @@ class EpochHistory:
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
         """Takes another history instead. Raises ``ValueError`` as :meth:`assign`."""
         self._entries = _ordered(self._path, (EpochStart(*entry) for entry in entries))
-
-    async def close(self) -> None:
-        """The directory is about to be removed: nothing is written from now on."""
-        async with self._writing:
-            self._closed = True
 
     async def flush(self) -> None:
         """Returns once the entries as they were at the call, or later ones, are durable."""

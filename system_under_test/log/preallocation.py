@@ -11,21 +11,18 @@ import asyncio
 
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
 from assay.system_under_test.runtime import File, Storage
-from assay.system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.storage.atomic import NoteFile, write_atomic
 
 PREALLOCATED = "preallocated"
 """The note in the log's folder; its content means nothing."""
 CHUNK = 1 << 20
 
 
-class PreallocationNote:
+class PreallocationNote(NoteFile):
     """The file. Durable when ``write`` returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        self._storage = storage
-        self._path = f"{directory}/{PREALLOCATED}"
-        self._changing = asyncio.Lock()
-        self._closed = False
+        super().__init__(storage, f"{directory}/{PREALLOCATED}")
 
     @property
     def there(self) -> bool:
@@ -33,14 +30,9 @@ class PreallocationNote:
 
     async def write(self) -> None:
         """Raises ``OSError``."""
-        async with self._changing:
+        async with self._writing:
             if not self._closed and not self.there:
                 await write_atomic(self._storage, self._path, b"1\n")
-
-    async def close(self) -> None:
-        """The directory is about to be removed: nothing is written from now on."""
-        async with self._changing:
-            self._closed = True
 
 
 def written(data: bytes) -> bytes:

@@ -12,7 +12,6 @@ and when (milliseconds of the node's clock) all tombstones below it had been cle
 exists there may be gaps within segments. It is never removed: gaps do not close when the topic is no longer compacted.
 """
 
-import asyncio
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from typing import NamedTuple
 from assay.system_under_test.log.checkpoints import CheckpointError, format_lines, parse_lines
 from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.runtime import Storage
-from assay.system_under_test.storage.atomic import write_atomic
+from assay.system_under_test.storage.atomic import NoteFile, write_atomic
 
 TOMBSTONES = "compaction-checkpoint"
 MAXIMUM = 2**63 - 1
@@ -40,15 +39,12 @@ class Notes(NamedTuple):
     rows: tuple[CleanedOver, ...] = ()
 
 
-class Tombstones:
+class Tombstones(NoteFile):
     """Changes are durable when their call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         """A file that makes no sense is ``damage`` of the log: no one knows what may be missing from it."""
-        self._storage = storage
-        self._path = f"{directory}/{TOMBSTONES}"
-        self._writing = asyncio.Lock()
-        self._closed = False
+        super().__init__(storage, f"{directory}/{TOMBSTONES}")
         self.known = storage.exists(self._path)
         """May the log's offsets have gaps?"""
         self.damage: Damage | None = None
@@ -75,11 +71,6 @@ class Tombstones:
         """The tombstones below this offset, which is at most ``limit``, have had their time; 0 when none have."""
         expired = (row.offset for row in self.rows() if now_ms - row.time >= retention_ms and row.offset <= limit)
         return max(expired, default=0)
-
-    async def close(self) -> None:
-        """The directory is about to be removed: nothing is written from now on."""
-        async with self._writing:
-            self._closed = True
 
     async def begin(self) -> None:
         """From now on the log may have gaps."""

@@ -8,6 +8,7 @@ again from the leader (``following``). If there is no one else, no one leads, an
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.connection import CallError, Connection
@@ -23,30 +24,24 @@ AGAIN = 1.0
 """Seconds for a role to come from a controller that has done what it was asked for, before it is asked again."""
 
 
+@dataclass(eq=False)
 class Handover:
     """See the module. ``controller`` is where the active controller is reached, ``broker_epoch`` this broker's
     registration.
     """
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        background: Background,
-        controller: Callable[[], LiveBroker | None],
-        broker_epoch: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._background = background
-        self._controller = controller
-        self._broker_epoch = broker_epoch
-        self._under_way: dict[Partition, None] = {}
-        """Not by name: a replica of a later topic of that name has a log of its own."""
+    config: BrokerConfig
+    background: Background
+    controller: Callable[[], LiveBroker | None]
+    broker_epoch: Callable[[], int]
+    _under_way: dict[Partition, None] = field(default_factory=dict, init=False)
+    """Not by name: a replica of a later topic of that name has a log of its own."""
 
     def begin(self, partition: Partition) -> None:
         """Unless its log is whole, or no one counts on it; may be called again and again."""
         if partition.log.damage is not None and partition.counts and partition not in self._under_way:
             self._under_way[partition] = None
-            self._background.spawn(self._run(partition), f"handing over {partition.key}")
+            self.background.spawn(self._run(partition), f"handing over {partition.key}")
 
     async def _run(self, partition: Partition) -> None:
         try:
@@ -63,7 +58,7 @@ class Handover:
 
     async def _report(self, partition: Partition) -> bool:
         """Has the controller heard of it?"""
-        controller = self._controller()
+        controller = self.controller()
         if controller is None:
             return False
         named = DamagedReplica(
@@ -73,9 +68,9 @@ class Handover:
             leader_epoch=partition.leader_epoch,
         )
         request = DamagedReplicasRequest(
-            broker_id=self._config.broker_id, broker_epoch=self._broker_epoch(), partitions=[named]
+            broker_id=self.config.broker_id, broker_epoch=self.broker_epoch(), partitions=[named]
         )
-        patience = self._config.request_timeout_ms / 1000
+        patience = self.config.request_timeout_ms / 1000
         try:
             connection = await Connection.open(controller.host, controller.port, patience)
             try:

@@ -5,11 +5,29 @@ fsync it (or the rename may become durable before the bytes), rename it over the
 rename itself may be lost).
 """
 
+import asyncio
 import posixpath
 
 from assay.system_under_test.runtime import Storage
 
 TEMPORARY_SUFFIX = ".tmp"
+
+
+class NoteFile:
+    """A small file in the folder of a log, which is written by one call after the other, and no more once the folder is
+    about to be removed.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._writing = asyncio.Lock()
+        self._closed = False
+
+    async def close(self) -> None:
+        """The directory is about to be removed: nothing is written from now on."""
+        async with self._writing:
+            self._closed = True
 
 
 async def write_atomic(storage: Storage, path: str, data: bytes) -> None:

@@ -174,6 +174,17 @@ def decode(kind: type[T], path: str, data: bytes) -> T:
         raise ZnodeError(f"znode {path} holds {data[:120]!r}: {error}") from error
 
 
+async def read(
+    zookeeper: ZooKeeper, kind: type[T], path: str, watch: Watch | None = None
+) -> tuple[T, ZnodeStat] | None:
+    """Value and stat; None when there is no such znode. Raises ``ZnodeError``, and kazoo's errors."""
+    try:
+        data, stat = await zookeeper.get(path, watch)
+    except NoNodeError:
+        return None
+    return decode(kind, path, data), stat
+
+
 class _Entries(msgspec.Struct):
     partitions: list[msgspec.Raw]
 

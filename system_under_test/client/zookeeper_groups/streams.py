@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES
@@ -40,30 +40,23 @@ class Chunk:
     end: int
 
 
+@dataclass(eq=False)
 class MessageStream:
     """The stream of one thread, read by one task. ``holds`` gives what it owns, and is called after each fetch.
 
     ``fetch_bytes`` is what one fetch asks for.
     """
 
-    def __init__(
-        self,
-        thread: str,
-        consumer: SimpleConsumer,
-        holds: Callable[[], Sequence[Hold]],
-        reset: int,
-        fetch_bytes: int = DEFAULT_FETCH_BYTES,
-    ) -> None:
-        self.thread = thread
-        self._consumer = consumer
-        self._holds = holds
-        self._reset = reset
-        self._fetch_bytes = fetch_bytes
-        self._behind = False
-        """Whether the last fetches brought something: then the next ones do not wait at the ends of partitions, where
-        they would hold up those of others on the same connection."""
-        self.closed = False
-        """Ends it, after its connector's shutdown: it returns nothing more."""
+    thread: str
+    consumer: SimpleConsumer
+    holds: Callable[[], Sequence[Hold]]
+    reset: int
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
+    _behind: bool = field(default=False, init=False)
+    """Whether the last fetches brought something: then the next ones do not wait at the ends of partitions, where
+    they would hold up those of others on the same connection."""
+    closed: bool = field(default=False, init=False)
+    """Ends it, after its connector's shutdown: it returns nothing more."""
 
     async def receive(self, timeout: float = 1.0) -> list[Chunk]:
         """As soon as there is something, else after ``timeout`` seconds: one chunk for each partition that was read.
@@ -74,7 +67,7 @@ class MessageStream:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while not self.closed:
-            owned = self._holds()
+            owned = self.holds()
             wait, self._behind = 0.0 if self._behind else LONGEST_WAIT, False
             found = await asyncio.gather(*(self._read(hold, wait) for hold in owned), return_exceptions=True)
             if self.closed:
@@ -84,7 +77,7 @@ class MessageStream:
                 if not isinstance(failure, ReadFailed) or len(failures) == len(owned):
                     raise failure
             # No await from here on: what is not ours any more by now is not handed out.
-            current = {hold.number for hold in self._holds()}
+            current = {hold.number for hold in self.holds()}
             chunks = [chunk for chunk in found if isinstance(chunk, Chunk) and chunk.hold in current]
             for hold in owned:
                 for chunk in chunks:
@@ -106,16 +99,16 @@ class MessageStream:
 
     async def close(self) -> None:
         self.closed = True
-        await self._consumer.close()
+        await self.consumer.close()
 
     async def start(self, partition: Partition) -> int:
         """Where to begin without a committed offset. Raises ``ReadFailed``."""
-        return await self._consumer.offsets(*partition, self._reset)
+        return await self.consumer.offsets(*partition, self.reset)
 
     async def _read(self, hold: Hold, wait: float) -> Chunk | None:
         begin = hold.position
         topic, index = hold.partition
-        fetched = await self._consumer.fetch(topic, index, begin, self._fetch_bytes, max_wait=wait)
+        fetched = await self.consumer.fetch(topic, index, begin, self.fetch_bytes, max_wait=wait)
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             hold.position = await self.start(hold.partition)
             return None

@@ -1,12 +1,10 @@
 """What ZooKeeper has of a group, from which every member computes who gets which partitions."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
-
-from kazoo.exceptions import NoNodeError
+from typing import NamedTuple, TypeVar
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.pool import Address
@@ -18,7 +16,7 @@ from assay.system_under_test.zookeeper.znodes import (
     ConsumerRegistration,
     TopicAssignment,
     ZnodeError,
-    decode,
+    read,
 )
 
 
@@ -48,6 +46,9 @@ def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterabl
 
 
 _log = logging.getLogger("assay.client")
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Share(NamedTuple):
@@ -99,43 +100,48 @@ async def read_view(
     await zookeeper.get_children(paths.BROKER_IDS, watch)
     topics = mine.threads(await zookeeper.get_children(paths.TOPICS, watch))
     partitions: dict[str, tuple[int, ...]] = {}
+
+    def in_order(path: str, found: TopicAssignment) -> tuple[int, ...]:
+        replicas = {int(index): some for index, some in found.partitions.items()}
+        return tuple(sorted(replicas, key=lambda one: (replicas[one][:1] if by_broker else [], one)))
+
     for topic in topics:
-        path = paths.topic(topic)
-        try:
-            data, _ = await zookeeper.get(path, watch)
-            replicas = {int(index): some for index, some in decode(TopicAssignment, path, data).partitions.items()}
-            partitions[topic] = tuple(sorted(replicas, key=lambda one: (replicas[one][:1] if by_broker else [], one)))
-        except NoNodeError:
-            continue  # it was deleted; the watch on all topics fires
-        except (ValueError, ZnodeError) as error:
-            _log.warning("group %s: %s", group, error)
+        order = await _read(zookeeper, TopicAssignment, paths.topic(topic), in_order, f"group {group}: ", watch)
+        if order is not None:
+            partitions[topic] = order
     members: dict[str, StreamSubscription] = {}
     ids = paths.consumer_ids(group)
     names = await zookeeper.get_children(ids, watch)
     stat = await zookeeper.exists(ids)
     for member in names:
         path = paths.consumer(group, member)
-        try:
-            data, _ = await zookeeper.get(path)
-            members[member] = subscription_of(path, decode(ConsumerRegistration, path, data))
-        except NoNodeError:
-            continue  # it left; the watch on all members fires
-        except ZnodeError as error:
-            _log.warning("group %s: %s", group, error)
+        wanted = await _read(zookeeper, ConsumerRegistration, path, subscription_of, f"group {group}: ")
+        if wanted is not None:
+            members[member] = wanted
     return GroupView(members, partitions, 0 if stat is None else stat.pzxid)
 
 
 async def registered_brokers(zookeeper: ZooKeeper) -> list[Address]:
     """Where the brokers that are registered now are reached. Raises kazoo's errors."""
-    found = []
-    for name in await zookeeper.get_children(paths.BROKER_IDS):
-        path = f"{paths.BROKER_IDS}/{name}"
-        try:
-            data, _ = await zookeeper.get(path)
-            registration = decode(BrokerRegistration, path, data)
-            found.append(Address(registration.host, registration.port))
-        except NoNodeError:
-            continue  # it has gone; the watch on all brokers fires
-        except ZnodeError as error:
-            _log.warning("%s", error)
-    return found
+    places = [f"{paths.BROKER_IDS}/{name}" for name in await zookeeper.get_children(paths.BROKER_IDS)]
+    found = [
+        await _read(zookeeper, BrokerRegistration, path, lambda _, one: Address(one.host, one.port)) for path in places
+    ]
+    return [address for address in found if address is not None]
+
+
+async def _read(
+    zookeeper: ZooKeeper,
+    kind: type[T],
+    path: str,
+    meant: Callable[[str, T], R],
+    whose: str = "",
+    watch: Watch | None = None,
+) -> R | None:
+    """What a znode means; None for one that makes no sense, or has gone: then the watch on its folder fires."""
+    try:
+        found = await read(zookeeper, kind, path, watch)
+        return None if found is None else meant(path, found[0])
+    except (ValueError, ZnodeError) as error:
+        _log.warning("%s%s", whose, error)
+        return None

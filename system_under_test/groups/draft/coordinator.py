@@ -5,6 +5,7 @@ A group belongs to one of the two designs as long as it has members of that desi
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from assay.system_under_test.assignors import by_topic
@@ -34,27 +35,18 @@ MOST_TOPICS: Final = 1000
 Find = Callable[[groups.GroupCoordinatorRequest, Context], Awaitable[groups.GroupCoordinatorResponse]]
 
 
+@dataclass(eq=False)
 class DraftCoordinator:
     """``stored`` gives what the later design knows of a group, or raises its :class:`GroupError`: 14, 15, 16."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        runtime: Runtime,
-        zookeeper: ZooKeeper,
-        events: EventLog,
-        background: Background,
-        stored: Callable[[str], StoredGroups],
-        find: Find,
-    ) -> None:
-        self._config = config
-        self._random = runtime.random
-        self._zookeeper = zookeeper
-        self._events = events
-        self._background = background
-        self._stored = stored
-        self._find_coordinator = find
-        self._led: dict[int, DraftTerm] = {}
+    config: BrokerConfig
+    runtime: Runtime
+    zookeeper: ZooKeeper
+    events: EventLog
+    background: Background
+    stored: Callable[[str], StoredGroups]
+    find: Find
+    _led: dict[int, DraftTerm] = field(default_factory=dict)
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
@@ -68,7 +60,7 @@ class DraftCoordinator:
 
     def lead(self, index: int, epoch: int) -> DraftTerm:
         """A term of this broker begins; the caller calls ``begin`` and ``end`` of the answer."""
-        self._led[index] = DraftTerm(index, epoch, self._zookeeper, self._events, self._background.spawn)
+        self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn)
         return self._led[index]
 
     def end(self, term: DraftTerm) -> None:
@@ -100,7 +92,7 @@ class DraftCoordinator:
 
     def _group(self, group_id: str) -> DraftGroup:
         """For a request of one of its consumers. Raises :class:`GroupError`: 14, 15, 16, 25."""
-        group = self._term(self._stored(group_id).index).groups.get(group_id)
+        group = self._term(self.stored(group_id).index).groups.get(group_id)
         if group is None:
             raise GroupError(draft_groups.UNKNOWN_CONSUMER)
         return group
@@ -110,14 +102,14 @@ class DraftCoordinator:
     async def _find(
         self, request: draft_groups.ConsumerMetadataRequest, context: Context
     ) -> groups.GroupCoordinatorResponse:
-        return await self._find_coordinator(groups.GroupCoordinatorRequest(group_id=request.group_id), context)
+        return await self.find(groups.GroupCoordinatorRequest(group_id=request.group_id), context)
 
     async def _join(
         self, request: draft_groups.DraftJoinGroupRequest, context: Context
     ) -> draft_groups.DraftJoinGroupResponse:
         try:
             self._check(request)
-            stored = self._stored(request.group_id)
+            stored = self.stored(request.group_id)
             term = self._term(stored.index)
             later = stored.groups.get(request.group_id)
             if later is not None and later.members:
@@ -146,7 +138,7 @@ class DraftCoordinator:
     async def _joined(
         self, term: DraftTerm, group: DraftGroup, request: draft_groups.DraftJoinGroupRequest, context: Context
     ) -> Joined:
-        new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self._random.getrandbits(128):032x}"
+        new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self.runtime.random.getrandbits(128):032x}"
         future = group.join(
             request.consumer_id, new_id, request.topics, request.strategy, request.session_timeout_ms / 1000
         )
@@ -159,7 +151,7 @@ class DraftCoordinator:
     def _check(self, request: draft_groups.DraftJoinGroupRequest) -> None:
         if not is_topic_name(request.group_id):  # it becomes the name of a znode
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
-        config = self._config
+        config = self.config
         limits = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not limits[0] <= request.session_timeout_ms <= limits[1]:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
 
 from assay.system_under_test.groups.draft.metadata import BACK_OFF
@@ -62,10 +62,8 @@ class TopicSizes:
         try:
             if await self.zookeeper.exists(path, watch) is None:
                 return 0
-            data, _ = await self.zookeeper.get(path)
-            return len(znodes.decode(znodes.TopicAssignment, path, data).partitions)
-        except NoNodeError:
-            return 0  # gone in between, and the watch has fired
+            found = await znodes.read(self.zookeeper, znodes.TopicAssignment, path)
+            return 0 if found is None else len(found[0].partitions)  # gone in between, and the watch has fired
         except znodes.ZnodeError as error:
             _log.error("%s; the topic counts as one without partitions", error)
             return 0
