@@ -17,10 +17,9 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.columns import to_batch
 from assay.harness.core.history.data_sets import HistoryError
 from assay.harness.core.history.rows import COLUMNS, EffectRow, OpRow, op_row
-from assay.harness.core.history.schema import SCHEMAS
+from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
 
 UNFINISHED: Final = ".unfinished"
