@@ -6,8 +6,6 @@ moment. So what a reader finds is whole, and an operation that it does not find 
 folder that goes away when the history is closed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

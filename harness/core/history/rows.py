@@ -5,8 +5,6 @@ time. JSON is made at once: an argument may change after it was recorded, and on
 where it came from.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
