@@ -14,14 +14,14 @@
 - ``through``: through which node each worker's clients reached the system.
 
 Imports ``harness.core.operation`` alone, and Arrow; checkers, reports and every room of the harness but ``remote`` and
-``plugin`` import it. Names that need Arrow are looked up when they are first used, so that what only plays runs loads
-none.
+``plugin`` import it. Names are looked up when they are first used (``lookup``), so that what only plays runs loads no
+Arrow.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, HistoryError
+from assay.harness.core.history.lookup import __getattr__ as __getattr__
 from assay.harness.core.history.rows import History
 
 if TYPE_CHECKING:
@@ -33,13 +33,3 @@ __all__ = [
     "CLOSED", "DIGESTED", "EFFECTS", "FORMAT", "OPS", "SCHEMAS", "History", "HistoryError", "HistoryReader",
     "HistoryWriter",
 ]  # fmt: skip
-
-_HOMES: Final = {
-    "HistoryReader": "reader", "HistoryWriter": "writer", "EFFECTS": "schema", "OPS": "schema", "SCHEMAS": "schema",
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
