@@ -1,7 +1,5 @@
 """The uppermost panel of the timeline: a lane per kind of fault, and one for what was found."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -6,8 +6,6 @@ below a usual name. A time without a zone is taken to be UTC, which is what mach
 year to be of the year that brings it nearest to the run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, timezone

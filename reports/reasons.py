@@ -1,7 +1,5 @@
 """Reasons to doubt a run, as a reader takes them: those that say the same of several anomalies are one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Which role each node has, and its colour: nodes of a system with several roles are told apart at a glance."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -20,8 +20,6 @@ A ``renew`` commits twice, as no one: at first to be kept for a moment, and just
 number, to stay. Then the broker may be about to forget the old one, and must not forget the new one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -4,8 +4,6 @@ It blocks, as drivers after PEP 249 do, and each operation is a transaction. A t
 off certainly did nothing; of any other error it is not known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Tasks of clients that swallow their cancellation: no one waits for them, and a run's end names them in words."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """What a client gives is recorded, or it is reported that it cannot be: user code may give anything."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Callable, Sequence
 from numbers import Integral

@@ -6,8 +6,6 @@ time, until one succeeds or takes its time. No chance is drawn: a run is repeate
 began to fail together are spread by their numbers.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from assay.harness.core.operation import Outcome

@@ -49,27 +49,9 @@ class Worker:
     """See the module. What is set by ``assign`` stays until the next one."""
 
     __slots__ = (
-        "_around",
-        "_next",
-        "_rest",
-        "_stride",
-        "abandoned",
-        "call",
-        "client",
-        "completion",
-        "doing",
-        "effects",
-        "endpoint",
-        "expired_at",
-        "index",
-        "name",
-        "number",
-        "operation",
-        "process",
-        "ret",
-        "scheduled",
-        "task",
-    )
+        "_around", "_next", "_rest", "_stride", "abandoned", "call", "client", "completion", "doing", "effects",
+        "endpoint", "expired_at", "index", "name", "number", "operation", "process", "ret", "scheduled", "task",
+    )  # fmt: skip
 
     def __init__(self, number: int, process: int, stride: int, endpoint: Endpoint, around: Surroundings) -> None:
         """Starts the task. ``stride`` is added to the process's id whenever a new process takes over."""

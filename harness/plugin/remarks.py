@@ -2,8 +2,6 @@
 of its own, and one that looked at next to nothing passes as well.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ A generator may wait for the clients of a node that never serves again; or it as
 place of one whose operation was not answered, and none ever is.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

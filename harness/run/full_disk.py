@@ -1,7 +1,5 @@
 """A store whose disk is full: said in one line, with room kept in reserve to write down that it happened."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What the nodes of a run said last: shown with the error of a start that failed, so that no one has to look for it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

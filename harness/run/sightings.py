@@ -3,8 +3,6 @@
 An answer may be late or wrong, and one that does not come in time is none: so no check reads what is written here.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

@@ -6,8 +6,6 @@ does a slow disk of the tester's, since the history is written between the steps
 What the tester's process computes meanwhile is no standstill, however long it takes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

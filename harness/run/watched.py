@@ -4,8 +4,6 @@
 up its event loop, and so delay the very operations that are to be judged. What it finds comes back line by line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

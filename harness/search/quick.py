@@ -4,8 +4,6 @@ What it says of an example is what :class:`~assay.harness.search.player.Player` 
 the run in a folder, and is asked for whatever is to be shown to a person.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ with the number of examples that came to it, beside what could have been reached
 declares, the faults that could be drawn, and the lines and branches of its code.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,8 +2,6 @@
 was reached of the system's code.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ chance and further faults. A run that was left by moments waits for them at its 
 is killed by the kernel as soon as the one that forked it is gone, no matter how that ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """Judges a file of another tool by the workload that made it: what Jepsen's checker of that name asks, in SQL."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

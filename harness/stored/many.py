@@ -5,8 +5,6 @@ format, alone. On Spark each task judges as many, from the files, so that a nigh
 need this package, the modules of ``plugins``, and the files under the same paths.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress

@@ -8,8 +8,6 @@ first, so that the machine is the cluster's for the most part, and what a long r
 short one does.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

@@ -41,8 +41,7 @@ class Generator(msgspec.Struct, frozen=True):
         earlier = self.parts if isinstance(self, InSequence) and self.piped else (self,)
         return InSequence((*earlier, as_generator(following)), barrier=True, piped=True)
 
-    def __or__(self, following: Source) -> Generator:
-        return self.then(following)
+    __or__ = then
 
 
 StepFunction = Callable[[Any, Context], tuple[Operation | None, Any]]
@@ -61,6 +60,9 @@ class Around(Generator, frozen=True):
     """A generator that changes what another one does, and heeds no events itself."""
 
     source: Generator
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        return msgspec.structs.replace(self, source=self.source.update(context, event))
 
     @property
     def listens(self) -> bool:

@@ -89,9 +89,6 @@ class Limit(Around, frozen=True):
         answer, after = self.source.op(context)
         return answer, Limit(after, self.left - 1 if isinstance(answer, Invoke) else self.left)
 
-    def update(self, context: Context, event: OperationEvent) -> Generator:
-        return Limit(self.source.update(context, event), self.left)
-
 
 class Repeat(Around, frozen=True):
     """See :func:`repeat`. ``fresh``: the current round has emitted nothing yet."""
@@ -114,7 +111,7 @@ class Repeat(Around, frozen=True):
             current, fresh = self.source, True
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
-        return Repeat(self.source, self.current.update(context, event), self.left, self.fresh)
+        return msgspec.structs.replace(self, current=self.current.update(context, event))
 
 
 class Transform(Around, frozen=True):
@@ -127,9 +124,6 @@ class Transform(Around, frozen=True):
         if isinstance(answer, Invoke):
             answer = Invoke(self.function(answer.operation), answer.worker, answer.scheduled)
         return answer, self if after is self.source else Transform(after, self.function)
-
-    def update(self, context: Context, event: OperationEvent) -> Generator:
-        return Transform(self.source.update(context, event), self.function)
 
 
 def mix(*sources: Source, weights: Sequence[int] | None = None) -> Generator:

@@ -6,7 +6,7 @@ A closed loop slows down with the system and so hides how long callers would hav
 """
 
 from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
-from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, OperationEvent, Pending, sooner
+from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, Pending, sooner
 from assay.harness.core.stamps import NANOSECONDS
 
 
@@ -25,9 +25,6 @@ class TimeLimit(Around, frozen=True):
             answer = sooner(answer, Pending(end))
         return answer, TimeLimit(after, self.span, end)
 
-    def update(self, context: Context, event: OperationEvent) -> Generator:
-        return TimeLimit(self.source.update(context, event), self.span, self.end)
-
 
 class Stagger(Around, frozen=True):
     """See :func:`stagger`. ``due`` is when the next operation may come."""
@@ -43,9 +40,6 @@ class Stagger(Around, frozen=True):
             return answer, Stagger(after, self.mean, self.due)
         gap = ((context.random >> 32) * 2 * self.mean) >> 32
         return answer, Stagger(after, self.mean, context.time + gap)
-
-    def update(self, context: Context, event: OperationEvent) -> Generator:
-        return Stagger(self.source.update(context, event), self.mean, self.due)
 
 
 class Rate(Around, frozen=True):
@@ -66,9 +60,6 @@ class Rate(Around, frozen=True):
         if not isinstance(answer, Invoke):
             return answer, Rate(after, self.per_second, start, self.count)
         return Invoke(answer.operation, answer.worker, due), Rate(after, self.per_second, start, self.count + 1)
-
-    def update(self, context: Context, event: OperationEvent) -> Generator:
-        return Rate(self.source.update(context, event), self.per_second, self.start, self.count)
 
 
 def time_limit(seconds: float, source: Source) -> Generator:

@@ -4,7 +4,7 @@
 - ``kinds``: what effects are called.
 - ``rows``: what a run hands over, as plain rows; ``in_memory`` keeps them, and ``handed_over`` reads
   what was kept
-- ``columns``, ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
+- ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``growing``: what there is of a history that is still being written.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
 - ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which

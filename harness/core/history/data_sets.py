@@ -43,72 +43,28 @@ class DataSet(tuple[Column, ...]):
         return [column.name for column in self]
 
 
-def _required(name: str, kind: str) -> Column:
-    return Column(name, kind, nullable=False)
+def _data_set(columns: str) -> DataSet:
+    """Of words such as ``name:type``; a question mark after the type: it may be null."""
+    pairs = (word.split(":") for word in columns.split())
+    return DataSet(Column(name, kind.removesuffix("?"), nullable=kind.endswith("?")) for name, kind in pairs)
 
 
-def _optional(name: str, kind: str) -> Column:
-    return Column(name, kind, nullable=True)
-
-
-OPS = DataSet(
-    (
-        _required("index", "int64"),
-        _required("process", "int32"),
-        _required("worker", "string"),
-        _required("f", "string"),
-        _optional("key", "string"),
-        _required("argument", "string"),
-        _optional("result", "string"),
-        _required("call", "int64"),
-        _optional("ret", "int64"),
-        _required("outcome", "string"),
-        _optional("error", "string"),
-        _required("phase", "string"),
-        _optional("scheduled", "int64"),
-    )
+OPS = _data_set(
+    """
+    index:int64 process:int32 worker:string f:string key:string? argument:string result:string? call:int64
+    ret:int64? outcome:string error:string? phase:string scheduled:int64?
+    """
 )
 """``argument`` and ``result`` are JSON text; ``scheduled`` is when an open loop meant it to be called, else null."""
 
-EFFECTS = DataSet(
-    (
-        _required("op", "int64"),
-        _required("sub", "int32"),
-        _optional("request", "int64"),
-        _required("process", "int32"),
-        _required("key", "string"),
-        _required("kind", "string"),
-        _optional("position", "int64"),
-        _optional("value", "int64"),
-        _optional("expected", "int64"),
-        _optional("leader_epoch", "int64"),
-        _optional("generation", "int64"),
-        _optional("token", "int64"),
-        _optional("owner", "string"),
-        _optional("group", "string"),
-        _optional("assignment", "int64"),
-        _optional("node", "string"),
-        _optional("version", "int64"),
-        _optional("list_index", "int64"),
-        _optional("message_key", "string"),
-        _optional("tombstone", "bool"),
-        _optional("timestamp", "int64"),
-        _optional("size", "int64"),
-        _optional("name", "string"),
-        _optional("replicas", "string"),
-        _optional("incarnation", "int64"),
-        _optional("source", "string"),
-        _optional("client", "string"),
-        _optional("retention_ms", "int64"),
-        _optional("max_wait_ms", "int64"),
-        _optional("waited_ms", "int64"),
-        _optional("empty", "bool"),
-        _required("call", "int64"),
-        _optional("ret", "int64"),
-        _required("outcome", "string"),
-        _optional("error", "string"),
-        _required("phase", "string"),
-    )
+EFFECTS = _data_set(
+    """
+    op:int64 sub:int32 request:int64? process:int32 key:string kind:string position:int64? value:int64?
+    expected:int64? leader_epoch:int64? generation:int64? token:int64? owner:string? group:string? assignment:int64?
+    node:string? version:int64? list_index:int64? message_key:string? tombstone:bool? timestamp:int64? size:int64?
+    name:string? replicas:string? incarnation:int64? source:string? client:string? retention_ms:int64?
+    max_wait_ms:int64? waited_ms:int64? empty:bool? call:int64 ret:int64? outcome:string error:string? phase:string
+    """
 )
 """``call`` and ``ret`` are the operation's, ``outcome`` and ``error`` the effect's own.
 
@@ -124,27 +80,12 @@ worker's clients tried. ``retention_ms``: for how long an offset is to be kept. 
 long a fetch might wait, and how long it did; ``empty``: it was answered without records.
 """
 
-FAULTS = DataSet(
-    (
-        _required("id", "int64"),
-        _required("fault", "string"),
-        _required("targets", "string"),
-        _required("phase", "string"),
-        _required("time", "int64"),
-        _required("detail", "string"),
-        _optional("took_effect", "bool"),
-        _optional("stage", "string"),
-        _optional("not_before", "int64"),
-        _optional("on_clients", "bool"),
-        _optional("ends_process", "bool"),
-        _optional("pauses_process", "bool"),
-        _optional("gradual", "bool"),
-        _optional("cuts_links", "bool"),
-        _optional("loses_unsynced", "bool"),
-        _optional("damages_files", "bool"),
-        _optional("wrong_clock", "bool"),
-        _optional("moves_replicas", "bool"),
-    )
+FAULTS = _data_set(
+    """
+    id:int64 fault:string targets:string phase:string time:int64 detail:string took_effect:bool? stage:string?
+    not_before:int64? on_clients:bool? ends_process:bool? pauses_process:bool? gradual:bool? cuts_links:bool?
+    loses_unsynced:bool? damages_files:bool? wrong_clock:bool? moves_replicas:bool?
+    """
 )
 """``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.
 
@@ -155,36 +96,13 @@ FAULTS = DataSet(
 - The others say what the fault does to its targets, as it declares it (``assay.nemesis.impact``). Null: not known.
 """
 
-EVENTS = DataSet(
-    (
-        _required("time", "int64"),
-        _required("node", "string"),
-        _required("incarnation", "int64"),
-        _required("seq", "int64"),
-        _required("event", "string"),
-        _optional("key", "string"),
-        _optional("epoch", "int64"),
-        _optional("controller_epoch", "int64"),
-        _optional("zxid", "int64"),
-        _optional("position", "int64"),
-        _optional("value", "int64"),
-        _optional("owner", "string"),
-        _required("detail", "string"),
-        _optional("high_watermark", "int64"),
-        _optional("log_start", "int64"),
-        _optional("log_end", "int64"),
-        _optional("version", "int64"),
-        _optional("isr", "string"),
-        _optional("elr", "string"),
-        _optional("replicas", "string"),
-        _optional("gone", "string"),
-        _optional("min_insync", "int64"),
-        _optional("unclean", "bool"),
-        _optional("replica", "int64"),
-        _optional("from_state", "string"),
-        _optional("to_state", "string"),
-        _optional("osr", "string"),
-    )
+EVENTS = _data_set(
+    """
+    time:int64 node:string incarnation:int64 seq:int64 event:string key:string? epoch:int64? controller_epoch:int64?
+    zxid:int64? position:int64? value:int64? owner:string? detail:string high_watermark:int64? log_start:int64?
+    log_end:int64? version:int64? isr:string? elr:string? replicas:string? gone:string? min_insync:int64?
+    unclean:bool? replica:int64? from_state:string? to_state:string? osr:string?
+    """
 )
 """``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq).
 
@@ -199,20 +117,11 @@ the state of ``key`` that has the in-sync set ``isr``, and ``elr``, who may lead
 NODE_LISTS: Final = ("isr", "elr", "replicas", "gone", "osr")
 """Columns of ``events`` that are lists of nodes' numbers in event logs."""
 
-REPLICAS = DataSet(
-    (
-        _required("node", "string"),
-        _required("key", "string"),
-        _required("position", "int64"),
-        _optional("value", "int64"),
-        _optional("crc", "int64"),
-        _optional("epoch", "int64"),
-        _required("below_hw", "bool"),
-        _required("in_isr", "bool"),
-        _optional("epoch_start", "int64"),
-        _optional("high_watermark", "int64"),
-        _optional("log_start", "int64"),
-    )
+REPLICAS = _data_set(
+    """
+    node:string key:string position:int64 value:int64? crc:int64? epoch:int64? below_hw:bool in_isr:bool
+    epoch_start:int64? high_watermark:int64? log_start:int64?
+    """
 )
 """``below_hw``: it counts, by the high watermark of its leader or of its own node; ``epoch_start``: where its epoch
 begins, by the node's own history.
@@ -221,42 +130,14 @@ One row of each replica is no record, but stands at the log's end, with its ``lo
 missing, as in a compacted log) and the ``high_watermark`` that the node has checkpointed.
 """
 
-LOOKS = DataSet(
-    (
-        _required("look", "int64"),
-        _required("time", "int64"),
-        _required("ended", "int64"),
-        _required("what", "string"),
-        _optional("key", "string"),
-        _optional("node", "string"),
-        _optional("broker", "int64"),
-        _optional("zxid", "int64"),
-        _optional("settings", "int64"),
-        _optional("epoch", "int64"),
-        _optional("leader", "int64"),
-        _optional("replicas", "string"),
-        _optional("members", "string"),
-        _optional("removing", "string"),
-        _optional("high_watermark", "int64"),
-        _optional("log_end", "int64"),
-        _optional("position", "int64"),
-        _optional("acknowledgements", "int64"),
-        _optional("base_offset", "int64"),
-        _optional("end_offset", "int64"),
-        _optional("timestamp", "int64"),
-        _optional("size", "int64"),
-        _optional("flushed", "int64"),
-        _optional("flush_ms", "int64"),
-        _optional("unsynced", "int64"),
-        _optional("retention_ms", "int64"),
-        _optional("retention_bytes", "int64"),
-        _optional("retention_check_ms", "int64"),
-        _optional("wall_ms", "int64"),
-        _optional("unsettled", "int64"),
-        _optional("invariant", "string"),
-        _optional("claim", "string"),
-        _optional("assertions", "int64"),
-    )
+LOOKS = _data_set(
+    """
+    look:int64 time:int64 ended:int64 what:string key:string? node:string? broker:int64? zxid:int64? settings:int64?
+    epoch:int64? leader:int64? replicas:string? members:string? removing:string? high_watermark:int64?
+    log_end:int64? position:int64? acknowledgements:int64? base_offset:int64? end_offset:int64? timestamp:int64?
+    size:int64? flushed:int64? flush_ms:int64? unsynced:int64? retention_ms:int64? retention_bytes:int64?
+    retention_check_ms:int64? wall_ms:int64? unsettled:int64? invariant:string? claim:string? assertions:int64?
+    """
 )
 """What was seen of the system once it was at rest, in look 1, 2, ..., each from ``time`` to ``ended``.
 

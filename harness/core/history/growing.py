@@ -6,8 +6,6 @@ moment. So what a reader finds is whole, and an operation that it does not find 
 folder that goes away when the history is closed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,10 +15,9 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.columns import to_batch
 from assay.harness.core.history.data_sets import HistoryError
 from assay.harness.core.history.rows import COLUMNS, EffectRow, OpRow, op_row
-from assay.harness.core.history.schema import SCHEMAS
+from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
 
 UNFINISHED: Final = ".unfinished"

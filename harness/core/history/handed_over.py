@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from assay.harness.core.history.columns import to_batch
 from assay.harness.core.history.data_sets import DIGESTED, FORMAT
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.in_memory import Columns
 from assay.harness.core.history.reader import HistoryReader
-from assay.harness.core.history.schema import SCHEMAS
+from assay.harness.core.history.schema import SCHEMAS, to_batch
 
 
 class HandedOver(HistoryReader):

@@ -24,13 +24,10 @@ class HistoryInMemory(History):
         self.closed = False
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
-        self._take("ops", op_row(completed))
+        self._row("ops", op_row(completed))
         self._rows["effects"].extend((completed, sub, effect) for sub, effect in enumerate(effects))
 
     def _row(self, name: str, row: tuple[Any, ...]) -> None:
-        self._take(name, row)
-
-    def _take(self, name: str, row: tuple[Any, ...]) -> None:
         if self.closed:
             raise HistoryError("the history in memory is closed")
         self._rows[name].append(row)

@@ -5,15 +5,13 @@ time. JSON is made at once: an argument may change after it was recorded, and on
 where it came from.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from assay.harness.core.history.data_sets import DATA_SETS, NODE_LISTS, HistoryError
+from assay.harness.core.history.data_sets import DATA_SETS, EFFECTS, NODE_LISTS, OPS, HistoryError
 from assay.harness.core.operation import Completed, Effect
 
 OpRow = tuple[Completed, str, str | None]
@@ -46,66 +44,31 @@ def op_row(completed: Completed) -> OpRow:
 
 def ops_columns(rows: Sequence[OpRow]) -> list[list[Any]]:
     all_completed = [row[0] for row in rows]
-    operations = [completed.operation for completed in all_completed]
-    completions = [completed.completion for completed in all_completed]
-    return [
-        [completed.index for completed in all_completed],
-        [completed.process for completed in all_completed],
-        [completed.worker for completed in all_completed],
-        [operation.f for operation in operations],
-        [operation.key for operation in operations],
-        [row[1] for row in rows],
-        [row[2] for row in rows],
-        [completed.call for completed in all_completed],
-        [completed.ret for completed in all_completed],
-        [completion.outcome for completion in completions],
-        [completion.error for completion in completions],
-        [operation.phase for operation in operations],
-        [completed.scheduled for completed in all_completed],
-    ]
+    found = _columns(all_completed)
+    found |= _columns(found["operation"]) | _columns(found["completion"])
+    found |= {"argument": [row[1] for row in rows], "result": [row[2] for row in rows]}
+    return [found[name] for name in OPS.names]
 
 
 def effects_columns(rows: Sequence[EffectRow]) -> list[list[Any]]:
-    all_completed = [row[0] for row in rows]
-    effects = [row[2] for row in rows]
-    return [
-        [completed.index for completed in all_completed],
-        [row[1] for row in rows],
-        [effect.request for effect in effects],
-        [completed.process for completed in all_completed],
-        [effect.key for effect in effects],
-        [effect.kind for effect in effects],
-        [effect.position for effect in effects],
-        [effect.value for effect in effects],
-        [effect.expected for effect in effects],
-        [effect.leader_epoch for effect in effects],
-        [effect.generation for effect in effects],
-        [effect.token for effect in effects],
-        [effect.owner for effect in effects],
-        [effect.group for effect in effects],
-        [effect.assignment for effect in effects],
-        [effect.node for effect in effects],
-        [effect.version for effect in effects],
-        [effect.list_index for effect in effects],
-        [effect.message_key for effect in effects],
-        [effect.tombstone for effect in effects],
-        [effect.timestamp for effect in effects],
-        [effect.size for effect in effects],
-        [effect.name for effect in effects],
-        [effect.replicas for effect in effects],
-        [effect.incarnation for effect in effects],
-        [effect.source for effect in effects],
-        [effect.client for effect in effects],
-        [effect.retention_ms for effect in effects],
-        [effect.max_wait_ms for effect in effects],
-        [effect.waited_ms for effect in effects],
-        [effect.empty for effect in effects],
-        [completed.call for completed in all_completed],
-        [completed.ret for completed in all_completed],
-        [row[2].outcome or row[0].completion.outcome for row in rows],
-        [row[2].error or row[0].completion.error for row in rows],
-        [completed.operation.phase for completed in all_completed],
-    ]
+    found = _columns([row[2] for row in rows])
+    found |= {
+        "op": [row[0].index for row in rows],
+        "sub": [row[1] for row in rows],
+        "process": [row[0].process for row in rows],
+        "call": [row[0].call for row in rows],
+        "ret": [row[0].ret for row in rows],
+        "outcome": [row[2].outcome or row[0].completion.outcome for row in rows],
+        "error": [row[2].error or row[0].completion.error for row in rows],
+        "phase": [row[0].operation.phase for row in rows],
+    }
+    return [found[name] for name in EFFECTS.names]
+
+
+def _columns(structs: Sequence[msgspec.Struct]) -> dict[str, list[Any]]:
+    """Field by field. A subclass has those of its base first, so one among them does no harm."""
+    columns = zip(*map(msgspec.structs.astuple, structs), strict=False)
+    return dict(zip(structs[0].__struct_fields__, map(list, columns), strict=False))
 
 
 def plain_columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

@@ -1,8 +1,11 @@
-"""The data sets as Arrow schemas. What their columns mean is said in ``data_sets``, which loads nothing."""
+"""The data sets in Arrow: schemas, and batches. What columns mean is said in ``data_sets``, which loads nothing."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, FORMAT_KEY
+from assay.harness.core.history.data_sets import DATA_SETS, FORMAT, FORMAT_KEY, HistoryError
 
 _TYPES = {"int64": pa.int64(), "int32": pa.int32(), "string": pa.string(), "bool": pa.bool_()}
 
@@ -15,3 +18,17 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 
 OPS, EFFECTS = SCHEMAS["ops"], SCHEMAS["effects"]
+
+
+def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """One batch. Raises ``HistoryError`` for a value that its column does not take."""
+    arrays = []
+    for field, column in zip(schema, columns, strict=True):
+        try:
+            array = pa.array(column, field.type)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:  # also UnicodeEncodeError
+            raise HistoryError(f"column {field.name} of the history takes {field.type}: {error}") from error
+        if array.null_count and not field.nullable:
+            raise HistoryError(f"column {field.name} of the history must have a value in every row")
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -24,12 +24,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.columns import to_batch
 from assay.harness.core.history.data_sets import CLOSED, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.growing import UNFINISHED, Growing, UnderWay, part_of
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, op_row
-from assay.harness.core.history.schema import SCHEMAS
+from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
 
 TEXT_COLUMNS = {

@@ -1,7 +1,5 @@
 """Which counter there is for this interpreter, and for this system."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 

@@ -3,8 +3,6 @@
 A counter counts in the process in which it is started, and in those that are forked from it: each goes on for itself.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ has no such line: a test that was false with no ``else``, a loop that came to it
 the jump says it. A test may be made of several jumps; of each we follow both ways until one has left the test.
 """
 
-from __future__ import annotations
-
 import ast
 import dis
 from collections import defaultdict

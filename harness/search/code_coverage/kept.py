@@ -1,7 +1,5 @@
 """What searches have reached of the system's code, as it is kept in the store and summed up."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

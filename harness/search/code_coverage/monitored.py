@@ -5,8 +5,6 @@ callback says that it need not any more: after the first time, and of a jump onc
 What a jump leads to is known by a line wherever it can be (``jumps``), since up to 3.13 both ways of it are one event.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType

@@ -6,8 +6,6 @@ once, then it is a look at a list. After some runs those that have spoken are le
 runs often soon costs nothing; those that are left stand where no run has come to.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final

@@ -5,8 +5,6 @@ imported (pytest rewrites assertions of test modules), or whose file had been ed
 not counted. What is edited later makes no difference.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import importlib.util

@@ -1,7 +1,5 @@
 """What was reached of a system's code, as lines of text: module by module, and what no example reached."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 
