@@ -1,6 +1,6 @@
 """How long `assay check` takes over many stored histories: all in one pass on DuckDB, as one job of Spark, one by one.
 
-The histories are made by `assay generate`, of as many seeds as are to differ; the rest of them are links to those, since
+The histories are made by `assay generate`, of as many seeds as are to differ; the rest are links to those, since
 only their number matters. One by one is the command as a user gives it, start included, for a sample of them, and
 counted up. All are judged by the same command line in processes of their own; the lines about each must be the same.
 
