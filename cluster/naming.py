@@ -16,11 +16,6 @@ class PlannedNode:
     number: int
 
 
-def at(address: str, port: int) -> str:
-    """``10.0.0.11:9092``, ``[fd00::11]:9092``."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 def node_name(roles: Sequence[str], role: str, index: int) -> str:
     """``n1, n2, ...`` for the main role, ``zk1, ...`` for ZooKeeper, the role's name and a number for others."""
     if role == ZOOKEEPER_ROLE:

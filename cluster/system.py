@@ -377,6 +377,11 @@ class Movable(Protocol):
         """
 
 
+def at(address: str, port: int) -> str:
+    """``10.0.0.11:9092``, ``[fd00::11]:9092``."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def zookeeper_servers(cluster: Cluster) -> str:
     """``address:port,...`` of every ZooKeeper node, as a client takes it."""
-    return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in by_role(cluster, ZOOKEEPER_ROLE))
+    return ",".join(at(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))

@@ -9,9 +9,8 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.naming import at
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import ZOOKEEPER_PORT
+from assay.cluster.system import ZOOKEEPER_PORT, at
 
 DATA = "/var/lib/zookeeper"
 CONFIG = "/etc/zookeeper/zoo.cfg"

@@ -46,9 +46,13 @@ def _passed(runs: list[tuple[int, int, str]]) -> Iterator[str]:
     if not runs:
         return
     operations, checks, folder = min(runs)
-    looked = f"{operations:,} operations, looked at by {checks} checks: {folder}"
+    looked = f"{_operations(operations)}, looked at by {checks} checks: {folder}"
     if len(runs) == 1:
         yield f"assay: a run passed, of {looked}"
     else:
         total = sum(number for number, _, _ in runs)
-        yield f"assay: {len(runs)} runs passed, of {total:,} operations; the smallest of {looked}"
+        yield f"assay: {len(runs)} runs passed, of {_operations(total)}; the smallest of {looked}"
+
+
+def _operations(number: int) -> str:
+    return f"{number:,} operation" + ("" if number == 1 else "s")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from assay.cluster.naming import planned
+from assay.cluster.system import ZOOKEEPER_ROLE, zookeeper_servers
 
 
 @pytest.mark.parametrize(
@@ -28,3 +32,15 @@ def test_spares_go_on_counting_in_the_main_role_and_come_last(roles: tuple[str, 
     without, made = planned(roles, counts), planned(roles, counts, 2)
     assert made[: len(without)] == without, "all others are called and addressed as before"
     assert [item.name for item in made[len(without) :]] == spares
+
+
+@pytest.mark.parametrize(
+    ("addresses", "servers"),
+    [
+        (("198.18.0.3", "198.18.0.4"), "198.18.0.3:2181,198.18.0.4:2181"),
+        (("fd00::3", "198.18.0.4"), "[fd00::3]:2181,198.18.0.4:2181"),
+    ],
+)
+def test_zookeeper_is_reached_at_ipv6_addresses_as_well(addresses: tuple[str, ...], servers: str) -> None:
+    cluster: Any = SimpleNamespace(nodes=[SimpleNamespace(role=ZOOKEEPER_ROLE, address=one) for one in addresses])
+    assert zookeeper_servers(cluster) == servers
