@@ -42,7 +42,12 @@ family = socket.AF_INET6 if both else socket.AF_INET
 with socket.create_server(("", port), family=family, dualstack_ipv6=both) as server:
     note("listening")
     while True:
-        threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+        try:
+            connection, _ = server.accept()
+        except OSError as error:  # that of a connection which is over already: accept(2)
+            print("accept:", error, file=sys.stderr, flush=True)
+            continue
+        threading.Thread(target=serve, args=(connection,), daemon=True).start()
 """
 
 

@@ -288,7 +288,8 @@ def test_ssh_is_spared_at_whatever_port_it_is(hosts: OwnHosts, tmp_path: Path) -
             try:
                 await until(lambda: echoes(node), "it answers again", 10)
             except AssertionError as error:  # seen once in some twenty runs: this says why, the next time
-                looks = "iptables -S; ip neigh; ss -tan; cat /proc/net/netfilter/nfnetlink_queue"
+                looks = "iptables -S; ip neigh; ss -tan; cat /proc/net/netfilter/nfnetlink_queue; ps ax"
+                looks = f"{looks}; tail /var/log/assay/*"
                 pytest.fail(f"{error}\n{await node.run(f'({looks}) 2>&1 || true')}")
         finally:
             await cluster.close()
