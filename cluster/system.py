@@ -10,6 +10,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, Protocol, runtime_checkable
 
+from assay.cluster.addresses import at
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.runtime import Runtime
 
@@ -375,11 +376,6 @@ class Movable(Protocol):
 
         Where others move replicas too, a move may be undone as soon as it has ended, and be seen by this alone.
         """
-
-
-def at(address: str, port: int) -> str:
-    """``10.0.0.11:9092``, ``[fd00::11]:9092``."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def zookeeper_servers(cluster: Cluster) -> str:

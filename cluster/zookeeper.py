@@ -9,8 +9,9 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
+from assay.cluster.addresses import at
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import ZOOKEEPER_PORT, at
+from assay.cluster.system import ZOOKEEPER_PORT
 
 DATA = "/var/lib/zookeeper"
 CONFIG = "/etc/zookeeper/zoo.cfg"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import paramiko
 
+from assay.cluster.addresses import at
 from assay.cluster.node import NodeError
-from assay.cluster.system import at
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one attempt to connect."""

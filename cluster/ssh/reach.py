@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import paramiko
 
+from assay.cluster.addresses import at
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.connection import Login
-from assay.cluster.system import at
 
 
 class Reach(msgspec.Struct, frozen=True):

@@ -6,8 +6,9 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
+from assay.cluster.addresses import at
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import CLIENT_ROLE, Software, System, ZooKeeperClients, at
+from assay.cluster.system import CLIENT_ROLE, Software, System, ZooKeeperClients
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.remote import PORT, server
 

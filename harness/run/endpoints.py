@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from assay.cluster.addresses import at
 from assay.cluster.node import Cluster, by_role
-from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientRoles, System, at
+from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientRoles, System
 from assay.harness.core.client import Endpoint
 from assay.nemesis.target import servers
 
