@@ -16,7 +16,7 @@ import enum
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -238,7 +238,12 @@ class Fault(Protocol):
         ...
 
 
-def declared(fault: Fault, name: str) -> Any:
+Declaration = Literal[
+    "lingers", "everywhere", "ends_late", "takes_leave", "own_disks", "slow_disks", "own_memory", "spares"
+]
+
+
+def declared(fault: Fault, name: Declaration) -> Any:
     """What a fault declares beyond :class:`Fault`, or something false. It may have
 
     ``lingers``: by how many seconds at most it may outlast its duration, until ``observe`` and ``proof`` say that it

@@ -141,7 +141,7 @@ class ServerFault:
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
         """What is missing from the proof for one node, or None."""
-        return None
+        raise NotImplementedError(f"{type(self).__name__} does not say what proves it")
 
 
 def seen_of(injection: Injection, node: Node | Part) -> dict[str, Any]:

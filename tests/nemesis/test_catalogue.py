@@ -4,6 +4,7 @@ import pytest
 
 from assay.nemesis.catalogue import Catalogue, FaultNameError, lacking, unsuited
 from assay.nemesis.kill import Kill
+from assay.nemesis.process import ServerFault
 from assay.system_under_test.deployment import Broker
 
 from helpers.nemesis_fakes import FAULTS
@@ -163,3 +164,14 @@ def test_lacking_roles() -> None:
     assert lacking(faults["partition-from-zookeeper"], ["broker"]) == ["zookeeper"]
     assert lacking(faults["partition-from-zookeeper"], ["zookeeper", "broker"]) == []
     assert lacking(faults["kill"], ["broker"]) == []
+
+
+def test_a_fault_that_does_not_say_what_proves_it_is_never_proved() -> None:
+    class Silent(ServerFault):
+        name = "silent"
+
+    with pytest.raises(NotImplementedError, match="Silent does not say what proves it"):
+        Silent().lacking({})
+    for fault in FAULTS.values():
+        if isinstance(fault, ServerFault):
+            assert type(fault).lacking is not ServerFault.lacking or type(fault).proof is not ServerFault.proof
