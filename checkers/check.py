@@ -24,13 +24,15 @@ MOST_DOUBTS: Final = 5
 class View:
     """One named SQL text. ``keep``: more than one later text reads it, so it is materialised.
 
-    ``fine``: a kept table that groups its rows, into nearly as many groups as there are rows.
+    ``fine``: a kept table that groups its rows, into nearly as many groups as there are rows. ``across``: of a family
+    that judges by key: what it has of a key is not of that key's effects alone.
     """
 
     name: str
     sql: str
     keep: bool = False
     fine: bool = False
+    across: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,20 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Doubts:
+    """Why some keys cannot be judged: one reason for each of the first rows of ``table``, and one for all others."""
+
+    table: str
+    say: Callable[[Row], str]
+    rest: Callable[[int], str]
+
+    def __call__(self, engine: Engine) -> list[str]:
+        rows = engine.rows(f"select * from {self.table} order by key nulls first limit {MOST_DOUBTS}")
+        more = int(engine.rows(f"select count(*) as keys from {self.table}")[0]["keys"]) - len(rows)
+        return [*(self.say(row) for row in rows), *([self.rest(more)] if more > 0 else [])]
+
+
+@dataclass(frozen=True)
 class Prepared:
     """As a family's ``prepare``: makes tables. ``doubts``: why the verdict cannot be pass, once they are there."""
 
@@ -163,6 +179,18 @@ class Prepared:
     def __call__(self, engine: Engine) -> list[str]:
         build(engine, self.tables)
         return [] if self.doubts is None else self.doubts(engine)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The same for tables that are made in as many rounds as it takes. What is known of all keys need no round."""
+
+    make: Callable[[Engine], None]
+    doubts: Doubts
+
+    def __call__(self, engine: Engine) -> list[str]:
+        self.make(engine)
+        return self.doubts(engine)
 
 
 @dataclass(frozen=True)
@@ -183,6 +211,10 @@ class Family:
     """What ``prepare`` reads is there while the run goes on (``early``). Of a :class:`Prepared` that is plain."""
     beside: bool = False
     """It is about servers, and nothing that clients did: a run that no other family can judge is unknown."""
+    by_key: bool = False
+    """What it says of a key is read off that key's effects, besides what is no effect: but for relations that are said
+    to go ``across``, and operations. Its evidence is in the order of keys. Some keys may be judged apart from others
+    then (``by_key``)."""
 
     @property
     def anomalies(self) -> tuple[str, ...]:
@@ -210,24 +242,47 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
             engine.view(view.name, view.sql)
 
 
-def ask(engine: Engine, check: Check, *, tried: bool = False) -> tuple[int, int]:
+@dataclass
+class Answer:
+    """What one check says of a history, or of some of its keys. None: that is not known yet."""
+
+    examined: int | None = None
+    instances: int | None = None
+    first: Sequence[Row] | None = None
+    """The first rows of its evidence."""
+
+
+def ask(engine: Engine, check: Check, known: Answer, *, tried: bool = False) -> tuple[int, int]:
     """How many rows the check examined and how many instances it found, once its views are built.
 
     One query, since planning a second one costs Spark more than counting. A table of violations without a column
     ``key`` is an error here, not only once it has a row, unless the check was ``tried``: then what cannot have rows is
     not even planned.
     """
-    if tried and engine.lacks(check.found):
-        (row,) = engine.rows(check.examined)
-        return int(next(iter(row.values()))), 0
-    found = f"select count(*) from (select key from {check.found}) as found"
-    (row,) = engine.rows(f"select ({check.examined}) as examined, ({found}) as instances")
-    return int(row["examined"]), int(row["instances"])
+    examined, instances = known.examined, known.instances
+    if instances is None and tried and engine.lacks(check.found):
+        instances = 0
+    asked = {}
+    if examined is None:
+        asked["examined"] = f"({check.examined}) as examined"
+    if instances is None:
+        asked["instances"] = f"(select count(*) from (select key from {check.found}) as found) as instances"
+    if asked:
+        (row,) = engine.rows(f"select {', '.join(asked.values())}")
+        examined, instances = row.get("examined", examined), row.get("instances", instances)
+    assert examined is not None
+    assert instances is not None
+    return int(examined), int(instances)
 
 
-def findings(engine: Engine, check: Check, through: Mapping[str, str] = MappingProxyType({})) -> list[Finding]:
-    """The first instances in words; the judge adds leader, epoch and faults. ``through``: as of :func:`involved`."""
-    rows = evidence(engine, check)
+def findings(
+    engine: Engine, check: Check, through: Mapping[str, str] = MappingProxyType({}), first: Sequence[Row] | None = None
+) -> list[Finding]:
+    """The first instances in words; the judge adds leader, epoch and faults. ``through``: as of :func:`involved`.
+
+    ``first``: the rows of the check's evidence, where they are known already.
+    """
+    rows = evidence(engine, check) if first is None else first
     return in_words(check, rows, involved(engine, named(rows), through))
 
 
@@ -292,13 +347,6 @@ def epoch_of(key: str, epoch: int | None) -> str:
 def capital(text: str) -> str:
     """A sentence that may begin with a word of the history: only its first letter is raised."""
     return text[0].upper() + text[1:]
-
-
-def doubts(engine: Engine, table: str, say: Callable[[Row], str], rest: Callable[[int], str]) -> list[str]:
-    """Why some keys cannot be judged: one reason for each of the first rows of ``table``, and one for all others."""
-    rows = engine.rows(f"select * from {table} order by key nulls first limit {MOST_DOUBTS}")
-    more = int(engine.rows(f"select count(*) as keys from {table}")[0]["keys"]) - len(rows)
-    return [*(say(row) for row in rows), *([rest(more)] if more > 0 else [])]
 
 
 def named(rows: Sequence[Row]) -> set[int]:

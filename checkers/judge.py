@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers import coverage
+from assay.checkers.by_key import Answers, Dividing, Question, divisible, together
 from assay.checkers.causes import with_causes
-from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, ask, build, findings
+from assay.checkers.check import LONG, MOST_FINDINGS, Answer, Check, Family, Rounds, ask, build, findings
 from assay.checkers.context import Surroundings
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
@@ -124,6 +125,9 @@ class _Judging:
     examined: list[Examined] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
+    known: Answers = field(default_factory=Answers)
+    """What was answered by key before all else."""
+
     cut: bool = False
     """Was the run ended at once, as an invariant was broken?"""
 
@@ -160,6 +164,7 @@ class _Judging:
         self.unknown += objects.doubts(self.engine, self.history, self.contract.family)
         stopped = False
         try:
+            self._divide()
             for family in self.families:
                 with _named(f"in the family of checks {family.name!r}"):
                     self._try(family)
@@ -203,6 +208,43 @@ class _Judging:
             reasons.append("the history is empty")
         return reasons
 
+    def _divide(self) -> None:
+        """Has answered by key what can be, where the engine shares out such a history."""
+        if not isinstance(self.engine, Dividing) or self.going_on or self.contract.unflushed:
+            return
+        families = [family for family in divisible(self.families) if self._has(family)]
+        if not families:
+            return
+        skipped = frozenset(check.anomaly for family in families for check in family.checks if self._why_not(check))
+        question = Question(self.contract, tuple(one.name for one in families), frozenset(self.kinds), skipped)
+        parts = self.engine.divided(
+            self.history, question, lambda done, total: self._step("checking key by key", done, total)
+        )
+        if parts:
+            self.known = together(parts)
+            self.engine.expect({name: rows for name, rows in self.known.tables.items() if rows is not None})
+
+    def _has(self, family: Family) -> bool:
+        """Whether the history has something that the family is about."""
+        (row,) = self.engine.rows(family.applies)
+        return bool(next(iter(row.values())))
+
+    def _why_not(self, check: Check) -> str | None:
+        """Why a check is not asked of this run, if so."""
+        if check.needs_end and not self.ended:
+            return "it is about a deadline, and the run did not come to its end"
+        if check.needs_close and not self.complete:
+            return "operations may be missing from a history that was not closed"
+        return None
+
+    def _prepare(self, family: Family) -> list[str]:
+        """Makes a family's tables. Returns why the verdict cannot be pass."""
+        made = family.prepare
+        if isinstance(made, Rounds) and (table := self.known.tables.get(made.doubts.table)) is not None:
+            self.engine.load(made.doubts.table, table)
+            return made.doubts(self.engine)
+        return [] if made is None else made(self.engine)
+
     def _try(self, family: Family) -> None:
         if self.going_on:
             for check in family.checks:
@@ -210,22 +252,19 @@ class _Judging:
                     self._skip(check, LATE)
             family = early(family, self.late)  # without checks, too, it makes what others read
         build(self.engine, family.views)
-        (row,) = self.engine.rows(family.applies)
-        if next(iter(row.values())) == 0:
+        if not self._has(family):
             for check in family.checks:
                 if check.lacks and check.anomaly in (self.contract.forbidden or ()):
                     self._add(check, 0, 0.0, lacking=True)
             return
         self.applied += family.anomalies
         self.judged |= not family.beside
-        if family.prepare is not None:
-            self.unknown += family.prepare(self.engine)
+        self.unknown += self._prepare(family)
         for check in family.checks:
             self._announce(check.anomaly)
-            if check.needs_end and not self.ended:
-                self._skip(check, "it is about a deadline, and the run did not come to its end")
-            elif check.needs_close and not self.complete:
-                self._skip(check, "operations may be missing from a history that was not closed")
+            why = self._why_not(check)
+            if why is not None:
+                self._skip(check, why)
             else:
                 with _named(f"in the check {check.anomaly!r}"):
                     self._examine(check)
@@ -246,12 +285,13 @@ class _Judging:
     def _examine(self, check: Check) -> None:
         begun = time.perf_counter()
         rows = instances = 0
+        known = self.known.checks.get(check.anomaly, Answer()) if id(check) in _BUILT_IN else Answer()
         if not check.kinds or self.kinds.intersection(check.kinds):
             build(self.engine, check.views)
-            rows, instances = ask(self.engine, check, tried=id(check) in _BUILT_IN)
+            rows, instances = ask(self.engine, check, known, tried=id(check) in _BUILT_IN)
         if instances:
             self.anomalies[check.anomaly] = instances
-            self.findings += self.surroundings.around(findings(self.engine, check, self.through))
+            self.findings += self.surroundings.around(findings(self.engine, check, self.through, known.first))
         elif rows == 0 and self._owes(check):
             self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
         self._add(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)

@@ -7,12 +7,13 @@ histories, what turns out to be small is judged in this process; ``names`` says 
 
 from __future__ import annotations
 
+import pickle
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,9 +24,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
+from assay.checkers.engine.deferred import Deferred, Relation
 from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.names import Names
 from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
+from assay.checkers.engine.spark_parts import Asking, Sorting, bucket, packed, places, ranges, valued
+from assay.harness.core.history.data_sets import EFFECTS
+
+if TYPE_CHECKING:
+    from assay.checkers.by_key import Answers, Question
+    from assay.harness.core.history import HistoryReader
 
 VALIDATION_MEMORY: Final = "1GB"
 FEW_MEMORY: Final = "512MB"
@@ -50,6 +58,9 @@ class Spark:
         self._few_rows = few_rows
         self._few: DuckDB | None = None if few_rows is None else DuckDB(memory=FEW_MEMORY)
         self._names = Names()
+        self._deferred = Deferred(self._make)
+        self._fine: set[str] = set()
+        self._expected: dict[str, pa.Table] = {}
         self._views: dict[str, None] = {}
 
     def __enter__(self) -> Self:
@@ -61,7 +72,7 @@ class Spark:
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         if self._few is not None and sum(pq.read_metadata(part).num_rows for part in parts) <= (self._few_rows or 0):
             self._few.register(name, parts, schema)
-            self._names.few(name, self._few.arrow(f"select * from {name}"))
+            self._known_few(name, self._few.arrow(f"select * from {name}"))
             return
         alike: dict[tuple[tuple[str, str], ...], list[Path]] = {}
         for part in parts:
@@ -77,31 +88,28 @@ class Spark:
         self.view(name, " union all ".join(sources) or empty(schema))
 
     def view(self, name: str, sql: str) -> None:
-        """Its text is looked at when something reads it."""
-        self._names.view(name, sql)
+        self._deferred.declare(name, sql, kept=False)
 
     def table(self, name: str, sql: str, *, fine: bool = False) -> None:
-        few = self._asked_of_few(sql)
-        if few is not None:
-            self.load(name, few.arrow(sql))
+        if name in self._expected:
+            self.load(name, self._expected[name])
             return
-        with failures(sql):
-            # The disk takes what memory does not, as DuckDB's tables spill.
-            made = self._asked(sql, fine=fine).localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
-            if self._few_rows is not None:
-                first = made.limit(self._few_rows + 1).toArrow()
-                if first.num_rows <= self._few_rows:
-                    self._names.few(name, first)
-                    return
-            self._known(name, made)
+        if fine:
+            self._fine.add(name.lower())
+        self._deferred.declare(name, sql, kept=True)
+        if self._few_rows is None:
+            self._deferred.ensure(f"select * from {name}")
 
     def holds(self, name: str) -> bool:
         return False
 
     def lacks(self, name: str) -> bool:
-        return self._names.lacks(name)
+        return self._few_rows is not None and self._deferred.lacks(name)
 
     def rows(self, sql: str) -> list[Row]:
+        if self._few_rows is not None and self._deferred.no_rows(sql):
+            return []
+        self._deferred.ensure(sql)
         few = self._asked_of_few(sql)
         if few is not None:
             return few.rows(sql)
@@ -109,6 +117,7 @@ class Spark:
             return [row.asDict() for row in self._asked(sql).collect()]
 
     def arrow(self, sql: str) -> pa.Table:
+        self._deferred.ensure(sql)
         few = self._asked_of_few(sql)
         if few is not None:
             return few.arrow(sql)
@@ -116,11 +125,43 @@ class Spark:
             return self._asked(sql).toArrow()
 
     def load(self, name: str, rows: pa.Table) -> None:
+        self._deferred.redefine(name)
         if self._few_rows is not None and rows.num_rows <= self._few_rows:
-            self._names.few(name, rows)
+            self._known_few(name, rows)
             return
         with failures(f"take over {name}"):
             self._known(name, self._session.createDataFrame(rows).localCheckpoint(eager=True))
+        self._deferred.given(name, rows.num_rows)
+
+    def _known_few(self, name: str, rows: pa.Table) -> None:
+        self._names.few(name, rows)
+        self._deferred.given(name, rows.num_rows)
+
+    def _make(self, relation: Relation) -> int | None:
+        """A table's rows are counted where they are few."""
+        name, sql = relation.name, str(relation.sql)
+        if not relation.kept:
+            self._names.view(name, sql)
+            return None
+        if relation.lacks and self._few_rows is not None:
+            sql = f"select * from ({sql}) as none limit 0"
+        few = self._asked_of_few(sql)
+        if few is not None:
+            few_rows = few.arrow(sql)
+            self._names.few(name, few_rows)
+            return int(few_rows.num_rows)
+        with failures(sql):
+            # The disk takes what memory does not, as DuckDB's tables spill.
+            made = self._asked(sql, fine=name in self._fine).localCheckpoint(
+                eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK
+            )
+            if self._few_rows is not None:
+                first = made.limit(self._few_rows + 1).toArrow()
+                if first.num_rows <= self._few_rows:
+                    self._names.few(name, first)
+                    return int(first.num_rows)
+            self._known(name, made)
+        return 1
 
     def _asked_of_few(self, sql: str) -> DuckDB | None:
         """The engine that answers a query which reads few rows alone; None for any other query."""
@@ -206,13 +247,47 @@ class Spark:
 
         ``progress`` is called with how many are done. Ctrl-C ends the job.
         """
+        what = f"run {function.__module__}.{function.__name__}"
+        return self._ran(
+            what, self._session.sparkContext.parallelize(arguments, len(arguments)).map(function), progress
+        )
+
+    def divided(
+        self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
+    ) -> list[Answers] | None:
+        if self._few_rows is None or history.translation("effects") or history.rows("faults") > self._few_rows:
+            return None
+        if history.in_memory("effects") is not None or not self.parallelism:
+            return None
+        paths = history.paths("effects")
+        sizes = self.arrow("select key, cast(sum(many) as bigint) as many from effect_kinds group by key").to_pydict()
+        rows = list(zip(sizes["key"], sizes["many"], strict=True))
+        of_bucket, parts = places(rows, history.rows("effects"), self.parallelism)
+        used = len({of_bucket[bucket(key)] for key, _ in rows})
+        threads = max(1, self.parallelism // used) if self._local else 1
+        found = ranges(paths)
+        faults = packed(self.arrow("select * from faults"))
+        shared = (
+            self._session.sparkContext.parallelize(found, len(found))
+            .flatMap(Sorting(valued(paths, EFFECTS.names), of_bucket))
+            .partitionBy(parts, int)
+            .mapPartitions(Asking(question, faults, threads))
+        )
+        total = len(found) + parts
+        return [pickle.loads(one) for one in self._ran("judge by key", shared, lambda done: progress(done, total))]
+
+    def expect(self, tables: Mapping[str, pa.Table]) -> None:
+        self._expected.update(tables)
+
+    def _ran(self, what: str, wanted: RDD[Any], progress: Callable[[int], None]) -> list[Any]:
+        """All of ``wanted``, by a job that ends with Ctrl-C."""
         context, group = self._session.sparkContext, f"assay-{uuid.uuid4()}"
 
-        def run() -> list[bytes]:
-            context.setJobGroup(group, f"{function.__module__}.{function.__name__}", interruptOnCancel=True)
-            return context.parallelize(arguments, len(arguments)).map(function).collect()
+        def run() -> list[Any]:
+            context.setJobGroup(group, what, interruptOnCancel=True)
+            return wanted.collect()
 
-        with failures(f"run {function.__module__}.{function.__name__}"), ThreadPoolExecutor(1) as pool:
+        with failures(what), ThreadPoolExecutor(1) as pool:
             done = pool.submit(run)
             try:
                 while wait([done], timeout=PATIENCE).not_done:
@@ -235,8 +310,11 @@ class Spark:
 
     def validator(self) -> AbstractContextManager[Engine]:
         """Files of this machine are a matter of seconds for DuckDB: what is asked of them has next to no state."""
-        local = (self._session.sparkContext.master or "").startswith("local")
-        return DuckDB(memory=VALIDATION_MEMORY, kept_rows=0) if local else nullcontext(self)
+        return DuckDB(memory=VALIDATION_MEMORY, kept_rows=0) if self._local else nullcontext(self)
+
+    @property
+    def _local(self) -> bool:
+        return (self._session.sparkContext.master or "").startswith("local")
 
     def close(self) -> None:
         """The context's cleaner frees what the tables took, once nothing refers to them."""

@@ -100,12 +100,12 @@ ALTERATIONS: Final = View(
     from log_seen_as s group by s.key, s.value, s.position
     having min(s.timestamp) <> max(s.timestamp) or min(s.message_key) <> max(s.message_key)
     union all
-    select v.key, v.value, v.low, 'partition', v.seen_op
-    from log_values v join log_sends s on v.value = s.value
-    where v.observed > 0 and v.live = 0 and v.failed = 0 and s.outcome <> 'fail'
-        and {place_of("s.key")} <> {place_of("v.key")}
-    group by v.key, v.value, v.low, v.seen_op
+    select v.key, v.value, v.position, 'partition', v.seen_op
+    from log_unsent v join log_sends s on v.value = s.value
+    where s.outcome <> 'fail' and {place_of("s.key")} <> {place_of("v.key")}
+    group by v.key, v.value, v.position, v.seen_op
     """,
+    across=True,
 )
 
 
@@ -232,6 +232,7 @@ RESURRECTED: Final = Check(
                 join log_values w on f.key = w.key and v.value = w.value
             where f.life < l.life and v.live = 0 and v.failed = 0 and v.observed > 0 and w.live > 0
             """,
+            across=True,
         ),
         Table(
             "found_resurrected",

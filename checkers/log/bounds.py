@@ -122,6 +122,7 @@ LASTING_ANSWERS: Final = Table(
         and (l.ms = {INFINITY} or (w.dated > 0 and k.wrong = 0
             and n.ended - ({nanoseconds("q.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
     """,
+    across=True,
 )
 """Look-ups whose record no limit may have deleted while the run lasted: it is of the time asked for, or younger."""
 

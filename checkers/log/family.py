@@ -50,12 +50,13 @@ from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSI
 from assay.checkers.log.refusals import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, OBEYED, REPORTS
+from assay.checkers.log.strays import UNSENT
 from assay.checkers.log.stuck import FAULTS, STUCK_READER
 from assay.checkers.log.times import TIME_LOOK_UP
 from assay.checkers.log.views import LOG_VIEWS, SENDS, SETTLED
 from assay.checkers.log.waits import UNTIMELY_ANSWER
 
-LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS) if view not in (SENDS, SETTLED))
+LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS, UNSENT) if view not in (SENDS, SETTLED))
 STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, FAULTS, OBEYED, LIMITS)
 
 
@@ -82,6 +83,7 @@ LOG: Final = Family(
     applies="""
         select count(*) as examined from effect_kinds where kind in ('append', 'observe', 'observe-begin', 'end')
         """,
+    by_key=True,
 )
 
 STATEMENTS: Final = Family(
@@ -104,10 +106,11 @@ STATEMENTS: Final = Family(
         UNTIMELY_ANSWER,
     ),
     applies=LOG.applies,
+    by_key=True,
 )
 """It reads the views of ``LOG``, and comes after it."""
 
-REPORTED: Final = Family(name="reported", checks=(CONTRADICTED_OUTCOME,), applies=LOG.applies)
+REPORTED: Final = Family(name="reported", checks=(CONTRADICTED_OUTCOME,), applies=LOG.applies, by_key=True)
 """What a producer says of its messages besides their outcomes; most say nothing."""
 
 LOG_ANOMALIES: Final = (*LOG.anomalies, *STATEMENTS.anomalies, *REPORTED.anomalies)

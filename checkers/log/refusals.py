@@ -44,6 +44,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
             where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
                 and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
             """,
+            across=True,
         ),
         View(
             "log_witnesses",

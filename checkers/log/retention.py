@@ -140,6 +140,7 @@ LIMITS: Final = Table(
         left join log_settings_obeyed t on s.topic = t.topic and s.name = t.name
     group by s.topic, s.name, s.since, s.settled, s.value
     """,
+    across=True,
 )
 """Each limit that a topic had, from when until when at the utmost; 0 where it is not known, as it may take anything."""
 
@@ -167,6 +168,7 @@ BORN: Final = View(
             where kind = 'append' and timestamp is not null) w
     where p.position is not null group by p.key, p.value, p.position
     """,
+    across=True,
 )
 """When each record was created at the earliest, in the history's time, of the keys of which something was deleted."""
 

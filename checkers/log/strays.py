@@ -11,6 +11,15 @@ from assay.checkers.engine import Row
 from assay.checkers.log.incarnations import place_of
 from assay.checkers.sql import row_number
 
+UNSENT: Final = Table(
+    "log_unsent",
+    """
+    select key, value, low as position, seen_op from log_values
+    where observed > 0 and live = 0 and failed = 0 and value is not null
+    """,
+)
+"""Values that were read where no one ever sent them: few, and nearly always none."""
+
 STRAYS: Final = Table(
     "log_strays",
     f"""
@@ -18,12 +27,13 @@ STRAYS: Final = Table(
         {row_number(by="key, value", order="again, send_op, other_key")} as source,
         {row_number(by="other_key, value", order="again, seen_op, key")} as sight
     from (
-        select v.key, v.value, v.low as position, v.seen_op, s.key as other_key,
+        select v.key, v.value, v.position, v.seen_op, s.key as other_key,
             min(s.op) as send_op, case when {place_of("s.key")} = {place_of("v.key")} then 1 else 0 end as again
-        from log_values v join log_sends s on v.value = s.value and v.key <> s.key
-        where v.observed > 0 and v.live = 0 and v.failed = 0 and s.outcome <> 'fail'
-        group by v.key, v.value, v.low, v.seen_op, s.key) as astray
+        from log_unsent v join log_sends s on v.value = s.value and v.key <> s.key
+        where s.outcome <> 'fail'
+        group by v.key, v.value, v.position, v.seen_op, s.key) as astray
     """,
+    across=True,
 )
 """``source`` 1: from where a value came; ``sight`` 1: where one was read instead. ``again``: both keys are the same
 partition of a topic that was deleted and created again."""

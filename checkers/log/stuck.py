@@ -17,16 +17,37 @@ SEVERAL: Final = 3
 
 _CHAIN: Final = "p.process, p.key, p.assignment, p.position"
 
-EMPTY: Final = View(
-    "log_empty_polls",
+IDLE: Final = View(
+    "log_idle_polls",
     """
-    select p.process, p.key, p.assignment, p.position, p.op, p.call
-    from log_positions p join (
-        select op from log_reads group by op having max(records) = 0) e on p.op = e.op
+    select p.process, p.key, p.assignment, p.position, p.op, p.call from log_positions p
     where p.kind = 'observe-end' and p.outcome = 'ok' and p.former_kind = 'observe-begin' and p.former_op = p.op
         and p.former = p.position and p.former_outcome = 'ok'
     """,
 )
+"""Those that found nothing of a key."""
+
+LONG: Final = Table(
+    "log_long_idle",
+    f"""
+    select p.process, p.key, p.assignment, p.position from log_idle_polls p cross join log_declared d
+    group by {_CHAIN} having count(*) >= {SEVERAL} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
+    """,
+)
+"""Readers that may have stayed where they were for long: few of which all polls need be looked at."""
+
+EMPTY: Final = View(
+    "log_empty_polls",
+    """
+    select p.process, p.key, p.assignment, p.position, p.op, p.call
+    from log_idle_polls p
+        join log_long_idle l on p.process = l.process and p.key = l.key and p.assignment = l.assignment
+            and p.position = l.position
+        join (select op from log_reads group by op having max(records) = 0) e on p.op = e.op
+    """,
+    across=True,
+)
+"""Those that found nothing at all, of such readers."""
 
 STAYS: Final = Table(
     "log_stays",
@@ -92,6 +113,8 @@ STUCK_READER: Final = Check(
     anomaly="stuck-reader",
     meaning="a reader did not get on to an acknowledged record within the deadline",
     views=(
+        IDLE,
+        LONG,
         EMPTY,
         STAYS,
         AWAITED,
@@ -127,7 +150,7 @@ STUCK_READER: Final = Check(
         group by f.key, f.process, f.assignment, f.position, f.last_call, f.acked, f.since, f.polls, f.op
         {order_by("f.key, f.process, f.assignment, f.position")} limit {MOST_FINDINGS}
         """,
-    examined="select count(*) as examined from log_empty_polls",
+    examined="select count(*) as examined from log_idle_polls",
     kinds=("observe-end",),
     explain=_stuck,
     needs_end=True,

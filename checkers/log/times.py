@@ -54,6 +54,7 @@ LASTING: Final = Table(
     where d.judged = 1 and l.bytes = {INFINITY} and (l.ms = {INFINITY} or (c.wrong = 0
         and n.ended - ({nanoseconds("d.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
     """,
+    across=True,
 )
 """Records that no limit may have deleted while the run lasted."""
 

@@ -16,8 +16,8 @@ three is found. An instance of ``counter-order`` is one late call, however many 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts
-from assay.checkers.engine import Engine, Row
+from assay.checkers.check import Check, Doubts, Evidence, Explanation, Table, View
+from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import (
     BEFORE,
@@ -210,19 +210,17 @@ COUNTER_PHANTOM: Final = Check(
 )
 
 
-def _doubts(engine: Engine) -> list[str]:
-    return doubts(
-        engine,
-        "counter_unclear",
-        lambda row: (
-            f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not known"
-        ),
-        lambda more: f"nor can {more} other counters, for the same reason",
-    )
+_DOUBTS: Final = Doubts(
+    "counter_unclear",
+    lambda row: (
+        f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not known"
+    ),
+    lambda more: f"nor can {more} other counters, for the same reason",
+)
 
 
 COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
-COUNTERS: Final = family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _doubts)
+COUNTERS: Final = family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _DOUBTS)
 
 COUNTER_ANOMALIES: Final = COUNTERS.anomalies
 """Everything that these checks can report."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import Check, Family, Prepared, Table, View
+from assay.checkers.check import Check, Doubts, Family, Prepared, Table, View
 from assay.checkers.engine import Engine
 from assay.checkers.engine.base import empty
 from assay.harness.core.history.data_sets import EFFECTS
@@ -46,11 +46,15 @@ def applies(family: str) -> str:
 
 
 def family(
-    name: str, checks: tuple[Check, ...], views: tuple[View, ...], doubts: Callable[[Engine], list[str]] | None = None
+    name: str,
+    checks: tuple[Check, ...],
+    views: tuple[View, ...],
+    doubts: Callable[[Engine], list[str]] | None = None,
 ) -> Family:
     """A family of objects; its views are made when a history is known to have some. ``doubts``: once they are there."""
 
-    return Family(name=name, checks=checks, applies=applies(name), prepare=Prepared(views, doubts))
+    by_key = doubts is None or isinstance(doubts, Doubts)  # anything else may look at all keys
+    return Family(name=name, checks=checks, applies=applies(name), prepare=Prepared(views, doubts), by_key=by_key)
 
 
 def log_effects(engine: Engine) -> None:

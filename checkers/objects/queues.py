@@ -18,8 +18,8 @@ taken any number: then no loss is proved, and where elements are missing the ver
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, doubts
-from assay.checkers.engine import Engine, Row
+from assay.checkers.check import Check, Doubts, Evidence, Explanation, Table, View
+from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql import RETURNED, WHOLE, first_rows, order_by, row_number, sum_so_far, total_of
 from assay.checkers.times import seconds
@@ -245,23 +245,21 @@ QUEUE_PHANTOM: Final = Check(
 )
 
 
-def _doubts(engine: Engine) -> list[str]:
-    """Without the end of a drain it is not known what was still to come, nor what one took of which that is unknown."""
-
-    def why(row: Row) -> str:
-        if not row["short"]:
-            return "no drain reached the end of this queue"
-        return f"{row['short']} acknowledged elements were never dequeued, but a drain ended with unknown outcome"
-
-    return doubts(
-        engine,
-        "queue_doubted",
-        lambda row: f"queue-lost cannot be judged of {row['key']}: {why(row)}",
-        lambda more: f"nor can it of {more} other queues, for the same reasons",
-    )
+def _why(row: Row) -> str:
+    if not row["short"]:
+        return "no drain reached the end of this queue"
+    return f"{row['short']} acknowledged elements were never dequeued, but a drain ended with unknown outcome"
 
 
-QUEUES: Final = family("queue", (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM), QUEUE_VIEWS, _doubts)
+_DOUBTS: Final = Doubts(
+    "queue_doubted",
+    lambda row: f"queue-lost cannot be judged of {row['key']}: {_why(row)}",
+    lambda more: f"nor can it of {more} other queues, for the same reasons",
+)
+"""Without the end of a drain it is not known what was still to come, nor what one took of which that is unknown."""
+
+
+QUEUES: Final = family("queue", (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM), QUEUE_VIEWS, _DOUBTS)
 
 QUEUE_ANOMALIES: Final = QUEUES.anomalies
 """Everything that these checks can report."""

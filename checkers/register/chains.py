@@ -10,23 +10,20 @@ log2(n) + 1 rounds. Values that still point at a CAS then are in a circle, or ha
 
 from typing import Final
 
-from assay.checkers.check import Table, View, build, doubts
+from assay.checkers.check import Doubts, Table, View, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
 
 _COLUMNS: Final = "key, value, op, sub, kind, expected, version, call, ret"
 
 
-def prepare(engine: Engine) -> list[str]:
-    """Makes every table that the register checks read. Returns why some keys cannot be judged."""
+def make(engine: Engine) -> None:
+    """Makes every table that the register checks read."""
     build(engine, SOURCE_VIEWS)
     keep(engine)
     build(engine, CLUSTER_VIEWS)
     climb(engine)
     build(engine, PLACE_VIEWS)
-    return doubts(
-        engine, "register_unclear", _unclear, lambda more: f"nor can {more} other registers, for the same reason"
-    )
 
 
 def keep(engine: Engine) -> int:
@@ -141,6 +138,12 @@ def _unclear(row: Row) -> str:
         else f"value {row['value']} was written more than once"
     )
     return f"register {row['key']} cannot be judged: {written}, and these checks need unique values"
+
+
+UNCLEAR: Final = Doubts(
+    "register_unclear", _unclear, lambda more: f"nor can {more} other registers, for the same reason"
+)
+"""Why some keys cannot be judged, once their tables are there."""
 
 
 def _count(engine: Engine, table: str) -> int:

@@ -8,8 +8,8 @@ own, so that a history without a CAS owes no data for it.
 
 from typing import Final
 
-from assay.checkers.check import Family
-from assay.checkers.register.chains import prepare
+from assay.checkers.check import Family, Rounds
+from assay.checkers.register.chains import UNCLEAR, make
 from assay.checkers.register.order import STALE_READ
 from assay.checkers.register.values import FUTURE_READ, LOST_UPDATE, MISSING_WRITER
 from assay.checkers.register.views import ROWS
@@ -24,11 +24,14 @@ REGISTER: Final = Family(
     views=(ROWS,),
     checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
     applies=f"{_APPLIES} ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')",
-    prepare=prepare,
+    prepare=Rounds(make, UNCLEAR),
     prepares_early=True,
+    by_key=True,
 )
 
-REGISTER_CAS: Final = Family(name="register-cas", checks=(LOST_UPDATE,), applies=f"{_APPLIES} ('register-cas')")
+REGISTER_CAS: Final = Family(
+    name="register-cas", checks=(LOST_UPDATE,), applies=f"{_APPLIES} ('register-cas')", by_key=True
+)
 """After ``REGISTER``, whose tables it reads."""
 
 REGISTER_ANOMALIES: Final = (*REGISTER.anomalies, *REGISTER_CAS.anomalies)

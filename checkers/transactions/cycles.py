@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, build, doubts
+from assay.checkers.check import MOST_FINDINGS, Check, Doubts, Evidence, Explanation, Table, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.sql import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
@@ -73,7 +73,7 @@ def prepare(engine: Engine) -> list[str]:
     if order in ORDERS:
         search.ordered(order)
     engine.load("txn_found", search.table())
-    return [*_unclear(engine), *search.doubts]
+    return [*_UNCLEAR(engine), *search.doubts]
 
 
 class _Search:
@@ -224,13 +224,11 @@ def _ops(classified: Classified, component: Component) -> list[int]:
     return found
 
 
-def _unclear(engine: Engine) -> list[str]:
-    return doubts(
-        engine,
-        "txn_unclear",
-        lambda row: f"transactions on {row['key']} cannot be judged: {row['why']}",
-        lambda more: f"nor can those on {more} other keys, for the same reasons",
-    )
+_UNCLEAR: Final = Doubts(
+    "txn_unclear",
+    lambda row: f"transactions on {row['key']} cannot be judged: {row['why']}",
+    lambda more: f"nor can those on {more} other keys, for the same reasons",
+)
 
 
 def _explain(row: Row, evidence: Evidence) -> Explanation:

@@ -1,0 +1,165 @@
+"""A history shared out by key among Spark's tasks, each of which asks its part of DuckDB.
+
+A hundred queries about all rows cost Spark a hundred shuffles, each with Java of its own to compile. Here the effects
+are shuffled once: tasks read the files, a range of rows each, and send every row to the part of its key; other tasks
+take one part each into DuckDB. Only columns that have values go along, texts that recur by number.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay.checkers.engine.base import conformed
+from assay.checkers.engine.duck import DuckDB
+
+if TYPE_CHECKING:
+    from assay.checkers.by_key import Question
+
+BUCKETS: Final = 4096
+"""Keys are placed by bucket, so that a task need not know where each of many keys is."""
+PART_ROWS: Final = 2_500_000
+"""Effects of a part, about; one key is never divided."""
+RANGE_ROWS: Final = 1_000_000
+"""Effects that a task reads and sorts out at once."""
+PART_MEMORY: Final = "1200MB"
+"""What DuckDB may take for one part before it spills."""
+EFFECTS: Final = "effects"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Some groups of rows of a file."""
+
+    path: str
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """Sorts a range out by part. ``columns``: of the files, those to take along. ``places``: by bucket, its part."""
+
+    columns: tuple[str, ...]
+    places: Sequence[int]
+
+    def __call__(self, given: Range) -> Iterator[tuple[int, bytes]]:
+        file = pq.ParquetFile(given.path, read_dictionary=["key"])
+        present = [name for name in self.columns if name in file.schema_arrow.names]
+        rows = file.read_row_groups(list(given.groups), columns=present).unify_dictionaries().combine_chunks()
+        if not rows.num_rows:
+            return
+        part = self._parts(rows.column("key").chunk(0))
+        order = np.argsort(part, kind="stable")
+        sizes = np.bincount(part)
+        rows = rows.take(pa.array(order))
+        begin = 0
+        for number, size in enumerate(sizes.tolist()):
+            if size:
+                yield number, packed(rows.slice(begin, size))
+            begin += size
+
+    def _parts(self, keys: pa.DictionaryArray) -> np.ndarray[Any, Any]:
+        places = np.array([self.places[bucket(key)] for key in keys.dictionary.to_pylist()], dtype=np.int32)
+        found: np.ndarray[Any, Any] = places[keys.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Asks one part. ``faults``: the data set, packed."""
+
+    question: Question
+    faults: bytes
+    threads: int
+
+    def __call__(self, given: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+        from assay.harness.core.history.schema import SCHEMAS
+
+        tables = [_unpacked(blob) for _, blob in given]
+        if not tables:
+            return
+        with DuckDB(memory=PART_MEMORY, threads=self.threads) as duck:
+            duck.load("stored_effects", pa.concat_tables(tables, promote_options="default"))
+            present = list(dict.fromkeys(name for table in tables for name in table.column_names))
+            tables.clear()
+            duck.view(EFFECTS, conformed("stored_effects", present, SCHEMAS[EFFECTS]))
+            duck.load("faults", _unpacked(self.faults))
+            yield pickle.dumps(self.question(duck))
+
+
+def bucket(key: str | None) -> int:
+    """The same on every machine."""
+    return zlib.crc32((key or "").encode()) % BUCKETS
+
+
+def ranges(paths: Sequence[Path]) -> list[Range]:
+    """All rows of these files."""
+    found = []
+    for path in paths:
+        groups: list[int] = []
+        rows = 0
+        metadata = pq.read_metadata(path)
+        for number in range(metadata.num_row_groups):
+            groups.append(number)
+            rows += metadata.row_group(number).num_rows
+            if rows >= RANGE_ROWS or number == metadata.num_row_groups - 1:
+                found.append(Range(str(path.resolve()), tuple(groups)))
+                groups, rows = [], 0
+    return found
+
+
+def valued(paths: Sequence[Path], names: Iterable[str]) -> tuple[str, ...]:
+    """Of these columns, those that some file may have a value of."""
+    return tuple(name for name in names if any(_has_values(path, name) for path in paths))
+
+
+def _has_values(path: Path, name: str) -> bool:
+    metadata = pq.read_metadata(path)
+    place = metadata.schema.to_arrow_schema().get_field_index(name)
+    if place < 0:
+        return False
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        known = group.column(place).statistics
+        if known is None or not known.has_null_count or known.null_count < group.num_rows:
+            return True
+    return False
+
+
+def places(rows: Iterable[tuple[str, int]], total: int, tasks: int) -> tuple[list[int], int]:
+    """By bucket its part, and how many parts there are: as many as tasks run at once, or a multiple. ``rows``: of each
+    key, how many. The largest bucket first, each to the part that has the fewest rows until then.
+    """
+    sizes = [0] * BUCKETS
+    for key, many in rows:
+        sizes[bucket(key)] += many
+    parts = tasks * math.ceil(total / (tasks * PART_ROWS))
+    loads = [0] * parts
+    found = [0] * BUCKETS
+    for one in sorted(range(BUCKETS), key=sizes.__getitem__, reverse=True):
+        found[one] = loads.index(min(loads))
+        loads[found[one]] += sizes[one]
+    return found, parts
+
+
+def packed(rows: pa.Table) -> bytes:
+    """A table as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(rows)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _unpacked(blob: bytes) -> pa.Table:
+    with pa.ipc.open_stream(blob) as reader:
+        return reader.read_all()

@@ -1,0 +1,47 @@
+"""DuckDB that shares out a history by key, as Spark does: what is asked by key, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from assay.checkers.by_key import Answers, Question
+from assay.checkers.engine import DuckDB
+from assay.checkers.engine.spark_parts import bucket
+from assay.harness.core.history import HistoryReader
+
+
+class Parted(DuckDB):
+    """``parts``: how many. ``asked``: the texts that were asked of all keys, in the end."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(threads=1, small=True)
+        self._parts = parts
+        self._expected: dict[str, pa.Table] = {}
+        self.answered: list[Answers] = []
+
+    def divided(
+        self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
+    ) -> list[Answers] | None:
+        effects, faults = self.arrow("select * from effects"), self.arrow("select * from faults")
+        places = [bucket(key) % self._parts for key in effects.column("key").to_pylist()]
+        for number in range(self._parts):
+            mine = effects.filter(pa.array([place == number for place in places], pa.bool_()))
+            if mine.num_rows:
+                with DuckDB(threads=1, small=True) as duck:
+                    duck.load("effects", mine)
+                    duck.load("faults", faults)
+                    self.answered.append(question(duck))
+            progress(number + 1, self._parts)
+        return self.answered
+
+    def expect(self, tables: Mapping[str, pa.Table]) -> None:
+        self._expected.update(tables)
+
+    def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, fine: bool = False) -> None:
+        if name in self._expected:
+            self.load(name, self._expected[name])
+        else:
+            super().table(name, sql, parameters, fine=fine)
