@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from assay.checkers.check import MOST_FINDINGS, Answer, Doubts, Family, Prepared, Rounds, View, build, evidence
+from assay.checkers.check import MOST_FINDINGS, Answer, Check, Doubts, Family, Prepared, Rounds, View, build, evidence
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Row
-from assay.checkers.engine.needs import words
+from assay.checkers.engine.needs import rowless, words
 from assay.checkers.families import FAMILIES
 from assay.checkers.objects.kinds import KINDS
 from assay.checkers.source import register_contract
@@ -56,6 +56,11 @@ class Answers:
 
     checks: dict[str, Answer] = field(default_factory=dict)
     tables: dict[str, pa.Table | None] = field(default_factory=dict)
+
+    def lacks(self, name: str) -> bool:
+        """Whether it is a table that has no rows."""
+        table = self.tables.get(name)
+        return table is not None and table.num_rows == 0
 
 
 @dataclass(frozen=True)
@@ -100,22 +105,21 @@ class Question:
             answer.instances = 0 if engine.lacks(check.found) else _count(engine, check.found)
             if not answer.instances:
                 answer.first = []
-            elif not beyond(check.evidence):
+            elif (views := _across(check.evidence)) is not None and all(_none(view, engine.lacks) for view in views):
                 answer.first = evidence(engine, check)
         return own
 
 
 def together(parts: Sequence[Answers]) -> Answers:
     """The answers for all keys."""
-    whole = Answers()
+    whole = Answers(tables={name: _all([part.tables[name] for part in parts]) for name in parts[0].tables})
     for anomaly in parts[0].checks:
         given = [part.checks[anomaly] for part in parts]
-        whole.checks[anomaly] = Answer(
-            _sum([one.examined for one in given]), _sum([one.instances for one in given]),
-            _first([one.first for one in given]),
-        )  # fmt: skip
-    for name in parts[0].tables:
-        whole.tables[name] = _all([part.tables[name] for part in parts])
+        instances = _sum([one.instances for one in given])
+        first = _first([one.first for one in given])
+        if instances and not all(_none(view, whole.lacks) for view in _across(_checks()[anomaly].evidence) or ()):
+            first = None  # what one part lacked another one has
+        whole.checks[anomaly] = Answer(_sum([one.examined for one in given]), instances, first)
     return whole
 
 
@@ -124,10 +128,28 @@ def divisible(families: Sequence[Family]) -> list[Family]:
     return [family for family in families if family.by_key and family in FAMILIES]
 
 
+_OF_ALL: Final = frozenset({"ops", "events", "replicas", "looks"})
+"""Data sets that only those have who ask of all keys."""
+
+
 @lru_cache(2_000)
 def beyond(text: str) -> bool:
     """Whether what a text reads, by way of other relations, too, is more than each key's own."""
-    return any(word == "ops" or (word in _views() and _views()[word].across) for word in _read(text))
+    return _across(text) != ()
+
+
+@lru_cache(2_000)
+def _across(text: str) -> tuple[View, ...] | None:
+    """The relations that make it so; None: it reads what is not there for some keys alone."""
+    read = _read(text)
+    if not _OF_ALL.isdisjoint(read):
+        return None
+    return tuple(view for name in sorted(read) if (view := _views().get(name)) is not None and view.across)
+
+
+def _none(view: View, lacks: Callable[[str], bool]) -> bool:
+    """Whether a relation has no rows for all keys, if this is so of the tables that ``lacks`` says."""
+    return rowless(view.sql)(lambda name: name in _wanted() and lacks(name))
 
 
 def _read(text: str) -> set[str]:
@@ -145,6 +167,11 @@ def _read(text: str) -> set[str]:
 @lru_cache(1)
 def _views() -> Mapping[str, View]:
     return {view.name: view for family in FAMILIES for view in _made(family)}
+
+
+@lru_cache(1)
+def _checks() -> Mapping[str, Check]:
+    return {check.anomaly: check for family in FAMILIES for check in family.checks}
 
 
 def _made(family: Family) -> list[View]:

@@ -211,6 +211,8 @@ class Family:
     """What ``prepare`` reads is there while the run goes on (``early``). Of a :class:`Prepared` that is plain."""
     beside: bool = False
     """It is about servers, and nothing that clients did: a run that no other family can judge is unknown."""
+    kinds: tuple[str, ...] = ()
+    """Effects of which it needs one at least, so that a history without them need not be asked whether it applies."""
     by_key: bool = False
     """What it says of a key is read off that key's effects, besides what is no effect: but for relations that are said
     to go ``across``, and operations. Its evidence is in the order of keys. Some keys may be judged apart from others
@@ -223,14 +225,18 @@ class Family:
 
 
 def family_of(
-    *checks: Check, applies: str, prepare: Callable[[Engine], list[str]] | None = None, beside: bool = False
+    *checks: Check,
+    applies: str,
+    prepare: Callable[[Engine], list[str]] | None = None,
+    beside: bool = False,
+    kinds: tuple[str, ...] = (),
 ) -> Family:
     """A family with its first check's name, so that a history that has nothing for it owes no data.
 
     ``applies``: the rows that it needs some of, as they stand behind ``from``.
     """
     asked = f"select count(*) as examined from {applies}"
-    return Family(checks[0].anomaly, checks, asked, prepare=prepare, beside=beside)
+    return Family(checks[0].anomaly, checks, asked, prepare=prepare, beside=beside, kinds=kinds)
 
 
 def build(engine: Engine, views: tuple[View, ...]) -> None:

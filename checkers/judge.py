@@ -226,6 +226,8 @@ class _Judging:
 
     def _has(self, family: Family) -> bool:
         """Whether the history has something that the family is about."""
+        if family.kinds and not self.kinds.intersection(family.kinds):
+            return False
         (row,) = self.engine.rows(family.applies)
         return bool(next(iter(row.values())))
 

@@ -196,5 +196,6 @@ LOST_CHANGES: Final = Family(
         where kind in ('setting', 'topic-create', 'partitions-add') and outcome = 'ok'
         """,
     views=REST_VIEWS,
+    kinds=("setting", "topic-create", "partitions-add"),
 )
 """After the one of ``rest``, whose views it makes again: a history need have no looks at rest."""

@@ -121,4 +121,4 @@ STUCK_CLIENT: Final = Check(
     standstill=LONG,
 )
 
-PROGRESS: Final = family_of(STUCK_CLIENT, applies="effects where kind = 'tried'")
+PROGRESS: Final = family_of(STUCK_CLIENT, applies="effects where kind = 'tried'", kinds=("tried",))

@@ -56,6 +56,7 @@ class Spark:
         most so many rows are kept in this process."""
         self._session = session
         self._few_rows = few_rows
+        self._beside_rows = 4 * (few_rows or 0)  # many queries read nothing but one or two such data sets
         self._few: DuckDB | None = None if few_rows is None else DuckDB(memory=FEW_MEMORY)
         self._names = Names()
         self._deferred = Deferred(self._make)
@@ -70,7 +71,7 @@ class Spark:
         self.close()
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
-        if self._few is not None and sum(pq.read_metadata(part).num_rows for part in parts) <= (self._few_rows or 0):
+        if self._few is not None and sum(pq.read_metadata(part).num_rows for part in parts) <= self._beside_rows:
             self._few.register(name, parts, schema)
             self._known_few(name, self._few.arrow(f"select * from {name}"))
             return

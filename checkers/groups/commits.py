@@ -203,6 +203,8 @@ MISMATCHES: Final = Family(
     applies=f"select {total_of('many')} as examined from effect_kinds where kind = 'fetched'",
 )
 BEYOND: Final = family_of(
-    COMMIT_BEYOND_LOG, applies="effects e where e.kind = 'advance' or (e.kind = 'commit' and e.assignment is not null)"
+    COMMIT_BEYOND_LOG,
+    applies="effects e where e.kind = 'advance' or (e.kind = 'commit' and e.assignment is not null)",
+    kinds=("advance", "commit"),
 )
 COMMITS: Final = (MISMATCHES, BEYOND)

@@ -201,4 +201,5 @@ EXPIRY: Final = Family(
     name="expiry",
     checks=(EARLY_EXPIRY, REVIVED_OFFSET, OVERDUE_OFFSET),
     applies="select count(*) as examined from effects where kind in ('keep', 'kept')",
+    kinds=("keep", "kept"),
 )

@@ -40,12 +40,14 @@ GENERATIONS: Final = (
     family_of(
         ZOMBIE_COMMIT,
         applies="effects e where e.kind in ('acquire', 'commit') and e.group is not null and e.generation >= 0",
+        kinds=("acquire", "commit"),
     ),
     family_of(
         DOUBLE_OWNERSHIP,
         applies="effects e where e.kind = 'acquire' and e.owner is not null and (e.generation is not null "
         "or e.token is not null or e.assignment is not null)",
         prepare=Prepared(HOLD_VIEWS),
+        kinds=("acquire",),
     ),
     family_of(GENERATION_REUSE, applies="events where event = 'group-generation'"),
 )
@@ -53,9 +55,12 @@ HOLDING: Final = family_of(
     ORPHANED_PARTITION,
     applies="effects e where e.kind = 'acquire' and e.owner is not null and e.assignment is not null "
     "and e.key <> e.group",
+    kinds=("acquire",),
 )
 """After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
-FENCING: Final = family_of(FENCING_VIOLATION, applies="effects where kind = 'guarded' and token is not null")
+FENCING: Final = family_of(
+    FENCING_VIOLATION, applies="effects where kind = 'guarded' and token is not null", kinds=("guarded",)
+)
 SETTLING: Final = family_of(UNSETTLED_GROUP, applies="effects e where e.phase = 'drain' and e.group is not null")
 
 GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SPLITS, SETTLING, RESTLESSNESS)

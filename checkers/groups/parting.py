@@ -56,5 +56,7 @@ READ_AFTER_RELEASE: Final = Check(
 )
 
 PARTINGS: Final = family_of(
-    READ_AFTER_RELEASE, applies="effects where kind in ('release', 'lost') and position is not null"
+    READ_AFTER_RELEASE,
+    applies="effects where kind in ('release', 'lost') and position is not null",
+    kinds=("release", "lost"),
 )

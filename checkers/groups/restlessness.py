@@ -129,5 +129,7 @@ RESTLESS_GROUP: Final = Check(
 )
 
 RESTLESSNESS: Final = family_of(
-    RESTLESS_GROUP, applies="effects e where e.kind = 'acquire' and e.group is not null and e.generation is not null"
+    RESTLESS_GROUP,
+    applies="effects e where e.kind = 'acquire' and e.group is not null and e.generation is not null",
+    kinds=("acquire",),
 )

@@ -130,4 +130,5 @@ STARTS: Final = family_of(
     applies="""(
         select e.op from effects e where e.group is not null and e.kind in ('acquire', 'fetched', 'resume')
         group by e.op having min(e.kind) < max(e.kind)) as begun""",
+    kinds=("acquire", "fetched", "resume"),
 )

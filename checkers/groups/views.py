@@ -72,5 +72,5 @@ SPLIT_BRAIN: Final = Check(
     seen_again=True,  # for each partition of a claim
 )
 
-SPLITS: Final = family_of(SPLIT_BRAIN, applies="effects where kind = 'claim' and version is not null")
+SPLITS: Final = family_of(SPLIT_BRAIN, applies="effects where kind = 'claim' and version is not null", kinds=("claim",))
 """Claims, and the views that they were made by."""

@@ -143,5 +143,6 @@ EMPTINESS: Final = family_of(
         effects e cross join queue_declared d
         where d.linearizable_queues = 1 and e.kind = 'queue-dequeue' and e.outcome = 'ok' and e.value is null
         """,
+    kinds=("queue-dequeue",),
 )
 """After the queues' own family, whose tables it reads."""

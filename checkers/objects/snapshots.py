@@ -92,5 +92,6 @@ SNAPSHOTS: Final = family_of(
         effects e cross join set_declared d
         where d.linearizable_sets = 1 and e.kind = 'set-read' and e.outcome = 'ok'
         """,
+    kinds=("set-read",),
 )
 """After the sets' own family, whose tables it reads."""
