@@ -86,7 +86,7 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
 
     rows = HistoryReader(path).rows("effects")
     with SparkApplication(memory=memory) as application:
-        with application.engine(effects=rows) as spark:
+        with application.judging(effects=rows, here=True) as spark:
             judged = _judged(path, spark, contract)
         with application.engine(effects=rows) as spark:
             register_history(spark, path)

@@ -90,7 +90,8 @@ class Engines:
     def open(self, reader: HistoryReader) -> Iterator[Engine]:
         """An engine for this history alone. Raises ``EngineUnavailable`` when Spark is wanted and is not available."""
         if self.pick(reader) == SPARK:
-            with self._spark(reader.rows("effects")) as engine:
+            effects = reader.rows("effects")
+            with self._application_for(effects).judging(effects=effects, here=fits(reader)) as engine:
                 yield engine
         else:
             rows = reader.rows("effects")
@@ -105,6 +106,9 @@ class Engines:
             self._application = None
 
     def _spark(self, effects: int) -> Spark:
+        return self._application_for(effects).engine(effects=effects)
+
+    def _application_for(self, effects: int) -> SparkApplication:
         _require()
         from assay.checkers.engine.spark_application import SparkApplication
         from assay.checkers.engine.spark_settings import SMALL_ROWS
@@ -114,7 +118,7 @@ class Engines:
             self.close()
         if self._application is None:
             self._application = SparkApplication(self._master, quick=small)
-        return self._application.engine(effects=effects)
+        return self._application
 
 
 def _available() -> bool:

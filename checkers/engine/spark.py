@@ -1,8 +1,8 @@
 """Spark: the same SQL text where one machine's memory and disk do not suffice, and on clusters.
 
 Each ``Spark`` is one session of a ``SparkApplication``. Tables are materialised with a local checkpoint: it cuts the
-plan, so that a view over ten tables is not planned from the files up again, and needs no shared disk. Of large
-histories, what turns out to be small is judged in this process; ``names`` says why.
+plan, so that a view over ten tables is not planned from the files up again, and needs no shared disk. Of a large
+history that is done when something reads them, and what can be asked key by key is asked in tasks (``spark_parts``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pyspark.storagelevel import StorageLevel
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
 from assay.checkers.engine.deferred import Deferred, Relation
 from assay.checkers.engine.duck import DuckDB
-from assay.checkers.engine.names import Names
 from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
 from assay.checkers.engine.spark_parts import Asking, Sorting, bucket, packed, places, ranges, valued
 from assay.harness.core.history.data_sets import EFFECTS
@@ -36,14 +35,10 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 VALIDATION_MEMORY: Final = "1GB"
-FEW_MEMORY: Final = "512MB"
-"""What DuckDB may take next to the driver: first to validate, then, once that is over, for tables of few rows."""
+"""What DuckDB may take next to the driver."""
 
 PATIENCE: Final = 0.2
 """Seconds from one look at how far a job is to the next."""
-
-FEW_ROWS: Final = 50_000
-"""Of a large history, a table with at most so many is kept in this process, and known to the optimizer."""
 
 
 class Spark:
@@ -51,14 +46,10 @@ class Spark:
 
     name = "spark"
 
-    def __init__(self, session: SparkSession, *, few_rows: int | None = None) -> None:
-        """``few_rows``: look at how large each table is, which pays where reading one twice takes long; those with at
-        most so many rows are kept in this process."""
+    def __init__(self, session: SparkSession, *, large: bool = False) -> None:
+        """``large``: that nothing be made which no one reads, or which has no rows, is worth a look at each table."""
         self._session = session
-        self._few_rows = few_rows
-        self._beside_rows = 4 * (few_rows or 0)  # many queries read nothing but one or two such data sets
-        self._few: DuckDB | None = None if few_rows is None else DuckDB(memory=FEW_MEMORY)
-        self._names = Names()
+        self._large = large
         self._deferred = Deferred(self._make)
         self._fine: set[str] = set()
         self._expected: dict[str, pa.Table] = {}
@@ -71,10 +62,6 @@ class Spark:
         self.close()
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
-        if self._few is not None and sum(pq.read_metadata(part).num_rows for part in parts) <= self._beside_rows:
-            self._few.register(name, parts, schema)
-            self._known_few(name, self._few.arrow(f"select * from {name}"))
-            return
         alike: dict[tuple[tuple[str, str], ...], list[Path]] = {}
         for part in parts:
             alike.setdefault(_columns(part, schema), []).append(part)
@@ -98,102 +85,57 @@ class Spark:
         if fine:
             self._fine.add(name.lower())
         self._deferred.declare(name, sql, kept=True)
-        if self._few_rows is None:
+        if not self._large:
             self._deferred.ensure(f"select * from {name}")
 
     def holds(self, name: str) -> bool:
         return False
 
     def lacks(self, name: str) -> bool:
-        return self._few_rows is not None and self._deferred.lacks(name)
+        return self._large and self._deferred.lacks(name)
 
     def rows(self, sql: str) -> list[Row]:
-        if self._few_rows is not None and self._deferred.no_rows(sql):
+        if self._large and self._deferred.no_rows(sql):
             return []
-        self._deferred.ensure(sql)
-        few = self._asked_of_few(sql)
-        if few is not None:
-            return few.rows(sql)
         with failures(sql):
             return [row.asDict() for row in self._asked(sql).collect()]
 
     def arrow(self, sql: str) -> pa.Table:
-        self._deferred.ensure(sql)
-        few = self._asked_of_few(sql)
-        if few is not None:
-            return few.arrow(sql)
         with failures(sql):
             return self._asked(sql).toArrow()
 
     def load(self, name: str, rows: pa.Table) -> None:
         self._deferred.redefine(name)
-        if self._few_rows is not None and rows.num_rows <= self._few_rows:
-            self._known_few(name, rows)
-            return
         with failures(f"take over {name}"):
             self._known(name, self._session.createDataFrame(rows).localCheckpoint(eager=True))
         self._deferred.given(name, rows.num_rows)
 
-    def _known_few(self, name: str, rows: pa.Table) -> None:
-        self._names.few(name, rows)
-        self._deferred.given(name, rows.num_rows)
-
     def _make(self, relation: Relation) -> int | None:
-        """A table's rows are counted where they are few."""
-        name, sql = relation.name, str(relation.sql)
+        sql = str(relation.sql)
         if not relation.kept:
-            self._names.view(name, sql)
+            with failures(sql):
+                self._session.sql(f"create or replace temporary view {relation.name} as {sql}")
+            self._views[relation.name] = None
             return None
-        if relation.lacks and self._few_rows is not None:
-            sql = f"select * from ({sql}) as none limit 0"
-        few = self._asked_of_few(sql)
-        if few is not None:
-            few_rows = few.arrow(sql)
-            self._names.few(name, few_rows)
-            return int(few_rows.num_rows)
         with failures(sql):
             # The disk takes what memory does not, as DuckDB's tables spill.
-            made = self._asked(sql, fine=name in self._fine).localCheckpoint(
+            made = self._planned(sql, fine=relation.name in self._fine).localCheckpoint(
                 eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK
             )
-            if self._few_rows is not None:
-                first = made.limit(self._few_rows + 1).toArrow()
-                if first.num_rows <= self._few_rows:
-                    self._names.few(name, first)
-                    return int(first.num_rows)
-            self._known(name, made)
-        return 1
+            self._known(relation.name, made)
+            return int(not (self._large and made.isEmpty()))
 
-    def _asked_of_few(self, sql: str) -> DuckDB | None:
-        """The engine that answers a query which reads few rows alone; None for any other query."""
-        if self._few is None or not self._names.has_few(sql):
-            return None
-        for name, relation in self._names.missing(sql, self._few.name):
-            if relation.sql is not None:
-                self._few.view(name, relation.sql)
-            elif relation.rows is not None:
-                self._few.load(name, relation.rows)
-        return self._few
+    def _asked(self, sql: str) -> DataFrame:
+        """The query, once what it reads is there."""
+        self._deferred.ensure(sql)
+        return self._planned(sql)
 
-    def _asked(self, sql: str, *, fine: bool = False) -> DataFrame:
-        """The query, once Spark knows what it reads.
-
-        Few rows are constants there, of which the optimizer knows how many there are: joins with them need no shuffle,
-        and those with none vanish.
-        """
-        for name, relation in self._names.missing(sql, self.name):
-            with failures(relation.sql or f"take over {name}"):
-                if relation.sql is not None:
-                    self._session.sql(f"create or replace temporary view {name} as {relation.sql}")
-                elif relation.rows is not None:
-                    self._session.createDataFrame(relation.rows).createOrReplaceTempView(name)
-            self._views[name] = None
+    def _planned(self, sql: str, *, fine: bool = False) -> DataFrame:
         self._session.conf.set("spark.sql.execution.bypassPartialAggregation", str(fine).lower())
         return self._session.sql(sql)
 
     def _known(self, name: str, made: DataFrame) -> None:
         made.createOrReplaceTempView(name)
-        self._names.many(name, self.name)
         self._views[name] = None
 
     @property
@@ -249,39 +191,40 @@ class Spark:
         ``progress`` is called with how many are done. Ctrl-C ends the job.
         """
         what = f"run {function.__module__}.{function.__name__}"
-        return self._ran(
-            what, self._session.sparkContext.parallelize(arguments, len(arguments)).map(function), progress
-        )
+        wanted = self._session.sparkContext.parallelize(arguments, len(arguments)).map(function)
+        return self._ran(what, wanted, progress)
 
     def divided(
         self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
     ) -> list[Answers] | None:
-        if self._few_rows is None or history.translation("effects") or history.rows("faults") > self._few_rows:
-            return None
-        if history.in_memory("effects") is not None or not self.parallelism:
-            return None
-        paths = history.paths("effects")
-        sizes = self.arrow("select key, cast(sum(many) as bigint) as many from effect_kinds group by key").to_pydict()
-        rows = list(zip(sizes["key"], sizes["many"], strict=True))
-        of_bucket, parts = places(rows, history.rows("effects"), self.parallelism)
-        used = len({of_bucket[bucket(key)] for key, _ in rows})
-        threads = max(1, self.parallelism // used) if self._local else 1
-        found = ranges(paths)
-        faults = packed(self.arrow("select * from faults"))
-        shared = (
-            self._session.sparkContext.parallelize(found, len(found))
-            .flatMap(Sorting(valued(paths, EFFECTS.names), of_bucket))
-            .partitionBy(parts, int)
-            .mapPartitions(Asking(question, faults, threads))
-        )
-        total = len(found) + parts
-        return [pickle.loads(one) for one in self._ran("judge by key", shared, lambda done: progress(done, total))]
+        return self.parted(self, history, question, progress) if self._large else None
 
     def expect(self, tables: Mapping[str, pa.Table]) -> None:
         self._expected.update(tables)
 
+    def parted(
+        self, here: Engine, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
+    ) -> list[Answers] | None:
+        """``here`` has the history's data sets, and ``effect_kinds``."""
+        if history.translation("effects") or history.in_memory("effects") is not None:
+            return None  # these are not the rows of its files
+        sizes = here.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
+        of_bucket, parts = places([(row["key"], row["many"]) for row in sizes], self.parallelism)
+        used = len({of_bucket[bucket(row["key"])] for row in sizes})
+        threads = max(1, self.parallelism // used) if self._local else 1
+        paths = history.paths("effects")
+        found = ranges(paths)
+        total = len(found) + parts
+        wanted = (
+            self._session.sparkContext.parallelize(found, len(found))
+            .flatMap(Sorting(valued(paths, EFFECTS.names), of_bucket))
+            .partitionBy(parts, int)
+            .mapPartitions(Asking(question, packed(here.arrow("select * from faults")), threads))
+        )
+        return [pickle.loads(one) for one in self._ran("judge by key", wanted, lambda done: progress(done, total))]
+
     def _ran(self, what: str, wanted: RDD[Any], progress: Callable[[int], None]) -> list[Any]:
-        """All of ``wanted``, by a job that ends with Ctrl-C."""
+        """All of ``wanted``, by one job, which ends with Ctrl-C."""
         context, group = self._session.sparkContext, f"assay-{uuid.uuid4()}"
 
         def run() -> list[Any]:
@@ -323,8 +266,6 @@ class Spark:
             for name in self._views:
                 self._session.catalog.dropTempView(name)
         self._views.clear()
-        if self._few is not None:
-            self._few.close()
 
 
 class Grouped:

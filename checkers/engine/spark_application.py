@@ -22,7 +22,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from assay.checkers.engine.base import EngineUnavailable
-from assay.checkers.engine.spark import FEW_ROWS, Spark
+from assay.checkers.engine.spark import Spark
+from assay.checkers.engine.spark_beside import BesideSpark
 from assay.checkers.engine.spark_errors import LOST, reason
 from assay.checkers.engine.spark_settings import LOCAL, LOG4J, SHARED, SMALL_ROWS, session_settings, settings
 
@@ -65,8 +66,12 @@ class SparkApplication:
 
     def engine(self, *, effects: int | None = None) -> Spark:
         """A session of its own. ``effects``: how many rows the history has, if known; few are judged in another way."""
-        large = effects is None or effects >= SMALL_ROWS
-        return Spark(self.session(effects=effects), few_rows=FEW_ROWS if large else None)
+        return Spark(self.session(effects=effects), large=effects is None or effects >= SMALL_ROWS)
+
+    def judging(self, *, effects: int, here: bool) -> Spark | BesideSpark:
+        """What to judge such a history with. ``here``: one machine can read it, so DuckDB is asked what is left."""
+        spark = self.engine(effects=effects)
+        return BesideSpark(spark) if here and effects >= SMALL_ROWS else spark
 
     def session(self, *, effects: int | None = None) -> SparkSession:
         """The same as pyspark has it, for what is no history."""

@@ -135,14 +135,14 @@ def _has_values(path: Path, name: str) -> bool:
     return False
 
 
-def places(rows: Iterable[tuple[str, int]], total: int, tasks: int) -> tuple[list[int], int]:
+def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], int]:
     """By bucket its part, and how many parts there are: as many as tasks run at once, or a multiple. ``rows``: of each
     key, how many. The largest bucket first, each to the part that has the fewest rows until then.
     """
     sizes = [0] * BUCKETS
     for key, many in rows:
         sizes[bucket(key)] += many
-    parts = tasks * math.ceil(total / (tasks * PART_ROWS))
+    parts = tasks * max(1, math.ceil(sum(sizes) / (tasks * PART_ROWS)))
     loads = [0] * parts
     found = [0] * BUCKETS
     for one in sorted(range(BUCKETS), key=sizes.__getitem__, reverse=True):
