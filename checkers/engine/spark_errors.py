@@ -11,6 +11,7 @@ from assay.checkers.engine.base import EngineError
 
 JVM_ENDED: Final = "its JVM has ended"
 CONTEXT_STOPPED: Final = "Spark has ended: its cluster, or another process, has stopped its context"
+_TRACEBACK: Final = "Traceback (most recent call last):\n"
 LOST: Final = (Py4JError, ConnectionError, EOFError)
 """What a call raises whose JVM has ended, or that went wrong there."""
 
@@ -27,11 +28,16 @@ def failures(what: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """One line: that of the exception in the JVM, since py4j's own names no more than the method that was called."""
+    """One line: that of the exception in the JVM, since py4j's own names no more than the method that was called; and
+    where that was one of Python, in a task, its own.
+    """
     if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
         return JVM_ENDED
     try:
         text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
     except (Py4JError, OSError):  # the exception lies in the JVM
         text = JVM_ENDED
+    _, of_python, frames = str(text).rpartition(_TRACEBACK)
+    if of_python:
+        return next((line for line in frames.splitlines() if line[:1].strip()), "a task of Python failed")
     return str(text).strip().partition("\n")[0]

@@ -114,7 +114,9 @@ def test_what_is_put_together_is_a_sum_only_where_each_part_knows() -> None:
     assert together([known, known]).checks == {"phantom": Answer(4, 2, [{"key": "y"}] * 2)}
     assert together([known, unknown]).checks == {"phantom": Answer(5)}
     later = Answers({"phantom": Answer(1, 30, [{"key": "x"}] * 20)})
-    assert together([known, later]).checks["phantom"].first == [{"key": "x"}] * 20, "by key, and no more than are explained"
+    assert together([known, later]).checks["phantom"].first == [{"key": "x"}] * 20, (
+        "by key, and no more than are explained"
+    )
 
 
 def test_tables_of_many_rows_stay_where_they_are() -> None:

@@ -33,7 +33,7 @@ from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
 from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
-from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES
+from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.rest.family import REST
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
@@ -398,30 +398,6 @@ def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
     for history in some_registers:
         assert linearizable(history, versions=False) is (history[0]["key"] not in wrong), history
     return folder, contract, by_duck
-
-
-@pytest.mark.long
-@pytest.mark.spark
-def test_what_turns_out_to_be_few_is_judged_here_to_the_same_end(tmp_path: Path, application: Application) -> None:
-    """Of a large history; here all tables are small, so that a low limit puts some of them on each side."""
-    from assay.checkers.engine.spark import Spark
-
-    rows = [row for history in (*registers()[:60], *groups()[:30], moved_on()) for row in history]
-    folder = write(tmp_path / "history", rows, events=node_events(), replicas=replicas())
-    contract, families = Contract(), (REGISTER, *GENERATIONS[1:3])
-    with DuckDB() as duck:
-        expected = answers(duck, folder, contract, families)
-    sides = Counter[bool]()
-
-    class Counted(Spark):
-        def _asked_of_few(self, sql: str) -> DuckDB | None:
-            few = super()._asked_of_few(sql)
-            sides[few is not None] += 1
-            return few
-
-    with Counted(application.session(effects=100), few_rows=100) as spark:
-        assert answers(spark, folder, contract, families) == expected
-    assert min(sides[True], sides[False]) > 10, f"one side had nearly all: {sides}"
 
 
 def changes(folder: Path) -> Path:
