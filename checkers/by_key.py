@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from assay.checkers.check import MOST_FINDINGS, Answer, Check, Doubts, Family, Prepared, Rounds, View, build, evidence
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Row
-from assay.checkers.engine.needs import rowless, words
+from assay.checkers.engine.needs import all_words, rowless, words
 from assay.checkers.families import FAMILIES
 from assay.checkers.objects.kinds import KINDS
 from assay.checkers.source import register_contract
@@ -141,7 +141,7 @@ def beyond(text: str) -> bool:
 @lru_cache(2_000)
 def _across(text: str) -> tuple[View, ...] | None:
     """The relations that make it so; None: it reads what is not there for some keys alone."""
-    read = _read(text)
+    read = all_words((text,), {name: view.sql for name, view in _views().items()})
     if not _OF_ALL.isdisjoint(read):
         return None
     return tuple(view for name in sorted(read) if (view := _views().get(name)) is not None and view.across)
@@ -150,18 +150,6 @@ def _across(text: str) -> tuple[View, ...] | None:
 def _none(view: View, lacks: Callable[[str], bool]) -> bool:
     """Whether a relation has no rows for all keys, if this is so of the tables that ``lacks`` says."""
     return rowless(view.sql)(lambda name: name in _wanted() and lacks(name))
-
-
-def _read(text: str) -> set[str]:
-    found: set[str] = set()
-    texts = [text]
-    while texts:
-        for word in words(texts.pop()):
-            if word not in found:
-                found.add(word)
-                if word in _views():
-                    texts.append(_views()[word].sql)
-    return found
 
 
 @lru_cache(1)

@@ -10,7 +10,7 @@ word that is the name of a view counts as read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -18,7 +18,7 @@ from typing import Final
 from assay.checkers.check import Check, Family, Prepared, View
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine
-from assay.checkers.engine.needs import words
+from assay.checkers.engine.needs import all_words
 from assay.checkers.families import FAMILIES
 
 COME_LATE: Final = frozenset({"events", "replicas", "looks"})
@@ -53,27 +53,14 @@ def early(family: Family, late: frozenset[str] = COME_LATE) -> Family:
 def _late(family: Family, late: frozenset[str]) -> frozenset[str]:
     if family.prepare is not None and not isinstance(family.prepare, Prepared) and not family.prepares_early:
         return frozenset(family.anomalies)
-    views = {view.name: view for other in (*FAMILIES, family) for view in _views(other)}
+    views = {view.name: view.sql for other in (*FAMILIES, family) for view in _views(other)}
     return frozenset(
         check.anomaly
         for check in family.checks
-        if late & _read((family.applies, check.examined, *(view.sql for view in check.views)), views)
+        if late & all_words((family.applies, check.examined, *(view.sql for view in check.views)), views)
     )
 
 
 def _views(family: Family) -> Sequence[View]:
     prepared = family.prepare.tables if isinstance(family.prepare, Prepared) else ()
     return [*family.views, *prepared, *(view for check in family.checks for view in check.views)]
-
-
-def _read(first: Sequence[str], views: Mapping[str, View]) -> set[str]:
-    """The names of all that these texts read, by way of views, too."""
-    found: set[str] = set()
-    texts = list(first)
-    while texts:
-        for word in words(texts.pop()):
-            if word not in found:
-                found.add(word)
-                if word in views:
-                    texts.append(views[word].sql)
-    return found

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,7 @@ from assay.checkers.check import LONG, MOST_FINDINGS, Answer, Check, Family, Rou
 from assay.checkers.context import Surroundings
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
+from assay.checkers.doubtful import silent, too_busy, unheard_of
 from assay.checkers.early import COME_LATE, LATE, come_late, early, judged_late
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.families import FAMILIES, meanings
@@ -30,7 +30,6 @@ from assay.checkers.objects import kinds as objects
 from assay.checkers.source import count_kinds, register_contract, register_parts
 from assay.checkers.validate import validate
 from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
-from assay.harness.core.history.kinds import KINDS as OF_FORMAT
 from assay.harness.core.history.kinds import UNRECORDED
 
 if TYPE_CHECKING:
@@ -335,7 +334,7 @@ class _Judging:
             if anomaly not in self.applied and anomaly not in excused and self.contract.needs(anomaly)
         ]
         if idle:
-            self.unknown += self._unheard_of()
+            self.unknown += unheard_of(self.kinds, self.families)
         self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in idle]
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
@@ -351,25 +350,15 @@ class _Judging:
         late = {anomaly for anomaly in enough.keys() & self.anomalies.keys() if self.stood_still >= enough[anomaly]}
         return {anomaly for anomaly in late if self.contract.forbids(anomaly)}
 
-    def _unheard_of(self) -> list[str]:
-        """Kinds of effects that are not of the format, such as a slip of the pen in a client's ``effects``."""
-        checks = [check for family in self.families for check in family.checks]
-        known = {kind for kinds in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in kinds}
-        found = []
-        for kind in sorted(self.kinds - known):
-            near = get_close_matches(kind, sorted(known), 1)
-            found.append(f"no check knows effects of kind {kind}" + (f"; was {near[0]} meant?" if near else ""))
-        return found
-
     def _summary(self, reasons: dict[str, str], *, stopped: bool, begun: float, loaded: float) -> Judgement:
         now, contract = time.perf_counter(), self.contract
         overdue = self._overdue()
         against = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
         failed = bool(against) and UNRECORDED not in self.kinds
         if against and not failed:
-            self.unknown.insert(0, _silent(self.engine, against))
+            self.unknown.insert(0, silent(self.engine, against))
         if overdue:
-            self.unknown.insert(0, _too_busy(sorted(overdue), self.stood_still))
+            self.unknown.insert(0, too_busy(sorted(overdue), self.stood_still))
         unknown = tuple(dict.fromkeys(self.unknown))
         if contract.forbidden is None:
             forbidden = tuple(name for name in self.applied if contract.forbids(name))
@@ -402,19 +391,3 @@ class _Judging:
         known = meanings(self.families)
         named = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *self.contract.tolerated))
         return {name: known[name] for name in named if name in known}
-
-
-def _silent(engine: Engine, against: Sequence[str]) -> str:
-    (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
-    return (
-        f"{', '.join(sorted(against))}: of {row['many']} operations it is not known what they did, since the client's "
-        "effects() raised, so nothing that contradicts the others proves anything"
-    )
-
-
-def _too_busy(overdue: Sequence[str], stood_still: float) -> str:
-    return (
-        f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "
-        "tester itself go on (it, or its disk, was too busy, or it was paused), so it proves nothing; do it again when "
-        "there is less to do"
-    )

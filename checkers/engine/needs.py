@@ -8,7 +8,7 @@ without groups needs nothing, since it always has a row. What is not surely unde
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -52,6 +52,19 @@ def _never(lacks: Lacks) -> bool:
 
 def _always(lacks: Lacks) -> bool:
     return True
+
+
+def all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
+    """Those of texts, and of the relations that they name, and so on. ``sql``: of relations, by name."""
+    found: set[str] = set()
+    left = list(texts)
+    while left:
+        for word in words(left.pop()):
+            if word not in found:
+                found.add(word)
+                if word in sql:
+                    left.append(sql[word])
+    return found
 
 
 @lru_cache(KEPT_TEXTS)

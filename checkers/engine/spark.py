@@ -27,7 +27,7 @@ from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empt
 from assay.checkers.engine.deferred import Deferred, Relation
 from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
-from assay.checkers.engine.spark_parts import Asking, Sorting, bucket, packed, places, ranges, valued
+from assay.checkers.engine.spark_parts import Asking, Sorting, bucket, lacking, packed, places, ranges, valued
 from assay.harness.core.history.data_sets import EFFECTS
 
 if TYPE_CHECKING:
@@ -197,7 +197,11 @@ class Spark:
     def divided(
         self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
     ) -> list[Answers] | None:
-        return self.parted(self, history, question, progress) if self._large else None
+        return self.parted(self, history, question, progress) if self._large and self.shares() else None
+
+    def shares(self) -> bool:
+        """Whether its tasks can load what they need to judge a part; a cluster's nodes may have no Python packages."""
+        return self._local or not any(self.everywhere(lacking, b""))
 
     def expect(self, tables: Mapping[str, pa.Table]) -> None:
         self._expected.update(tables)

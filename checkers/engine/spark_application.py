@@ -71,7 +71,7 @@ class SparkApplication:
     def judging(self, *, effects: int, here: bool) -> Spark | BesideSpark:
         """What to judge such a history with. ``here``: one machine can read it, so DuckDB is asked what is left."""
         spark = self.engine(effects=effects)
-        return BesideSpark(spark) if here and effects >= SMALL_ROWS else spark
+        return BesideSpark(spark) if here and effects >= SMALL_ROWS and spark.shares() else spark
 
     def session(self, *, effects: int | None = None) -> SparkSession:
         """The same as pyspark has it, for what is no history."""

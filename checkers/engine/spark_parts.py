@@ -21,9 +21,14 @@ import pyarrow.parquet as pq
 
 from assay.checkers.engine.base import conformed
 from assay.checkers.engine.duck import DuckDB
+from assay.harness.core.late import Late
 
 if TYPE_CHECKING:
+    import duckdb
+
     from assay.checkers.by_key import Question
+else:
+    duckdb = Late("duckdb")
 
 BUCKETS: Final = 4096
 """Keys are placed by bucket, so that a task need not know where each of many keys is."""
@@ -94,6 +99,17 @@ class Asking:
             duck.view(EFFECTS, conformed("stored_effects", present, SCHEMAS[EFFECTS]))
             duck.load("faults", _unpacked(self.faults))
             yield pickle.dumps(self.question(duck))
+
+
+def lacking(argument: bytes) -> str:
+    """On an executor: what it cannot load, or nothing."""
+    try:
+        import assay.checkers.by_key  # noqa: F401 - with all that it needs
+
+        duckdb.connect(":memory:").close()
+    except ImportError as error:
+        return str(error)
+    return ""
 
 
 def bucket(key: str | None) -> int:

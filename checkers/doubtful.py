@@ -1,0 +1,38 @@
+"""Reasons why a verdict is unknown that take some words."""
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+from assay.checkers.check import Family
+from assay.checkers.engine import Engine
+from assay.harness.core.history.kinds import KINDS as OF_FORMAT
+from assay.harness.core.history.kinds import UNRECORDED
+
+
+def unheard_of(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
+    """Kinds of effects that are not of the format, such as a slip of the pen in a client's ``effects``."""
+    checks = [check for family in families for check in family.checks]
+    known = {kind for some in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in some}
+    found = []
+    for kind in sorted(set(kinds) - known):
+        near = get_close_matches(kind, sorted(known), 1)
+        found.append(f"no check knows effects of kind {kind}" + (f"; was {near[0]} meant?" if near else ""))
+    return found
+
+
+def silent(engine: Engine, against: Sequence[str]) -> str:
+    """Some operations have no effects, so that others may be accused wrongly. ``against``: the anomalies."""
+    (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
+    return (
+        f"{', '.join(sorted(against))}: of {row['many']} operations it is not known what they did, since the client's "
+        "effects() raised, so nothing that contradicts the others proves anything"
+    )
+
+
+def too_busy(overdue: Sequence[str], stood_still: float) -> str:
+    """The tester itself was kept from going on, for so many seconds."""
+    return (
+        f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "
+        "tester itself go on (it, or its disk, was too busy, or it was paused), so it proves nothing; do it again when "
+        "there is less to do"
+    )
