@@ -258,14 +258,14 @@ class Answer:
     """The first rows of its evidence."""
 
 
-def ask(engine: Engine, check: Check, known: Answer, *, tried: bool = False) -> tuple[int, int]:
+def ask(engine: Engine, check: Check, known: Answer | None = None, *, tried: bool = False) -> tuple[int, int]:
     """How many rows the check examined and how many instances it found, once its views are built.
 
     One query, since planning a second one costs Spark more than counting. A table of violations without a column
     ``key`` is an error here, not only once it has a row, unless the check was ``tried``: then what cannot have rows is
     not even planned.
     """
-    examined, instances = known.examined, known.instances
+    examined, instances = (None, None) if known is None else (known.examined, known.instances)
     if instances is None and tried and engine.lacks(check.found):
         instances = 0
     asked = {}

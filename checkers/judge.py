@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from assay.checkers import coverage
 from assay.checkers.by_key import Answers, Dividing, Question, divisible, together
 from assay.checkers.causes import with_causes
-from assay.checkers.check import LONG, MOST_FINDINGS, Answer, Check, Family, Rounds, ask, build, findings
+from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, Rounds, ask, build, findings
 from assay.checkers.context import Surroundings
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
@@ -286,13 +286,14 @@ class _Judging:
     def _examine(self, check: Check) -> None:
         begun = time.perf_counter()
         rows = instances = 0
-        known = self.known.checks.get(check.anomaly, Answer()) if id(check) in _BUILT_IN else Answer()
+        known = self.known.checks.get(check.anomaly) if id(check) in _BUILT_IN else None
         if not check.kinds or self.kinds.intersection(check.kinds):
             build(self.engine, check.views)
             rows, instances = ask(self.engine, check, known, tried=id(check) in _BUILT_IN)
         if instances:
             self.anomalies[check.anomaly] = instances
-            self.findings += self.surroundings.around(findings(self.engine, check, self.through, known.first))
+            first = None if known is None else known.first
+            self.findings += self.surroundings.around(findings(self.engine, check, self.through, first))
         elif rows == 0 and self._owes(check):
             self.unknown.append(f"{check.anomaly} is forbidden, but its check had no data")
         self._add(check, rows, time.perf_counter() - begun, lacking=rows == instances == 0)

@@ -68,10 +68,12 @@ class Spark:
         sources = []
         for number, (columns, paths) in enumerate(alike.items()):
             source = f"{name}_{number}"
+            self._deferred.redefine(source)
             with failures(f"read {paths[0]}"):
                 reader = self._session.read.option("__globPaths__", "false")
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
                 self._known(source, reader.parquet(*(f"file://{path.resolve()}" for path in paths)))
+            self._deferred.given(source, 1)
             sources.append(conformed(source, [column for column, _ in columns], schema))
         self.view(name, " union all ".join(sources) or empty(schema))
 

@@ -19,12 +19,15 @@ _APPLIES: Final = f"""
     select {total_of("many")} as examined from effect_kinds
     where kind in"""
 
+PREPARED: Final = Rounds(make, UNCLEAR)
+"""Every table that the checks read."""
+
 REGISTER: Final = Family(
     name="register",
     views=(ROWS,),
     checks=(MISSING_WRITER, FUTURE_READ, STALE_READ),
     applies=f"{_APPLIES} ('register-write', 'register-read', 'register-cas', 'commit', 'fetched')",
-    prepare=Rounds(make, UNCLEAR),
+    prepare=PREPARED,
     prepares_early=True,
     by_key=True,
 )

@@ -110,11 +110,11 @@ def _rows(table: pa.Table | None) -> list[str]:
 
 
 def test_what_is_put_together_is_a_sum_only_where_each_part_knows() -> None:
-    known, unknown = Answers({"phantom": Answer(2, 1, [{"key": "y"}])}), Answers({"phantom": Answer(3)})
-    assert together([known, known]).checks == {"phantom": Answer(4, 2, [{"key": "y"}] * 2)}
-    assert together([known, unknown]).checks == {"phantom": Answer(5)}
-    later = Answers({"phantom": Answer(1, 30, [{"key": "x"}] * 20)})
-    assert together([known, later]).checks["phantom"].first == [{"key": "x"}] * 20, (
+    known, unknown = Answers({"duplicate": Answer(2, 1, [{"key": "y"}])}), Answers({"duplicate": Answer(3)})
+    assert together([known, known]).checks == {"duplicate": Answer(4, 2, [{"key": "y"}] * 2)}
+    assert together([known, unknown]).checks == {"duplicate": Answer(5)}
+    later = Answers({"duplicate": Answer(1, 30, [{"key": "x"}] * 20)})
+    assert together([known, later]).checks["duplicate"].first == [{"key": "x"}] * 20, (
         "by key, and no more than are explained"
     )
 

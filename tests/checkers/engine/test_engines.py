@@ -677,7 +677,7 @@ class Running:
     quick = True
 
     def __init__(self, application: Application, called: list[Any], master: str, *, quick: bool) -> None:
-        self.engine, self._called = application.engine, called
+        self.judging, self._called = application.judging, called
         called.append((master, quick))
 
     def close(self) -> None:

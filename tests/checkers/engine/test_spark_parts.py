@@ -141,10 +141,11 @@ def test_what_goes_wrong_in_a_task_is_said_in_its_own_words(tmp_path: Path, appl
     generate("log", Plan(operations=200, clients=3, keys=3, seed=5), tmp_path / "made")
     history = open_history(tmp_path / "made" / HISTORY)
     without: Any = None
-    with shared(application, here=True) as spark, pytest.raises(EngineError) as raised:
+    with shared(application, here=True) as spark:
         register_parts(spark, history)
         count_kinds(spark, spark)
-        spark.divided(history, Question(without, (), frozenset()), lambda done, total: None)
+        with pytest.raises(EngineError) as raised:
+            spark.divided(history, Question(without, (), frozenset()), lambda done, total: None)
     said = str(raised.value)
     assert said.startswith("Spark could not run judge by key: AttributeError: 'NoneType' object has no attribute")
     assert "\n" not in said

@@ -9,8 +9,8 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import Contract, forbid
-from assay.checkers.register.chains import climb, keep, prepare
-from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
+from assay.checkers.register.chains import climb, keep
+from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from assay.checkers.register.views import CLUSTER_VIEWS, SOURCE_VIEWS
 from assay.checkers.source import register_contract
 from assay.checkers.verdict import Finding, Verdict
@@ -31,7 +31,7 @@ def found(folder: Path, rows: list[Row]) -> list[Finding]:
             assert engine.rows(family.applies) == engine.rows(
                 f"select count(*) as examined from register_rows where {some}"
             )
-        assert prepare(engine) == []
+        assert PREPARED(engine) == []
         reported = []
         for check in (*REGISTER.checks, *REGISTER_CAS.checks):
             build(engine, check.views)

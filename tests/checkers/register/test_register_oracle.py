@@ -10,8 +10,7 @@ import pytest
 
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
-from assay.checkers.register.chains import prepare
-from assay.checkers.register.family import REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
+from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from assay.checkers.source import register_contract
 
 from helpers.judging import opened
@@ -34,7 +33,7 @@ def by_sql(folder: Path, histories: list[list[Row]]) -> dict[str, set[str]]:
     with opened(write(folder, [row for history in histories for row in history])) as engine:
         register_contract(engine, Contract())
         build(engine, REGISTER.views)
-        assert prepare(engine) == []
+        assert PREPARED(engine) == []
         for check in (*REGISTER.checks, *REGISTER_CAS.checks):
             build(engine, check.views)
             for row in engine.rows(f"select key from {check.found}"):
