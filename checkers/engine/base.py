@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -105,10 +106,14 @@ def empty(schema: pa.Schema | DataSet) -> str:
     return f"select {columns} where 1 = 0"
 
 
-def conformed(source: str, present: Sequence[str], schema: pa.Schema) -> str:
-    """SQL of ``source``, which has the columns ``present``, with the columns and types of ``schema``."""
+def conformed(
+    source: str, present: Sequence[str], schema: pa.Schema, types: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """SQL of ``source``, which has the columns ``present``, with the columns and types of ``schema``; ``types``: those
+    that an engine has for some of the columns, by name."""
     columns = ", ".join(
-        f"cast({quoted(field.name) if field.name in present else 'null'} as {sql_type(field.type)}) "
+        f"cast({quoted(field.name) if field.name in present else 'null'} as "
+        f"{types.get(field.name) or sql_type(field.type)}) "
         f"as {quoted(field.name)}"
         for field in schema
     )

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.checkers.engine.base import conformed
 from assay.checkers.engine.duck import DuckDB
 from assay.harness.core.late import Late
 
@@ -93,10 +92,10 @@ class Asking:
         if not tables:
             return
         with DuckDB(memory=PART_MEMORY, threads=self.threads) as duck:
-            duck.load("stored_effects", pa.concat_tables(tables, promote_options="default"))
-            present = list(dict.fromkeys(name for table in tables for name in table.column_names))
+            rows = pa.concat_tables(tables, promote_options="default")
             tables.clear()
-            duck.view(EFFECTS, conformed("stored_effects", present, SCHEMAS[EFFECTS]))
+            duck.take(EFFECTS, rows, SCHEMAS[EFFECTS])
+            del rows
             duck.load("faults", _unpacked(self.faults))
             yield pickle.dumps(self.question(duck))
 

@@ -11,6 +11,7 @@ from assay.checkers.by_key import Answers, Question
 from assay.checkers.engine import DuckDB
 from assay.checkers.engine.spark_parts import bucket
 from assay.harness.core.history import HistoryReader
+from assay.harness.core.history.schema import SCHEMAS
 
 
 class Parted(DuckDB):
@@ -31,7 +32,7 @@ class Parted(DuckDB):
             mine = effects.filter(pa.array([place == number for place in places], pa.bool_()))
             if mine.num_rows:
                 with DuckDB(threads=1, small=True) as duck:
-                    duck.load("effects", mine)
+                    duck.take("effects", mine, SCHEMAS["effects"])
                     duck.load("faults", faults)
                     self.answered.append(question(duck))
             progress(number + 1, self._parts)
