@@ -32,7 +32,7 @@ from typing import Any, Final
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine
 from assay.checkers.judge import judge
-from assay.checkers.source import open_history, register_history
+from assay.checkers.source import open_history
 from assay.checkers.transactions.cycles import ORDERS
 from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY, PLANTED, generate
@@ -77,10 +77,10 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
     if engine == "duckdb":
         with DuckDB(memory=memory) as duck:
             judged = _judged(path, duck, contract)
-        with DuckDB(memory=memory, kept_rows=0) as duck:
-            register_history(duck, path)
+        with DuckDB(memory=memory) as duck:
+            duck.run(f"create view effects as select * from read_parquet('{path / 'effects'}/*.parquet')")
             begun = time.perf_counter()
-            duck.table("sorted", SORTED)
+            duck.run(f"create temporary table sorted as {SORTED}")
             return judged | {"sort": time.perf_counter() - begun}
     from assay.checkers.engine.spark_application import SparkApplication
 
@@ -88,13 +88,11 @@ def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str,
     with SparkApplication(memory=memory) as application:
         with application.judging(effects=rows, here=True) as spark:
             judged = _judged(path, spark, contract)
-        with application.engine(effects=rows) as spark:
-            register_history(spark, path)
-            session = application.session(effects=rows)
-            session.read.parquet(str(path / "effects")).createOrReplaceTempView("effects")
-            begun = time.perf_counter()
-            session.sql(SORTED).write.format("noop").mode("overwrite").save()
-            judged["sort"] = time.perf_counter() - begun
+        session = application.session(effects=rows)
+        session.read.parquet(str(path / "effects")).createOrReplaceTempView("effects")
+        begun = time.perf_counter()
+        session.sql(SORTED).write.format("noop").mode("overwrite").save()
+        judged["sort"] = time.perf_counter() - begun
     return judged
 
 

@@ -13,8 +13,8 @@ from assay.harness.core.history import HistoryReader
 __all__ = ["Recording", "Row"]
 
 MEMORY: Final = "2GB"
-KEPT_ROWS: Final = 1_000_000
-"""A page reads few columns, so a longer data set stays in its files."""
+KEPT_CELLS: Final = 20_000_000
+"""A page reads few columns, so what is larger stays in its files."""
 
 
 class Recording:
@@ -26,7 +26,7 @@ class Recording:
     def __init__(self, history: HistoryReader) -> None:
         self.closed = history.closed is not None  # its writer came to its end
         self.operations, self.effects = history.rows("ops"), history.rows("effects")
-        self.engine = DuckDB(memory=MEMORY, kept_rows=KEPT_ROWS)
+        self.engine = DuckDB(memory=MEMORY, kept_cells=KEPT_CELLS)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
         register_parts(self.engine, history)
 

@@ -8,10 +8,11 @@ import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from assay.checkers.engine.base import Engine, EngineError, EngineExhausted, Row, conformed, empty, quoted
+from assay.checkers.engine.base import Engine, EngineError, EngineExhausted, Row, conformed, empty, quoted, sql_type
 from assay.checkers.engine.deferred import Deferred, Relation
 from assay.harness.core.late import Late
 
@@ -24,8 +25,11 @@ else:
 
 DEFAULT_MEMORY: Final = "4GB"
 NO_SPACE: Final = "No space left on device"
-KEPT_ROWS: Final = 8_000_000
-"""Some hundred queries of the checks look at each data set; so many rows of effects take about 1 GB."""
+KEPT_CELLS: Final = 250_000_000
+"""Some hundred queries of the checks look at each data set. So many values, of as many rows as there are of columns in
+which there are any, take about 1 GB.
+"""
+STORED: Final = "stored_"
 KEPT_TEXTS: Final = 1_000
 """The checks have some 700 texts; those that name a history's files or operations come and go."""
 
@@ -56,7 +60,8 @@ _read: dict[str, Any] = {}
 class DuckDB:
     """Spills what does not fit into ``memory`` to a temporary folder that is removed in the end.
 
-    ``threads`` None: one per core. ``kept_rows``: a data set with at most so many is decoded once and kept in memory.
+    ``threads`` None: one per core. ``kept_cells``: a data set with at most so many values is decoded once and kept in
+    memory.
     ``small``: for at most ``SMALL_ROWS`` effects, where nothing of this matters. Use as a context manager, or close it.
     """
 
@@ -67,10 +72,10 @@ class DuckDB:
         *,
         memory: str = DEFAULT_MEMORY,
         threads: int | None = None,
-        kept_rows: int = KEPT_ROWS,
+        kept_cells: int = KEPT_CELLS,
         small: bool = False,
     ) -> None:
-        self._kept_rows = kept_rows
+        self._kept_cells = kept_cells
         self._small = small
         self._deferred = Deferred(self._make)
         self._spill: tempfile.TemporaryDirectory[str] | None = None
@@ -101,10 +106,16 @@ class DuckDB:
             self._table(name, empty(schema))
             return
         present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
-        keep = self._table if rows <= self._kept_rows else self.view
-        keep(name, conformed(source, present, schema, {} if self._small else self.coded(source, present)))
+        if self._small:
+            self._table(name, conformed(source, present, schema))
+            return
+        columns = [field.name for field in schema if field.name in present and has_values(parts, field.name)]
+        if rows * len(columns) <= self._kept_cells:
+            self._store(name, source, columns, schema)
+        else:
+            self.view(name, conformed(source, present, schema))
 
-    def coded(self, source: str, present: Sequence[str]) -> dict[str, str]:
+    def _coded(self, source: str, present: Sequence[str]) -> dict[str, str]:
         """Types by which the texts of some columns are numbers, in the order of the texts, by the columns' names.
 
         They compare, sort and read as texts do, several times as fast; with other texts they are compared as texts.
@@ -124,15 +135,17 @@ class DuckDB:
         """Rows become a view with the columns of ``schema``; of those that they lack nothing is stored."""
         self._connection.register("loaded", rows)
         try:
-            types = self.coded("loaded", rows.column_names)
-            columns = ", ".join(
-                f"cast({quoted(column)} as {types[column]}) as {quoted(column)}" if column in types else quoted(column)
-                for column in rows.column_names
-            )
-            self._table(f"stored_{name}", f"select {columns} from loaded")
+            self._store(name, "loaded", rows.column_names, schema)
         finally:
             self._connection.unregister("loaded")
-        self.view(name, conformed(f"stored_{name}", rows.column_names, schema, types))
+
+    def _store(self, name: str, source: str, columns: Sequence[str], schema: pa.Schema) -> None:
+        """A view of a table that has these columns alone."""
+        types = self._coded(source, columns)
+        kinds = {field.name: types.get(field.name) or sql_type(field.type) for field in schema}
+        stored = ", ".join(f"cast({quoted(column)} as {kinds[column]}) as {quoted(column)}" for column in columns)
+        self._table(f"{STORED}{name}", f"select {stored or 'null as nothing'} from {source}")
+        self.view(name, conformed(f"{STORED}{name}", columns, schema, types))
 
     def view(self, name: str, sql: str) -> None:
         self._deferred.declare(name, sql, kept=False)
@@ -273,6 +286,26 @@ def _error(error: Exception, sql: str) -> BaseException:
             "has some), or judge it on Spark: assay check --engine=spark"
         )
     return EngineError(said)
+
+
+def has_values(parts: Sequence[Path], name: str) -> bool:
+    """Whether some file may have a value in this column."""
+    return any(map(partial(_may_have_values, name), parts))
+
+
+def _may_have_values(name: str, part: Path) -> bool:
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(part)
+    place = metadata.schema.to_arrow_schema().get_field_index(name)
+    if place < 0:
+        return False
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        known = group.column(place).statistics
+        if known is None or not known.has_null_count or known.null_count < group.num_rows:
+            return True
+    return False
 
 
 def _literally(part: Path) -> str:

@@ -25,9 +25,9 @@ from pyspark.storagelevel import StorageLevel
 
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
 from assay.checkers.engine.deferred import Deferred, Relation
-from assay.checkers.engine.duck import DuckDB
+from assay.checkers.engine.duck import DuckDB, has_values
 from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
-from assay.checkers.engine.spark_parts import Asking, Sorting, bucket, lacking, packed, places, ranges, valued
+from assay.checkers.engine.spark_parts import Asking, Sorting, bucket, lacking, packed, places, ranges
 from assay.harness.core.history.data_sets import EFFECTS
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Spark:
         total = len(found) + parts
         wanted = (
             self._session.sparkContext.parallelize(found, len(found))
-            .flatMap(Sorting(valued(paths, EFFECTS.names), of_bucket))
+            .flatMap(Sorting(tuple(name for name in EFFECTS.names if has_values(paths, name)), of_bucket))
             .partitionBy(parts, int)
             .mapPartitions(Asking(question, packed(here.arrow("select * from faults")), threads))
         )
@@ -260,7 +260,7 @@ class Spark:
 
     def validator(self) -> AbstractContextManager[Engine]:
         """Files of this machine are a matter of seconds for DuckDB: what is asked of them has next to no state."""
-        return DuckDB(memory=VALIDATION_MEMORY, kept_rows=0) if self._local else nullcontext(self)
+        return DuckDB(memory=VALIDATION_MEMORY, kept_cells=0) if self._local else nullcontext(self)
 
     @property
     def _local(self) -> bool:

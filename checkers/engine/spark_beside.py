@@ -28,7 +28,7 @@ class BesideSpark(DuckDB):
     name = "spark"
 
     def __init__(self, spark: Spark, *, memory: str = MEMORY) -> None:
-        super().__init__(memory=memory, kept_rows=0)
+        super().__init__(memory=memory, kept_cells=0)
         self._spark = spark
         self._expected: dict[str, pa.Table] = {}
 

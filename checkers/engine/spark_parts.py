@@ -132,24 +132,6 @@ def ranges(paths: Sequence[Path]) -> list[Range]:
     return found
 
 
-def valued(paths: Sequence[Path], names: Iterable[str]) -> tuple[str, ...]:
-    """Of these columns, those that some file may have a value of."""
-    return tuple(name for name in names if any(_has_values(path, name) for path in paths))
-
-
-def _has_values(path: Path, name: str) -> bool:
-    metadata = pq.read_metadata(path)
-    place = metadata.schema.to_arrow_schema().get_field_index(name)
-    if place < 0:
-        return False
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        known = group.column(place).statistics
-        if known is None or not known.has_null_count or known.null_count < group.num_rows:
-            return True
-    return False
-
-
 def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], int]:
     """By bucket its part, and how many parts there are: as many as tasks run at once, or a multiple. ``rows``: of each
     key, how many. The largest bucket first, each to the part that has the fewest rows until then.
