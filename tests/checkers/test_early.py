@@ -60,7 +60,7 @@ def going_on(run: Path, at: int, folder: Path) -> Judgement:
 @pytest.mark.parametrize(
     ("run", "cuts"),
     [
-        *((run, 1) for run in passing(FIXTURES)[::8]),
+        *((run, 1) for run in passing(FIXTURES)[::16]),
         *(pytest.param(run, 12, marks=pytest.mark.long) for run in passing(FIXTURES)),
     ],
     ids=lambda given: getattr(given, "name", str(given)),
@@ -74,7 +74,7 @@ def test_no_run_that_passes_is_accused_on_its_way(run: Path, cuts: int, tmp_path
 @pytest.mark.parametrize(
     ("run", "cuts"),
     [
-        *((run, 1) for run in FAILING[::12]),
+        *((run, 1) for run in FAILING[::24]),
         *(pytest.param(run, 12, marks=pytest.mark.long) for run in FAILING),
     ],
     ids=lambda given: getattr(given, "name", str(given)),

@@ -80,7 +80,8 @@ def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Po
     """The program."""
     if shutil.which(preload.COMPILER) is None:
         pytest.skip(f"there is no C compiler ({preload.COMPILER})")
-    made = preload.compiled(preload.Preload("slowness", "", "SLOWNESS_FILE", str(file), b""))
+    # It opens the file in the folder that the program begins in, so that all tests need it compiled only once.
+    made = preload.compiled(preload.Preload("slowness", "", "SLOWNESS_FILE", file.name, b""))
     library = tmp_path / "library.so"
     library.write_bytes(made)
     root = tmp_path / "data"
@@ -90,7 +91,7 @@ def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Po
     environment = {**os.environ, "LD_PRELOAD": str(library), slowness.FOLDER: str(root), **more}
     program = PROGRAM.format(root=str(root), call=call)
     argv = [sys.executable, "-c", program]
-    return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(argv, cwd=file.parent, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def counted(file: Path) -> tuple[Slowed, Broken]:

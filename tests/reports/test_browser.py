@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,18 +15,12 @@ from assay.checkers.verdict import Verdict
 from assay.reports.page import render
 
 from helpers.accessibility import tab_stops, violations
-from helpers.browser import asked_for, chromium, complaints, wait
+from helpers.browser import asked_for, complaints, wait
 from helpers.nightly import some_by_day
 from helpers.run_folders import CLAIM, finding, hostile_run, judgement, ordinary, write_run
 from helpers.served import serving
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("profile"), requests=True) as driver:
-        yield driver
 
 
 def open_page(browser: Any, page: Path) -> list[str]:
@@ -280,7 +273,7 @@ def test_nodes_of_several_roles_are_told_apart_and_can_be_read(browser: Any, pag
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("page", ["red_page", "page_of_roles"])
+@pytest.mark.parametrize("page", some_by_day(("red_page", "page_of_roles"), ("page_of_roles",)))
 def test_axe_finds_nothing_to_complain_about(
     browser: Any, request: pytest.FixtureRequest, page: str, theme: str
 ) -> None:

@@ -180,7 +180,7 @@ def nothing_by_lack_of_one(engine: DuckDB) -> None:
             assert engine._connection.execute(sql).fetchall() == [], f"without rows in {name}: {relation.sql}"
 
 
-BY_DAY = ("log", "group", "txn", "queue")
+BY_DAY = ("log", "txn")
 
 
 @pytest.mark.parametrize(

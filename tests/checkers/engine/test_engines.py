@@ -54,6 +54,7 @@ from helpers.hold_histories import owned_twice as given_twice
 from helpers.judging import judge, without_times
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.lost_histories import Changes
+from helpers.nightly import some_by_day
 from helpers.object_histories import broken as broken_object
 from helpers.object_histories import counter, growing, max_register, queue, some_ids, some_set
 from helpers.object_oracle import count, largest, queue_losses
@@ -588,24 +589,33 @@ def _set(number: int, **given: Any) -> Callable[[list[Row]], None]:
     return lambda rows: rows[number].update(given)
 
 
+CONTRADICTIONS: dict[str, Callable[[list[Row]], None]] = {
+    "a word": _set(0, outcome="perhaps"),
+    "a time": _set(3, ret=1),
+    "a process": _set(1, process=8),
+    "a row twice": lambda rows: rows.append(dict(rows[3])),
+}
+
+
 @pytest.mark.spark
-def test_contradictions_get_the_same_error(tmp_path: Path, application: Application) -> None:
-    """Asked of each engine itself: of this machine's files a judgement by Spark would ask DuckDB."""
+@pytest.mark.parametrize("name", some_by_day(CONTRADICTIONS, ("a row twice",)))
+def test_contradictions_get_the_same_error(tmp_path: Path, application: Application, name: str) -> None:
+    """Asked of each engine itself: of this machine's files a judgement by Spark would ask DuckDB.
+
+    By day of the last rule that this history can break: all before it are asked on the way.
+    """
+    rows = book().rows
+    CONTRADICTIONS[name](rows)
+    folder = write(tmp_path / "history", rows)
+    reported = []
     with application.engine(effects=100) as spark, DuckDB() as duck:
-        for number, change in enumerate(
-            (_set(0, outcome="perhaps"), _set(3, ret=1), _set(1, process=8), lambda rows: rows.append(dict(rows[3])))
-        ):
-            rows = book().rows
-            change(rows)
-            folder = write(tmp_path / str(number) / "history", rows)
-            reported = []
-            for engine in (spark, duck):
-                reader = register_history(engine, folder)
-                with pytest.raises(HistoryError) as caught:
-                    validate(engine, reader)
-                reported.append(str(caught.value))
-            assert reported[0] == reported[1]
-            assert ".parquet: row " in reported[0]
+        for engine in (spark, duck):
+            reader = register_history(engine, folder)
+            with pytest.raises(HistoryError) as caught:
+                validate(engine, reader)
+            reported.append(str(caught.value))
+    assert reported[0] == reported[1]
+    assert ".parquet: row " in reported[0]
 
 
 def _as(schema: pa.Schema, **types: pa.DataType) -> pa.Schema:
@@ -671,13 +681,22 @@ def hits() -> list[Row]:
 Said = tuple[int, str, str]  # the exit code, and what was printed
 
 
+class Named(DuckDB):
+    """It says that it is Spark, and answers sooner."""
+
+    name = "spark"
+
+    def __init__(self, *, effects: int, here: bool) -> None:
+        super().__init__(small=True)
+
+
 class Running:
-    """The Spark of all tests, for a command that starts one and ends it."""
+    """Takes the place of a Spark that a command starts and ends; ``engine`` makes what judges."""
 
     quick = True
 
-    def __init__(self, application: Application, called: list[Any], master: str, *, quick: bool) -> None:
-        self.judging, self._called = application.judging, called
+    def __init__(self, engine: Callable[..., Engine], called: list[Any], master: str, *, quick: bool) -> None:
+        self.judging, self._called = engine, called
         called.append((master, quick))
 
     def close(self) -> None:
@@ -688,9 +707,22 @@ class Running:
 def here(
     application: Application, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[Path, Path, list[str]], Said]:
+    return in_this_process(application.judging, monkeypatch, capsys)
+
+
+@pytest.fixture
+def by_name_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Path, Path, list[str]], Said]:
+    return in_this_process(Named, monkeypatch, capsys)
+
+
+def in_this_process(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Path, Path, list[str]], Said]:
     def run(place: Path, temporary: Path, argv: list[str]) -> Said:
         called: list[Any] = []
-        started = partial(Running, application, called)
+        started = partial(Running, engine, called)
         monkeypatch.setattr("assay.checkers.engine.spark_application.SparkApplication", started)
         monkeypatch.setattr("tempfile.tempdir", str(temporary))
         monkeypatch.chdir(place)
@@ -720,7 +752,8 @@ def with_its_own() -> Callable[[Path, Path, list[str]], Said]:
 @pytest.mark.parametrize(
     ("rows", "anomaly", "command"),
     [
-        (hits, "counter-phantom", "here"),
+        (hits, "counter-phantom", "by_name_alone"),
+        pytest.param(hits, "counter-phantom", "here", marks=LONG),
         pytest.param(hits, "counter-phantom", "with_its_own", marks=LONG),
         pytest.param(lambda: book().rows, "lost-write", "with_its_own", marks=LONG),
     ],
@@ -728,7 +761,10 @@ def with_its_own() -> Callable[[Path, Path, list[str]], Said]:
 def test_the_command_on_spark_says_the_same_to_the_last_word_and_leaves_nothing_behind(
     tmp_path: Path, rows: Callable[[], list[Row]], anomaly: str, command: str, request: pytest.FixtureRequest
 ) -> None:
-    """That a Spark of its own leaves nothing behind is seen of that of all tests, too, when it ends."""
+    """By day of a command that takes DuckDB for Spark: that both give the same answers is seen of queues, too.
+
+    That a Spark of its own leaves nothing behind is seen of that of all tests, too, when it ends.
+    """
     events = [{"time": 5, "node": "n1", "incarnation": 1, "seq": 1, "event": "became-leader", "key": "orders-0",
                "epoch": 0, "detail": "{}"}]  # fmt: skip
     folder = write(tmp_path / "history", rows(), faults=faults(), events=events)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from assay.reports.index.known import Known
 from assay.reports.index.page import page
 
 from helpers.accessibility import tab_stops, violations
-from helpers.browser import asked_for, chromium, complaints, wait
+from helpers.browser import asked_for, complaints, wait
 from helpers.morning_store import HOSTILE, LAST, Made, many, write
 from helpers.nightly import by_night
 from helpers.served import serving
@@ -28,14 +27,13 @@ ALONE, EACH = 200_000, 150
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("profile"), requests=True) as driver:
-        yield driver
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(many(tmp_path_factory.mktemp("large"), RUNS))
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(many(tmp_path_factory.mktemp("large"), RUNS))
+def larger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(many(tmp_path_factory.mktemp("larger"), 1_500))
 
 
 def written(root: Path) -> Path:
@@ -225,14 +223,14 @@ return [...poor];
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_has_contrast(browser: Any, tmp_path: Path, theme: str) -> None:
-    opened(browser, written(many(tmp_path, 1_500)))
+def test_text_has_contrast(browser: Any, larger: Path, theme: str) -> None:
+    opened(browser, larger)
     browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
     assert browser.execute_script(CONTRAST) == []
 
 
-def test_everything_to_be_used_has_a_name(browser: Any, tmp_path: Path) -> None:
-    opened(browser, written(many(tmp_path, 1_500)))
+def test_everything_to_be_used_has_a_name(browser: Any, larger: Path) -> None:
+    opened(browser, larger)
     nameless = browser.execute_script(
         "return [...document.querySelectorAll('a, button, input, select, [role=img], table.matrix.grid')].filter(one =>"
         "  !(one.textContent.trim() || one.getAttribute('aria-label') || (one.labels && one.labels.length)))"
@@ -241,13 +239,12 @@ def test_everything_to_be_used_has_a_name(browser: Any, tmp_path: Path) -> None:
     assert nameless == []
 
 
-def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(browser: Any, tmp_path: Path) -> None:
-    target = written(many(tmp_path, 1_500))
+def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(browser: Any, larger: Path) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     )
     try:
-        opened(browser, target)
+        opened(browser, larger)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 380
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
