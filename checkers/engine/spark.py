@@ -27,7 +27,7 @@ from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empt
 from assay.checkers.engine.deferred import Deferred, Relation
 from assay.checkers.engine.duck import DuckDB, has_values
 from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
-from assay.checkers.engine.spark_parts import Asking, Sorting, bucket, lacking, packed, places, ranges
+from assay.checkers.engine.spark_parts import Asking, Sorting, lacking, packed, places, ranges
 from assay.harness.core.history.data_sets import EFFECTS
 
 if TYPE_CHECKING:
@@ -215,11 +215,13 @@ class Spark:
         if history.translation("effects") or history.in_memory("effects") is not None:
             return None  # these are not the rows of its files
         sizes = here.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
-        of_bucket, parts = places([(row["key"], row["many"]) for row in sizes], self.parallelism)
-        used = len({of_bucket[bucket(row["key"])] for row in sizes})
-        threads = max(1, self.parallelism // used) if self._local else 1
+        of_bucket, loads = places([(row["key"], row["many"]) for row in sizes], self.parallelism)
+        # Where one part has most of all, the other cores have nothing to do while its task goes on.
+        share = max(loads) / max(1, sum(loads))
+        threads = max(1, round(self.parallelism * share + 0.2)) if self._local else 1
         paths = history.paths("effects")
         found = ranges(paths)
+        parts = len(loads)
         total = len(found) + parts
         wanted = (
             self._session.sparkContext.parallelize(found, len(found))

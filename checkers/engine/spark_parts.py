@@ -132,9 +132,9 @@ def ranges(paths: Sequence[Path]) -> list[Range]:
     return found
 
 
-def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], int]:
-    """By bucket its part, and how many parts there are: as many as tasks run at once, or a multiple. ``rows``: of each
-    key, how many. The largest bucket first, each to the part that has the fewest rows until then.
+def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
+    """By bucket its part, and by part how many rows it has; there are as many parts as tasks run at once, or a
+    multiple. ``rows``: of each key, how many. The largest bucket first, each to the part that has the fewest rows.
     """
     sizes = [0] * BUCKETS
     for key, many in rows:
@@ -145,7 +145,7 @@ def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], int]
     for one in sorted(range(BUCKETS), key=sizes.__getitem__, reverse=True):
         found[one] = loads.index(min(loads))
         loads[found[one]] += sizes[one]
-    return found, parts
+    return found, loads
 
 
 def packed(rows: pa.Table) -> bytes:

@@ -35,7 +35,11 @@ WITH: Final = {"log": ("statements",), "reported": ("statements",), "register-ca
 """Families that are asked of the histories of others, too."""
 
 
-@pytest.mark.parametrize("path", STORED, ids=lambda path: "/".join(path.parts[-3:-1]))
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if number % 8 == 0 else pytest.mark.long) for number, path in enumerate(STORED)],
+    ids=lambda path: "/".join(path.parts[-3:-1]),
+)
 def test_stored_runs_are_judged_by_key_as_ever(path: Path) -> None:
     history = open_history(path)
     with DuckDB(threads=1, small=True) as duck:
