@@ -33,10 +33,15 @@ def come_late(engine: Engine, contract: Contract) -> frozenset[str]:
     What a loss of power may take of a log is known once it is known who has lost it, which events say. One that is only
     intended has taken nothing that anyone can have missed: servers serve again after it was injected.
     """
+    return COME_LATE | {"log_effects"} if may_have_lost(engine, contract) else COME_LATE
+
+
+def may_have_lost(engine: Engine, contract: Contract) -> bool:
+    """Whether a loss of power may have taken of logs what the contract lets it take."""
     if contract.unflushed == 0:
-        return COME_LATE
+        return False
     (row,) = engine.rows("select count(*) as lost from faults where loses_unsynced and phase <> 'intended'")
-    return COME_LATE | {"log_effects"} if row["lost"] else COME_LATE
+    return bool(row["lost"])
 
 
 def judged_late(family: Family, check: Check, late: frozenset[str] = COME_LATE) -> bool:

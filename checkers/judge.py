@@ -22,7 +22,7 @@ from assay.checkers.context import Surroundings
 from assay.checkers.contract import NO_RECOVERY, Contract
 from assay.checkers.damage import readable
 from assay.checkers.doubtful import silent, too_busy, unheard_of
-from assay.checkers.early import COME_LATE, LATE, come_late, early, judged_late
+from assay.checkers.early import COME_LATE, LATE, come_late, early, judged_late, may_have_lost
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.invariants import CUT
@@ -209,8 +209,8 @@ class _Judging:
 
     def _divide(self) -> None:
         """Has answered by key what can be, where the engine shares out such a history."""
-        if not isinstance(self.engine, Dividing) or self.going_on or self.contract.unflushed:
-            return
+        if not isinstance(self.engine, Dividing) or self.going_on or may_have_lost(self.engine, self.contract):
+            return  # what the log's checks read is made of all keys where power was lost
         families = [family for family in divisible(self.families) if self._has(family)]
         if not families:
             return
