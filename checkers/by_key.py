@@ -205,9 +205,8 @@ def _asked_of_all(family: Family) -> Iterator[str]:
 
 
 def _brought(engine: Engine, name: str) -> pa.Table | None:
-    """A table, unless it has many rows; why a family cannot judge something is brought whatever it is."""
-    doubts = {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, Rounds)}
-    if not engine.lacks(name) and name not in doubts and _count(engine, name) > FEW_ROWS:
+    """A table, unless it has many rows."""
+    if not engine.lacks(name) and _count(engine, name) > FEW_ROWS:
         return None
     return engine.arrow(f"select * from {name}")
 

@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -77,6 +77,7 @@ class DuckDB:
     ) -> None:
         self._kept_cells = kept_cells
         self._small = small
+        self._expected: dict[str, pa.Table] = {}
         self._deferred = Deferred(self._make)
         self._spill: tempfile.TemporaryDirectory[str] | None = None
         if small:
@@ -152,11 +153,17 @@ class DuckDB:
 
     def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, fine: bool = False) -> None:
         """``fine``: DuckDB finds out by itself. One with parameters is made at once."""
-        if parameters:
+        if name in self._expected:
+            self.load(name, self._expected[name])
+        elif parameters:
             self._deferred.ensure(sql)
             self._table(name, sql, parameters)
         else:
             self._deferred.declare(name, sql, kept=True)
+
+    def expect(self, tables: Mapping[str, pa.Table]) -> None:
+        """Tables of these names, when they are made, have these rows."""
+        self._expected.update(tables)
 
     def holds(self, name: str) -> bool:
         return False

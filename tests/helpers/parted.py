@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -15,12 +14,11 @@ from assay.harness.core.history.schema import SCHEMAS
 
 
 class Parted(DuckDB):
-    """``parts``: how many. ``asked``: the texts that were asked of all keys, in the end."""
+    """``parts``: how many. ``answered``: what each of them said."""
 
     def __init__(self, parts: int) -> None:
         super().__init__(threads=1, small=True)
         self._parts = parts
-        self._expected: dict[str, pa.Table] = {}
         self.answered: list[Answers] = []
 
     def divided(
@@ -37,12 +35,3 @@ class Parted(DuckDB):
                     self.answered.append(question(duck))
             progress(number + 1, self._parts)
         return self.answered
-
-    def expect(self, tables: Mapping[str, pa.Table]) -> None:
-        self._expected.update(tables)
-
-    def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, fine: bool = False) -> None:
-        if name in self._expected:
-            self.load(name, self._expected[name])
-        else:
-            super().table(name, sql, parameters, fine=fine)
