@@ -78,10 +78,8 @@ def count_kinds(engine: Engine, reading: Engine) -> None:
 def register_contract(engine: Engine, contract: Contract) -> None:
     """The part of the contract that the checks' SQL reads, as views, so that the SQL itself never changes."""
     keys = ", ".join(f"({literal(key)})" for key in sorted(contract.compacted))
-    engine.view(
-        "log_compacted",
-        f"select key from (values {keys}) as named (key)" if keys else "select cast(null as string) as key where 1 = 0",
-    )
+    none = "select cast(null as string) as key where 1 = 0"
+    engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)
     engine.view(
         "log_declared",
         f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed, "

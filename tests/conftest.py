@@ -17,9 +17,10 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
-from assay.checkers.engine import Engines, EngineUnavailable
+from assay.checkers.engine import Engines, EngineUnavailable, SQLite
 
 from helpers.examples import ALL
+from helpers.judging import Opens
 
 pytest_plugins = ("pytester",)
 
@@ -105,6 +106,15 @@ def application() -> Iterator[Any]:
         yield running
     assert jvm.poll() is not None, "Spark's JVM is left behind"
     assert not folder.exists(), "Spark's files are left behind"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
+def other(request: pytest.FixtureRequest) -> Opens:
+    """An engine that says what DuckDB says."""
+    if request.param == "sqlite":
+        return lambda effects: SQLite()
+    running = request.getfixturevalue("application")
+    return lambda effects: running.engine(effects=effects)
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,15 @@
-"""Where the checks' SQL runs: one text, two engines.
+"""Where the checks' SQL runs: one text, three engines.
 
-A check is SQL in the subset that DuckDB and Spark SQL share, so all that it needs of an engine is this Protocol:
-Parquet parts as views, views and materialised tables from a text, rows back. DuckDB, in process, serves a test run;
-Spark serves histories beyond one machine, and clusters. ``choice`` says which when.
+A check is SQL in the subset that DuckDB, Spark SQL and SQLite share, so all that it needs of an engine is this
+Protocol: Parquet parts as views, views and materialised tables from a text, rows back. SQLite, in process, serves most
+test runs and DuckDB the longer ones; Spark serves histories beyond one machine, and clusters. ``choice`` says which
+when.
 
 The subset, as measured: NULLS FIRST or LAST written always, ORDER BY ends in ``op, sub``; equal positions are folded
 first and windows use ROWS frames, never RANGE; no division, no arithmetic on an infinite ``ret``; sums are cast to
 bigint; no IGNORE NULLS, distinct windows, EXCLUDE, semi joins, recursion; no max_by, any_value or string_agg for
-witnesses. Names in double quotes, text in single ones; no quote and no backslash inside a text.
+witnesses. Names in double quotes, text in single ones; no quote and no backslash inside a text. No names that SQLite
+reserves, no columns named behind a subquery (``as t (a, b)``); whether something is so is 1 or 0.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """``duckdb`` or ``spark``."""
+        """``sqlite``, ``duckdb`` or ``spark``."""
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         """Parquet files become a view with exactly the columns of ``schema``; those that a file lacks are null in it.
@@ -118,3 +120,9 @@ def conformed(
         for field in schema
     )
     return f"select {columns} from {source}"
+
+
+def shortened(sql: str) -> str:
+    """The beginning of a text, for an error."""
+    text = " ".join(sql.split())
+    return text if len(text) <= 200 else f"{text[:200]} ..."

@@ -25,7 +25,8 @@ from pyspark.storagelevel import StorageLevel
 
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
 from assay.checkers.engine.deferred import Deferred, Relation
-from assay.checkers.engine.duck import DuckDB, has_values
+from assay.checkers.engine.duck import DuckDB
+from assay.checkers.engine.footers import has_values
 from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
 from assay.checkers.engine.spark_parts import Asking, Sorting, lacking, packed, places, ranges
 from assay.harness.core.history.data_sets import EFFECTS

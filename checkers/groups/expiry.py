@@ -114,7 +114,7 @@ EARLY_EXPIRY: Final = Check(
 
 def _revived(row: Row, evidence: Evidence) -> Explanation:
     look, other = row["look_op"], row["other_op"]
-    what = "found nothing" if row["nothing"] == 1 else "committed something else"
+    what = "found nothing" if row["vanished"] == 1 else "committed something else"
     claim = (
         f"{evidence.who(look)} found the commit {row['value']} of {row['key']}, called at {evidence.called(look)}, "
         f"although {evidence.who(other)}, which called at {evidence.called(other)} when it had been there, {what} by "
@@ -130,7 +130,7 @@ REVIVED_OFFSET: Final = Check(
         Table(
             "expiry_ends",
             """
-            select key, op, call, ret, 1 as nothing from expiry_looks where value is null
+            select key, op, call, ret, 1 as vanished from expiry_looks where value is null
             union all
             select key, op, call, ret, 0 from expiry_known
             """,
@@ -146,7 +146,7 @@ REVIVED_OFFSET: Final = Check(
         ),
     ),
     evidence=f"""
-        select f.key, f.look_op, f.value, f.keep_op, min(e.op) as other_op, min(e.nothing) as nothing
+        select f.key, f.look_op, f.value, f.keep_op, min(e.op) as other_op, min(e.vanished) as vanished
         from {first_rows("found_revived_offset", "key, look_op")} f
             join expiry_ends e on e.key = f.key and e.ret = f.gone
         group by f.key, f.look_op, f.value, f.keep_op {order_by("f.key, f.look_op")}

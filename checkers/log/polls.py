@@ -182,7 +182,7 @@ POLL_SKIP: Final = Check(
     anomaly="poll-skip",
     meaning="a consumer jumped over a record that was there",
     views=(
-        View(
+        Table(
             "log_observed_below",
             f"""
             select key, position, known, {sum_so_far("known", by="key", order="position")} as upto

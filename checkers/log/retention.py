@@ -136,7 +136,7 @@ LIMITS: Final = Table(
             coalesce(case when n.name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0)
         from (select {topic_of("key")} as topic from (select key from log_values group by key) as keys
             group by {topic_of("key")}) k
-            cross join (values ('retention.ms'), ('retention.bytes')) as n (name) cross join log_declared d) s
+            cross join (select 'retention.ms' as name union all select 'retention.bytes') n cross join log_declared d) s
         left join log_settings_obeyed t on s.topic = t.topic and s.name = t.name
     group by s.topic, s.name, s.since, s.settled, s.value
     """,

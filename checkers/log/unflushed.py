@@ -29,6 +29,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.engine.base import quoted
 from assay.checkers.source import literal
 from assay.checkers.sql import INJECTED, first_of, order_by
 from assay.checkers.times import NANOSECONDS, seconds
@@ -273,7 +274,7 @@ def _rewrite() -> str:
         "assignment": f"""case when r.key is null then e.assignment
                 else coalesce(e.assignment, -1) + r.era * {ERA} end""",
     }
-    columns = ", ".join(f"{changed.get(name, f'e.{name}')} as {name}" for name in EFFECTS.names)
+    columns = ", ".join(f"{changed.get(name, f'e.{name}')} as {quoted(name)}" for name in EFFECTS.names)
     return f"""
         select {columns}
         from effects e left join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
@@ -288,8 +289,9 @@ def prepare(engine: Engine) -> list[str]:
     values = ", ".join(f"({literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found)
     engine.view(
         "log_eras",
+        f"with named (key, since, until, cut, era) as (values {values}) "
         "select key, cast(since as bigint) as since, cast(until as bigint) as until, cast(cut as bigint) as cut, "
-        f"cast(era as bigint) as era from (values {values}) as named (key, since, until, cut, era)"
+        "cast(era as bigint) as era from named"
         if found
         else NO_CUTS,
     )

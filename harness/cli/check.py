@@ -109,8 +109,9 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
     parser.add_argument(
-        "--engine", choices=ENGINES, default=ENGINES[0], help="default: duckdb while it fits, else spark"
-    )
+        "--engine", choices=ENGINES, default=ENGINES[0],
+        help="default: sqlite for a small history, duckdb while it fits, else spark",
+    )  # fmt: skip
     parser.add_argument(
         "--spark-master", metavar="URL", help="judge on this Spark: local[4], spark://..., yarn, k8s://..."
     )

@@ -16,10 +16,10 @@ import msgspec
 
 from assay.checkers import coverage, disturbance
 from assay.checkers.check import build
-from assay.checkers.engine import DuckDB, EngineError
+from assay.checkers.engine import Engine, EngineError, local
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import open_history, register_contract, register_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
@@ -154,7 +154,7 @@ def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found,
 
 def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]:
     ended = stored.closed and not stored.interrupted
-    with DuckDB() as engine:
+    with local(open_history(stored.history)) as engine:
         reader = register_history(engine, stored.history, stored.contract.family)
         digest = None if stored.info is None else stored.info.digest
         if digest is not None and reader.closed is not None and reader.closed.digest != digest:
@@ -180,7 +180,7 @@ def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]
     )
 
 
-def _faults(engine: DuckDB) -> tuple[FaultLife, ...]:
+def _faults(engine: Engine) -> tuple[FaultLife, ...]:
     rows = engine.rows(
         "select id, min(case when phase = 'intended' then time end) as intended, "
         "max(case when phase = 'recovered' then time end) as recovered, "

@@ -91,7 +91,8 @@ def add_options(parser: pytest.Parser) -> None:
         "once what is found; assay watch does the same from outside")  # fmt: skip
     add("--fail-fast", action="store_true", help="watch, and end the run at the first forbidden anomaly")
     add("--engine", default=ENGINES[0], metavar="|".join(ENGINES),
-        help="what judges the history (default: duckdb up to what this machine holds, else spark)")  # fmt: skip
+        help="what judges the history (default: sqlite a small one, duckdb up to what this "
+        "machine holds, else spark)")  # fmt: skip
     add(
         "--spark-master",
         default=None,

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from assay.checkers.context import Surroundings
 from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
-from assay.checkers.engine.together import Together
 from assay.checkers.judge import Watch, judge
 from assay.checkers.linearizability import MODELS, Model, ModelError
 from assay.checkers.verdict import Finding, Judgement, Verdict, with_stage
 from assay.harness.core.history import HistoryReader
-from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.operation import Outcome
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
@@ -33,16 +29,10 @@ LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
 NOT_CLOSED: Final = "operations may be missing from a history that was not closed"
 
 
-class Opens(Protocol):
-    """Opens an engine for a history: ``Engines``."""
-
-    def open(self, history: HistoryReader) -> AbstractContextManager[Engine]: ...
-
-
 def judge_run(
     history: HistoryReader,
     contract: Contract,
-    engines: Opens,
+    engines: Engines,
     registry: Registry,
     *,
     interrupted: bool = False,
@@ -66,7 +56,7 @@ def judge_run(
         remedy = str(missing) if named else f"name the module that adds it, --plugin=MODULE ({missing})"
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     begun = time.perf_counter()
-    with engines.open(history) as engine:
+    with engines.open(history, shared=not registry.added) as engine:
         opened = time.perf_counter() - begun
         judgement = judge(
             history,
@@ -88,50 +78,6 @@ def judge_run(
         begun = time.perf_counter()
         found = merged(judgement, _by_model(history, model, engine, watch))
         return with_stage(found, "searching by the model", time.perf_counter() - begun)
-
-
-@dataclass(frozen=True)
-class Unjudged:
-    """A run that came to its end and was kept in memory. ``notes``: reasons not to pass."""
-
-    history: HistoryReader
-    contract: Contract
-    notes: Sequence[str] = ()
-
-
-def judge_together(runs: Sequence[Unjudged], registry: Registry) -> list[Judgement]:
-    """As :func:`judge_run` each of them, by DuckDB, at a fraction of the price."""
-    with opened_together([run.history for run in runs]) as given:
-        return [
-            judge_run(run.history, run.contract, opens, registry, notes=run.notes)
-            for run, opens in zip(runs, given, strict=True)
-        ]
-
-
-@contextmanager
-def opened_together(histories: Sequence[HistoryReader]) -> Iterator[list[Opens]]:
-    """What opens an engine for each of these histories, which are in memory: what all are asked is asked once.
-
-    One by itself has an engine of its own: to ask for many takes half as long again as to ask for one.
-    """
-    if len(histories) < 2:
-        yield [Engines("duckdb", threads=1) for _ in histories]
-        return
-    tables = {name: [history.table(name) for history in histories] for name in DATA_SETS}
-    with closing(Together(len(histories))) as together:
-        for name, each in tables.items():
-            together.load(name, each)
-        yield [_Given(together.engine(number)) for number in range(len(histories))]
-
-
-@dataclass(frozen=True)
-class _Given:
-    """In place of ``Engines``: an engine that has the history already."""
-
-    engine: Engine
-
-    def open(self, history: HistoryReader) -> AbstractContextManager[Engine]:
-        return nullcontext(self.engine)
 
 
 def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch | None) -> Judgement | str:

@@ -29,7 +29,7 @@ DEFAULT_HOSTS: Final = "hosts.toml"
 KEEP: Final = ("never", "failed", "always")
 REPORTS: Final = ("all", "failed", "never")
 """Of which runs a page is written: the values of ``Reports``."""
-ENGINES: Final = ("auto", "duckdb", "spark")
+ENGINES: Final = ("auto", "sqlite", "duckdb", "spark")
 """Of ``assay.checkers.engine``, which is not imported here: it loads DuckDB."""
 AUTO: Final = "auto"
 INVARIANTS: Final = (AUTO, "on", "off")
@@ -207,10 +207,10 @@ def parse_seed(text: str) -> int:
 
 
 def parse_engine(text: str, spark_master: str | None) -> str:
-    """A Spark master rules DuckDB out."""
+    """A Spark master rules the others out."""
     engine = parse_choice("--engine", text, ENGINES)
-    if engine == "duckdb" and spark_master is not None:
-        raise SettingsError(f"--spark-master={spark_master} goes with --engine=spark or auto, not with duckdb")
+    if engine in ("sqlite", "duckdb") and spark_master is not None:
+        raise SettingsError(f"--spark-master={spark_master} goes with --engine=spark or auto, not with {engine}")
     return engine
 
 

@@ -107,7 +107,7 @@ def test_a_good_run_passes(tmp_path: Path) -> None:
     assert {one.check for one in judged.examined} == {*LOG_ANOMALIES, NO_RECOVERY}
     optional = {check.anomaly for family in (STATEMENTS, REPORTED) for check in family.checks if check.optional}
     assert all(one.rows > 0 for one in judged.examined if one.check not in optional)
-    assert (judged.operations, judged.engine) == (153, "duckdb")
+    assert (judged.operations, judged.engine) == (153, "sqlite")
     (recovery,) = [one for one in judged.examined if one.check == NO_RECOVERY]
     assert recovery.note == "fault 1 (partition): send 0.050 s, poll 0.090 s after the heal"
 

@@ -18,7 +18,7 @@ from assay.checkers.progress import PROGRESS, SEVERAL, STUCK_CLIENT
 from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding, Verdict
 
-from helpers.judging import TABLES, judge, opened
+from helpers.judging import TABLES, Opens, judge, opened
 from helpers.log_histories import Row, effect, write
 
 S = 1_000_000_000
@@ -203,12 +203,10 @@ def test_it_says_what_looking_at_every_client_says(tmp_path: Path) -> None:
         assert {row["key"] for row in judged(engine, write(tmp_path / "history", rows))} == expected
 
 
-@pytest.mark.long
-@pytest.mark.spark
-def test_both_engines_say_the_same(tmp_path: Path, application: Any) -> None:
+def test_two_engines_say_the_same(tmp_path: Path, other: Opens) -> None:
     rows, expected = many()
     folder = write(tmp_path / "history", rows, faults=fault(4.0, 9.0, 9.5, dead=True))
-    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
-        by_spark, by_duck = (judged(engine, folder) for engine in (spark, duck))
-    assert by_spark == by_duck
+    with other(len(rows)) as second, DuckDB() as duck:
+        by_other, by_duck = (judged(engine, folder) for engine in (second, duck))
+    assert by_other == by_duck
     assert 0 < len(by_duck) < len(expected)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,9 @@ from assay.checkers.register.family import REGISTER
 from assay.checkers.source import open_history, register_history
 from assay.checkers.verdict import Judgement
 
+Opens = Callable[[int], AbstractContextManager[Engine]]
+"""Opens an engine for so many effects."""
+
 TABLES: Final = (replace(LOG, checks=()), replace(REGISTER, checks=()))
 """What coverage rests on, for tests in which no check of these has a say: most of a judgement is what checks cost."""
 
@@ -25,7 +28,7 @@ TABLES: Final = (replace(LOG, checks=()), replace(REGISTER, checks=()))
 def judge(folder: Path, contract: Contract, **given: Any) -> Judgement:
     """On the engine that ``assay check`` opens for such a history."""
     history = open_history(folder)
-    with Engines("duckdb").open(history) as engine:
+    with Engines().open(history) as engine:
         return judge_with(history, contract, engine, **given)
 
 
@@ -38,6 +41,6 @@ def without_times(judgement: Judgement) -> Judgement:
 @contextmanager
 def opened(folder: Path) -> Iterator[Engine]:
     """The engine that ``assay check`` opens for this history, with its data sets."""
-    with Engines("duckdb").open(open_history(folder)) as engine:
+    with Engines().open(open_history(folder)) as engine:
         register_history(engine, folder)
         yield engine

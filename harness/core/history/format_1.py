@@ -130,7 +130,11 @@ def _kinds(source: str, family: str | None) -> tuple[Text, ...]:
     Family ``open``: nothing says which; ``mixed``: the key's effects are those of no single object.
     """
     said = "cast(null as string)" if family is None else f"'{family}'"
-    names = ", ".join(f"('{name}', '{old}', '{new}')" for name, kinds in KINDS.items() for old, new in kinds.items())
+    names = " union all ".join(
+        f"select '{name}' as family, '{old}' as former, '{new}' as kind"
+        for name, kinds in KINDS.items()
+        for old, new in kinds.items()
+    )
     return (
         Text("stored_kinds", f"select key, kind from {source} group by key, kind", keep=True),
         Text(
@@ -177,7 +181,7 @@ def _kinds(source: str, family: str | None) -> tuple[Text, ...]:
             f"""
             select s.key as key, s.kind as former, n.kind as kind
             from stored_kinds s join object_keys o on s.key = o.key
-                join (values {names}) as n (family, former, kind) on n.family = o.family and n.former = s.kind
+                join ({names}) n on n.family = o.family and n.former = s.kind
             """,
             keep=True,
         ),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -162,6 +161,8 @@ class HistoryReader:
 
     def _translated(self, name: str) -> Iterator[pa.RecordBatch]:
         """The rows as today's format has them. One thread keeps them in order."""
+        import duckdb  # takes as long to load as a small history to judge
+
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.register(f"stored_{name}", self._files(name, self.stored_schema(name)))
             for text in self.translation(name):

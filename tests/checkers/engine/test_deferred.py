@@ -1,4 +1,4 @@
-"""DuckDB makes what is read, when it is read, of what the names stood for when it was declared."""
+"""DuckDB and SQLite make what is read, when it is read, of what the names stood for when it was declared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, EngineError, deferred, needs
+from assay.checkers.engine import DuckDB, EngineError, SQLite, deferred, needs
 from assay.checkers.engine.needs import Lacks, Rowless
 from assay.checkers.judge import judge
 from assay.checkers.source import open_history
@@ -28,20 +28,24 @@ def stored(number: int, path: Path) -> Any:
     return pytest.param(path, id="/".join(path.parts[-3:-1]), marks=marks)
 
 
-def made(engine: DuckDB) -> set[str]:
-    views = "select view_name as name from duckdb_views() where temporary and not internal"
-    tables = "select table_name as name from duckdb_tables() where temporary and not internal"
-    return {name for (name,) in engine._connection.execute(f"{views} union all {tables}").fetchall()}
+HERE = DuckDB | SQLite
+VIEWS = "select view_name as name from duckdb_views() where temporary and not internal"
+TABLES = "select table_name as name from duckdb_tables() where temporary and not internal"
+MADE = {"duckdb": f"{VIEWS} union all {TABLES}", "sqlite": "select name from sqlite_master"}
 
 
-@pytest.fixture(params=[False, True], ids=["large", "small"])
-def engine(request: pytest.FixtureRequest) -> DuckDB:
-    with DuckDB(small=request.param) as opened:
+def made(engine: HERE) -> set[str]:
+    return {name for (name,) in engine._connection.execute(MADE[engine.name]).fetchall()}
+
+
+@pytest.fixture(params=[DuckDB, SQLite], ids=lambda kind: kind.name)
+def engine(request: pytest.FixtureRequest) -> HERE:
+    with request.param() as opened:
         opened.load("here", ONE)
         yield opened
 
 
-def test_what_nothing_reads_is_not_made(engine: DuckDB) -> None:
+def test_what_nothing_reads_is_not_made(engine: HERE) -> None:
     engine.view("seen_of_it", "select x from here")
     engine.table("kept", "select x + 1 as x from seen_of_it")
     engine.table("other", "select nothing from seen_of_it")
@@ -52,7 +56,7 @@ def test_what_nothing_reads_is_not_made(engine: DuckDB) -> None:
         engine.rows("select * from other")
 
 
-def test_what_cannot_have_rows_is_not_made(engine: DuckDB) -> None:
+def test_what_cannot_have_rows_is_not_made(engine: HERE) -> None:
     engine.table("few", "select x from here where x > 1")
     engine.view("seen_of_it", "select x from few")
     engine.table("found", "select x, nothing as key from seen_of_it")
@@ -65,14 +69,14 @@ def test_what_cannot_have_rows_is_not_made(engine: DuckDB) -> None:
     assert engine.rows("select * from outer_joined") == [{"x": 1, "y": None}]
 
 
-def test_an_empty_table_has_its_columns(engine: DuckDB) -> None:
+def test_an_empty_table_has_its_columns(engine: HERE) -> None:
     engine.table("few", "select x from here where x > 1")
     engine.table("fewer", "select x, cast(x as bigint) as y from few")
     assert engine.lacks("fewer")
     assert engine.rows("select h.x, f.y from here h left join fewer f on h.x = f.x") == [{"x": 1, "y": None}]
 
 
-def test_a_table_is_of_what_its_names_stood_for_and_a_view_of_what_they_stand_for(engine: DuckDB) -> None:
+def test_a_table_is_of_what_its_names_stood_for_and_a_view_of_what_they_stand_for(engine: HERE) -> None:
     engine.view("seen_of_it", "select x from here")
     engine.table("kept", "select x from seen_of_it")
     engine.view("seen", "select x from seen_of_it")
@@ -92,7 +96,7 @@ def test_a_table_is_of_what_its_names_stood_for_and_a_view_of_what_they_stand_fo
     assert engine.rows("select x from seen") == [{"x": 8}]
 
 
-def test_a_view_that_was_read_reads_what_its_names_stand_for_later(engine: DuckDB) -> None:
+def test_a_view_that_was_read_reads_what_its_names_stand_for_later(engine: HERE) -> None:
     """Also for a query that has rows in any case, of which nothing is asked before."""
     engine.table("few", "select x from here")
     engine.view("seen", "select x from few")
@@ -102,8 +106,9 @@ def test_a_view_that_was_read_reads_what_its_names_stand_for_later(engine: DuckD
     assert engine.rows(greatest) == [{"greatest": 2}]
 
 
-def test_two_sessions_have_nothing_in_common() -> None:
-    with DuckDB(small=True) as first, DuckDB(small=True) as second:
+@pytest.mark.parametrize("kind", [DuckDB, SQLite])
+def test_two_sessions_have_nothing_in_common(kind: type[HERE]) -> None:
+    with kind() as first, kind() as second:
         first.load("here", ONE)
         with pytest.raises(EngineError):
             second.rows("select x from here")
@@ -111,7 +116,7 @@ def test_two_sessions_have_nothing_in_common() -> None:
         assert first.rows("select x from here") == [{"x": 1}]
 
 
-def test_a_view_lacks_nothing_that_was_declared_after_it(engine: DuckDB) -> None:
+def test_a_view_lacks_nothing_that_was_declared_after_it(engine: HERE) -> None:
     """It is not among those that are asked again when that becomes another."""
     engine.view("seen", "select x from few")
     engine.table("few", "select x from here where x > 1")
@@ -124,7 +129,7 @@ def test_a_view_lacks_nothing_that_was_declared_after_it(engine: DuckDB) -> None
 class Said:
     """Runs each text of which it is said, from the text alone, that it has no rows."""
 
-    def __init__(self, engine: DuckDB) -> None:
+    def __init__(self, engine: HERE) -> None:
         self._engine = engine
         self.texts: Counter[str] = Counter()
 
@@ -143,7 +148,7 @@ class Said:
         return checked
 
 
-def test_each_text_that_is_spared_is_checked(engine: DuckDB, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_text_that_is_spared_is_checked(engine: HERE, monkeypatch: pytest.MonkeyPatch) -> None:
     said = Said(engine)
     monkeypatch.setattr(deferred, "rowless", said.rowless)
     engine.load("few", pa.table({"x": pa.array([], pa.int64())}))
@@ -156,7 +161,7 @@ def test_each_text_that_is_spared_is_checked(engine: DuckDB, monkeypatch: pytest
 
 def judged(history: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Judgement, int]:
     """With all that is said checked; how many texts that were."""
-    with DuckDB(small=True) as engine, monkeypatch.context() as patch:
+    with DuckDB() as engine, monkeypatch.context() as patch:
         said = Said(engine)
         patch.setattr(deferred, "rowless", said.rowless)
         judgement = judge(open_history(history), Contract(), engine)

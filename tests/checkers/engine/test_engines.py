@@ -1,4 +1,4 @@
-"""Two engines, one text: on thousands of small histories both give the same answers, evidence and errors."""
+"""Three engines, one text: on thousands of small histories all give the same answers, evidence and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 from assay.checkers.check import Check, Family, build, evidence, in_words, involved, named
 from assay.checkers.contract import OBJECTS as OF_FORMAT_1
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, duck
+from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, SQLite, choice, duck
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.groups.restlessness import RESTLESSNESS
@@ -41,6 +41,7 @@ from assay.checkers.validate import validate
 from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.cli.main import main
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
+from assay.harness.core.history.data_sets import DATA_SETS
 
 from helpers.bank_histories import Bank, at_random
 from helpers.commit_histories import Members, poll
@@ -51,7 +52,7 @@ from helpers.fencing_histories import lease_history, violations
 from helpers.group_histories import group_history, owned_twice, zombies
 from helpers.hold_histories import DEADLINE, Consumers, Orphans, overlapping
 from helpers.hold_histories import owned_twice as given_twice
-from helpers.judging import judge, without_times
+from helpers.judging import Opens, judge, without_times
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write
 from helpers.lost_histories import Changes
 from helpers.nightly import some_by_day
@@ -329,20 +330,14 @@ def some_bank(number: int) -> Bank:
     return at_random(number, wrong=True, key=f"b-{number}", first=first, split=number % 3 > 0)
 
 
-def test_duckdb_and_the_oracles_agree(tmp_path: Path) -> None:
-    check_together(tmp_path)
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_both_engines_agree(tmp_path: Path, application: Application) -> None:
+def test_two_engines_agree(tmp_path: Path, other: Opens) -> None:
     """To plan all these queries takes Spark 45 s of a core; by day it is asked of registers and generations below."""
     folder, contract, by_duck = check_together(tmp_path)
-    with application.engine(effects=10_000) as spark:
-        by_spark = answers(spark, folder, contract)
-    assert list(by_spark) == list(by_duck)
+    with other(10_000) as second:
+        by_other = answers(second, folder, contract)
+    assert list(by_other) == list(by_duck)
     for anomaly, answer in by_duck.items():
-        assert by_spark[anomaly] == answer, anomaly
+        assert by_other[anomaly] == answer, anomaly
 
 
 def check_together(folder: Path) -> tuple[Path, Contract, dict[str, Answer]]:
@@ -409,41 +404,33 @@ def changes(folder: Path) -> Path:
     return write(folder, [row for one in made for row in one.rows], looks=looks)
 
 
-@pytest.mark.long
-@pytest.mark.spark
-def test_both_engines_agree_on_what_was_lost(tmp_path: Path, application: Application) -> None:
+def test_two_engines_agree_on_what_was_lost(tmp_path: Path, other: Opens) -> None:
     folder, contract = changes(tmp_path / "history"), Contract(obedience_deadline=10)
-    with application.engine(effects=10_000) as spark, DuckDB() as duck:
-        by_spark, by_duck = (answers(engine, folder, contract, (LOST_CHANGES,)) for engine in (spark, duck))
-    assert by_spark == by_duck
+    with other(10_000) as second, DuckDB() as duck:
+        by_other, by_duck = (answers(engine, folder, contract, (LOST_CHANGES,)) for engine in (second, duck))
+    assert by_other == by_duck
     assert len(by_duck["done-but-lost"].found) > 20
 
 
-@pytest.mark.long
-@pytest.mark.spark
-def test_both_engines_agree_on_who_is_restless(tmp_path: Path, application: Application) -> None:
+def test_two_engines_agree_on_who_is_restless(tmp_path: Path, other: Opens) -> None:
     groups = [Random(number, random.Random(f"engines/r/{number}")) for number in range(200)]
     rows, ops = [row for one in groups for row in one.rows], [op for one in groups for op in one.ops]
     folder, contract = write(tmp_path / "history", rows, ops=ops), Contract(group_deadline=10)
-    with application.engine(effects=10_000) as spark, DuckDB() as duck:
-        by_spark, by_duck = (answers(engine, folder, contract, (RESTLESSNESS,)) for engine in (spark, duck))
-    assert by_spark == by_duck
+    with other(10_000) as second, DuckDB() as duck:
+        by_other, by_duck = (answers(engine, folder, contract, (RESTLESSNESS,)) for engine in (second, duck))
+    assert by_other == by_duck
     assert len(by_duck["restless-group"].found) > 5
 
 
-@pytest.mark.long
-@pytest.mark.spark
-def test_both_engines_agree_on_where_owners_begin(tmp_path: Path, application: Application) -> None:
+def test_two_engines_agree_on_where_owners_begin(tmp_path: Path, other: Opens) -> None:
     folder = write(tmp_path / "history", owners())
-    with application.engine(effects=10_000) as spark, DuckDB() as duck:
-        by_spark, by_duck = (answers(engine, folder, Contract(), (STARTS,)) for engine in (spark, duck))
-    assert by_spark == by_duck
+    with other(10_000) as second, DuckDB() as duck:
+        by_other, by_duck = (answers(engine, folder, Contract(), (STARTS,)) for engine in (second, duck))
+    assert by_other == by_duck
     assert all(answer.findings for answer in by_duck.values())
 
 
-@pytest.mark.spark
-@pytest.mark.long
-def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, application: Application) -> None:
+def test_two_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, other: Opens) -> None:
     some = [Consumers(f"h{n}", random.Random(f"engines/h/{n}"), n * 1000, (n + 1) * 10_000).run(120) for n in range(60)]
     leases = [lease_history(f"l{n}", random.Random(f"engines/l/{n}"), 10**6 + n * 100) for n in range(120)]
     rows = [row for one in some for row in one.rows]
@@ -452,22 +439,22 @@ def test_both_engines_and_the_oracles_agree_on_who_held_what(tmp_path: Path, app
     done = [row | {"op_outcome": "ok"} for one in leases for row in one]
     folder = write(tmp_path / "history", [*rows, *done], faults=faults)
     contract = Contract(rebalance_deadline=DEADLINE / 1000)
-    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
-        by_spark, by_duck = (answers(engine, folder, contract, HELD) for engine in (spark, duck))
+    with other(len(rows)) as second, DuckDB() as duck:
+        by_other, by_duck = (answers(engine, folder, contract, HELD) for engine in (second, duck))
     for anomaly in ("double-ownership", "orphaned-partition", "fencing-violation"):
-        assert by_spark[anomaly] == by_duck[anomaly], anomaly
+        assert by_other[anomaly] == by_duck[anomaly], anomaly
         assert by_duck[anomaly].findings
-    reported = by_spark["double-ownership"].found
+    reported = by_other["double-ownership"].found
     assert {(group, key, epoch) for key, group, epoch, _ in reported if group and epoch is not None} == {
         instance for one in some for instance in given_twice(one.rows)
     }
     assert {(group, key, begun) for key, group, _, begun in reported if begun is not None} == {
         instance for one in some for instance in overlapping(one.rows, one.faults)
     }
-    assert {(group, key, since, until) for key, group, since, until in by_spark["orphaned-partition"].found} == {
+    assert {(group, key, since, until) for key, group, since, until in by_other["orphaned-partition"].found} == {
         instance for one in some for instance in Orphans(one.rows, one.faults).found()
     }
-    assert set(by_spark["fencing-violation"].found) == {
+    assert set(by_other["fencing-violation"].found) == {
         instance for one in leases for instance in violations(one, by_requests=False)
     }
 
@@ -483,8 +470,10 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize("family", OBJECT_FAMILIES, ids=lambda family: family.name)
-def test_duckdb_and_the_oracles_agree_on_objects(tmp_path: Path, family: Family) -> None:
-    check_objects(tmp_path, family)
+def test_duckdb_sqlite_and_the_oracles_agree_on_objects(tmp_path: Path, family: Family) -> None:
+    folder, contract, families, by_duck = check_objects(tmp_path, family)
+    with SQLite() as lite:
+        assert answers(lite, folder, contract, families) == by_duck
 
 
 @pytest.mark.spark
@@ -492,7 +481,7 @@ def test_duckdb_and_the_oracles_agree_on_objects(tmp_path: Path, family: Family)
     "family",
     [pytest.param(family, id=family.name, marks=() if family.name == "queue" else LONG) for family in OBJECT_FAMILIES],
 )
-def test_both_engines_agree_on_objects(tmp_path: Path, application: Application, family: Family) -> None:
+def test_spark_agrees_on_objects(tmp_path: Path, application: Application, family: Family) -> None:
     folder, contract, families, by_duck = check_objects(tmp_path, family)
     with application.engine(effects=1000) as spark:
         assert answers(spark, folder, contract, families) == by_duck
@@ -527,9 +516,7 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
     return folder, contract, families, by_duck
 
 
-@pytest.mark.long
-@pytest.mark.spark
-def test_both_engines_agree_on_transactions(tmp_path: Path, application: Application) -> None:
+def test_two_engines_agree_on_transactions(tmp_path: Path, other: Opens) -> None:
     """The search for cycles is the same; what differs is who derives the edges and prunes them."""
     breaker, txns = random.Random(15), []
     for index in range(300):
@@ -539,10 +526,10 @@ def test_both_engines_agree_on_transactions(tmp_path: Path, application: Applica
         txns += broken_transactions(history, breaker) if index % 2 else history
     rows = [row for txn in txns for row in txn.rows()]
     folder, contract = write(tmp_path / "history", rows), Contract(transaction_order="real-time")
-    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
-        by_spark, by_duck = (answers(engine, folder, contract, TRANSACTION_FAMILIES) for engine in (spark, duck))
+    with other(len(rows)) as second, DuckDB() as duck:
+        by_other, by_duck = (answers(engine, folder, contract, TRANSACTION_FAMILIES) for engine in (second, duck))
     for anomaly in TRANSACTION_CHECKS:
-        assert by_spark[anomaly] == by_duck[anomaly], anomaly
+        assert by_other[anomaly] == by_duck[anomaly], anomaly
     assert all(by_duck[anomaly].findings for anomaly in TRANSACTION_ANOMALIES if anomaly != "G-nonadjacent")
     assert by_duck["G-single-real-time"].findings
 
@@ -608,13 +595,13 @@ def test_contradictions_get_the_same_error(tmp_path: Path, application: Applicat
     CONTRADICTIONS[name](rows)
     folder = write(tmp_path / "history", rows)
     reported = []
-    with application.engine(effects=100) as spark, DuckDB() as duck:
-        for engine in (spark, duck):
+    with application.engine(effects=100) as spark, DuckDB() as duck, SQLite() as lite:
+        for engine in (spark, duck, lite):
             reader = register_history(engine, folder)
             with pytest.raises(HistoryError) as caught:
                 validate(engine, reader)
             reported.append(str(caught.value))
-    assert reported[0] == reported[1]
+    assert reported[0] == reported[1] == reported[2]
     assert ".parquet: row " in reported[0]
 
 
@@ -646,12 +633,12 @@ def test_parts_from_elsewhere_read_alike(tmp_path: Path, application: Applicatio
         rows = table.slice(number * third, third if number < 2 else None)
         pq.write_table(_cast(rows, schema), folder / "effects" / f"part-{number:06d}.parquet")
     columns = ", ".join(f'"{name}"' for name in EFFECTS.names)
-    with DuckDB() as duck, application.engine(effects=100) as spark:
+    with DuckDB() as duck, application.engine(effects=100) as spark, SQLite() as lite:
         read = []
-        for engine in (duck, spark):
+        for engine in (duck, spark, lite):
             register_history(engine, folder)
             read.append(engine.rows(f"select {columns} from effects order by op nulls first, sub nulls first"))
-    assert read[0] == read[1] == table.sort_by([("op", "ascending"), ("sub", "ascending")]).to_pylist()
+    assert read[0] == read[1] == read[2] == table.sort_by([("op", "ascending"), ("sub", "ascending")]).to_pylist()
 
 
 @pytest.mark.spark
@@ -687,7 +674,7 @@ class Named(DuckDB):
     name = "spark"
 
     def __init__(self, *, effects: int, here: bool) -> None:
-        super().__init__(small=True)
+        super().__init__(threads=1)
 
 
 class Running:
@@ -806,9 +793,43 @@ def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.Monk
         engine.rows("select value from here")
 
 
+def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = book().rows
+    small = HistoryReader(write(tmp_path / "small", rows))
+    assert Engines().pick(small) == "sqlite"
+    for shared, engine in ((True, "sqlite"), (False, "duckdb")):
+        with Engines().open(small, shared=shared) as opened:
+            assert opened.name == engine
+    for most, rows_of in (("SMALL_ROWS", ("ops", "effects")), ("SMALL_ROWS_IN_ALL", DATA_SETS)):
+        with monkeypatch.context() as patch:
+            patch.setattr(choice, most, sum(map(small.rows, rows_of)) - 1)
+            assert Engines().pick(small) == "duckdb"
+
+
+@pytest.mark.parametrize("column", ["value", "position", "call"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sqlite_is_given_no_numbers_that_may_leave_64_bits(column: str, sign: int, tmp_path: Path) -> None:
+    """It would go on with something near them."""
+    rows = book().rows
+    most = 2**48 if column == "value" else 2**52
+    for number, engine in ((most, "sqlite"), (most + 1, "duckdb")):
+        history = HistoryReader(write(tmp_path / str(number), [*rows[:-1], {**rows[-1], column: sign * number}]))
+        assert Engines().pick(history) == engine
+        history.load()
+        assert Engines().pick(history) == engine, "from memory"
+
+
+def test_a_file_that_says_nothing_of_its_numbers_is_none_for_sqlite(tmp_path: Path) -> None:
+    path = write(tmp_path / "history", book().rows)
+    (part,) = (path / "effects").glob("*.parquet")
+    pq.write_table(pq.read_table(part), part, write_statistics=False)
+    assert Engines().pick(HistoryReader(path)) == "duckdb"
+
+
 def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("assay.checkers.engine.choice.SMALL_ROWS", 10)
     reader = HistoryReader(write(tmp_path / "history", book().rows))
     assert Engines().pick(reader) == "duckdb"
     assert Engines(spark_master="local[4]").pick(reader) == "spark"
@@ -824,7 +845,7 @@ def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
 def test_wrong_choices_are_errors() -> None:
     with pytest.raises(ValueError, match="no engine is called 'abacus'"):
         Engines("abacus")
-    with pytest.raises(ValueError, match="use spark or auto"):
+    with pytest.raises(ValueError, match="use spark"):
         Engines("duckdb", spark_master="yarn")
 
 

@@ -1,7 +1,8 @@
-"""From its text alone: without which relations a query has no rows, and that DuckDB says the same."""
+"""From its text alone: without which relations a query has no rows, and that DuckDB and SQLite say the same."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -10,7 +11,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from assay.checkers.engine.duck import _database
 from assay.checkers.engine.needs import rowless, words
 
 from helpers.random_queries import query
@@ -142,14 +142,22 @@ MADE_OF_NONE = [
 """Each has rows where a has none, or all of a, b and c."""
 
 
-@pytest.fixture(scope="module", params=["plain", "small"])
+def connected_to_duckdb() -> Any:
+    return duckdb.connect(config={"threads": 1})
+
+
+def connected_to_sqlite() -> Any:
+    return sqlite3.connect(":memory:")
+
+
+@pytest.fixture(scope="module", params=[connected_to_duckdb])
 def tables(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """By those that are empty."""
     made = {}
     for empty in EMPTY:
-        made[empty] = _database(0) if request.param == "small" else duckdb.connect(config={"threads": 1})
+        made[empty] = request.param()
         for name in "abc":
-            rows = "select * from (values (1, 2), (2, 2)) as made (x, y)"
+            rows = "select * from (select 1 as x, 2 as y union all select 2, 2) as made"
             made[empty].execute(f"create table {name} as {rows} where {name not in empty}")
     yield made
     for one in made.values():
@@ -164,6 +172,7 @@ def test_rows_that_are_made_of_none_are_expected(tables: dict[str, Any], sql: st
             assert database.execute(sql).fetchall() == [], empty
 
 
+@pytest.mark.parametrize("tables", [connected_to_duckdb, connected_to_sqlite], indirect=True)
 @pytest.mark.parametrize("seeds", [range(400), pytest.param(range(400, 20_000), marks=pytest.mark.long)], ids=len)
 def test_a_query_that_is_said_to_have_no_rows_has_none(tables: dict[str, Any], seeds: range) -> None:
     found: Counter[str] = Counter()
@@ -173,7 +182,7 @@ def test_a_query_that_is_said_to_have_no_rows_has_none(tables: dict[str, Any], s
             if rowless(sql)(lambda name, empty=empty: name in empty):
                 try:
                     rows = database.execute(sql).fetchall()
-                except duckdb.Error:
+                except (duckdb.Error, sqlite3.Error):
                     found["wrong"] += 1
                     continue
                 assert rows == [], f"seed {seed}, without rows in {empty}: {sql}"

@@ -23,6 +23,7 @@ from assay.checkers.source import register_contract, register_history
 from assay.checkers.verdict import Finding
 from assay.harness.core.history import HistoryReader
 
+from helpers.judging import Opens
 from helpers.log_histories import Book, Row, write
 from helpers.power_histories import CONTRACT as POWER_CONTRACT
 from helpers.power_histories import Log
@@ -1247,10 +1248,8 @@ def test_a_create_time_may_be_any_number(kept: int, created: int, expected: set[
     assert {finding.anomaly for finding in reported} & {"forbidden-deletion"} == expected
 
 
-@pytest.mark.spark
-@pytest.mark.long
-def test_both_engines_say_the_same_of_all_cases_with_the_usual_contract_and_of_what_may_go_with_the_power_of_all(
-    tmp_path: Path, application: Any
+def test_two_engines_say_the_same_of_all_cases_with_the_usual_contract_and_of_what_may_go_with_the_power_of_all(
+    tmp_path: Path, other: Opens
 ) -> None:
     """One history: to make the tables of a log on Spark takes longer than what is asked of them."""
     rows, faults, contract = max(histories(), key=lambda history: len(history[0]))
@@ -1262,11 +1261,12 @@ def test_both_engines_say_the_same_of_all_cases_with_the_usual_contract_and_of_w
     events = power.table("events").to_pylist()
     folder = write(tmp_path / "history", rows, faults=[*faults, *log.faults], events=events)
     contract = replace(contract, unflushed=POWER_CONTRACT.unflushed)
-    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
-        by_spark, by_duck = (
-            _everything(engine, folder, contract, (*UNFLUSHED.checks, LOST_WRITE, VANISHED)) for engine in (spark, duck)
+    with other(len(rows)) as second, DuckDB() as duck:
+        by_other, by_duck = (
+            _everything(engine, folder, contract, (*UNFLUSHED.checks, LOST_WRITE, VANISHED))
+            for engine in (second, duck)
         )
-    assert by_spark == by_duck
+    assert by_other == by_duck
     assert len({finding.anomaly for finding in by_duck} & set(STATEMENTS.anomalies)) > 4
     gone = Counter(finding.anomaly for finding in by_duck if finding.key == log.book.key)
     assert gone[UNFLUSHED_LOSS] == 6
@@ -1296,9 +1296,7 @@ def _everything(engine: Engine, folder: Path, contract: Contract, others: tuple[
     return reported
 
 
-@pytest.mark.spark
-@pytest.mark.long
-def test_both_engines_say_the_same_of_all_cases(tmp_path: Path, application: Any) -> None:
+def test_two_engines_say_the_same_of_all_cases(tmp_path: Path, other: Opens) -> None:
     """With one contract for all, and nothing that only some cases have: what is found is beside the point."""
     rows: list[Row] = []
     faults: list[Row] = []
@@ -1308,7 +1306,7 @@ def test_both_engines_say_the_same_of_all_cases(tmp_path: Path, application: Any
         rows += _apart(book, number)
         faults += [row | {"id": row["id"] + 10_000 * number} for row in book.faults if number == len(CASES) - 1]
     folder = write(tmp_path / "history", rows, faults=faults)
-    with application.engine(effects=len(rows)) as spark, DuckDB() as duck:
-        by_spark, by_duck = (_everything(engine, folder, PROMISED) for engine in (spark, duck))
-    assert by_spark == by_duck
+    with other(len(rows)) as second, DuckDB() as duck:
+        by_other, by_duck = (_everything(engine, folder, PROMISED) for engine in (second, duck))
+    assert by_other == by_duck
     assert {finding.anomaly for finding in by_duck} == set(STATEMENTS.anomalies)

@@ -17,7 +17,7 @@ HEAVY = {
     "bokeh", "docker", "duckdb", "jinja2", "llvmlite", "numba", "numpy", "pandas", "paramiko", "pyarrow",
     "pyarrow.dataset", "pyspark", "requests", "rich", "scipy",
 }  # fmt: skip
-JUDGING = {"duckdb", "numpy", "pyarrow"}
+JUDGING = {"numpy", "pyarrow"}
 """A history is read with these, and judged."""
 
 OPERATION = """\

@@ -170,7 +170,7 @@ def history(tmp_path: Path) -> Path:
 def test_the_history_itself_can_be_judged(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(history), "--json"]) == Exit.UNKNOWN  # nothing was read in it
     judgement = msgspec.json.decode(capsys.readouterr().out, type=Judgement)
-    assert (judgement.operations, judgement.effects, judgement.engine) == (12, 12, "duckdb")
+    assert (judgement.operations, judgement.effects, judgement.engine) == (12, 12, "sqlite")
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from assay.checkers.engine import DuckDB
+from assay.checkers.engine import DuckDB, SQLite
 from assay.checkers.source import register_history
 from assay.harness.cli.main import main
 from assay.harness.core.history import DIGESTED, FORMAT, SCHEMAS, HistoryReader
@@ -81,10 +81,11 @@ def reworded(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", [case(path) for path in EXPECTED])
-def test_a_stored_run_is_judged_as_it_was(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("engine", ["sqlite", pytest.param("duckdb", marks=pytest.mark.long)])
+def test_a_stored_run_is_judged_as_it_was(path: Path, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     expected = json.loads(reworded(path.read_text()))
     then = expected["judgement"]
-    code = main(["check", str(path.parent), *expected["options"], "--json"])
+    code = main(["check", str(path.parent), *expected["options"], f"--engine={engine}", "--json"])
     said = capsys.readouterr()
     now = without_newer(json.loads(said.out), then)
     assert claims(now) == claims(then)
@@ -114,10 +115,11 @@ def test_its_files_are_read_as_of_today(folder: Path) -> None:
         assert "contract" in msgspec.json.decode((folder / "settings.json").read_bytes())
 
 
+@pytest.mark.parametrize("kind", [DuckDB, SQLite])
 @pytest.mark.parametrize("name", ["synthetic-queue-queue-duplicate", "synthetic-txn-G-single", "group-zombie-commit"])
-def test_the_reader_and_the_engines_translate_alike(name: str) -> None:
+def test_the_reader_and_the_engines_translate_alike(name: str, kind: type[DuckDB | SQLite]) -> None:
     folder = FIXTURES / "format_1" / name / "history"
-    with DuckDB() as engine:
+    with kind() as engine:
         reader = register_history(engine, folder)
         for data in DIGESTED:
             rows = reader.table(data)

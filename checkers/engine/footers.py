@@ -1,0 +1,55 @@
+"""What a Parquet file's footer says of a column's values, without reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+UNBOUNDED: Final = float("inf")
+
+
+def has_values(parts: Sequence[Path], name: str) -> bool:
+    """Whether some file may have a value in this column."""
+    import pyarrow.parquet as pq
+
+    for part in parts:
+        metadata = pq.read_metadata(part)
+        place = metadata.schema.to_arrow_schema().get_field_index(name)
+        if place >= 0 and any(map(_some, _groups(metadata, place))):
+            return True
+    return False
+
+
+def sizes(part: Path) -> Mapping[str, float]:
+    """By column of whole numbers, the most that one of them, or its negative, may be; 0 where there is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(part)
+    columns = [
+        (place, field.name)
+        for place, field in enumerate(metadata.schema.to_arrow_schema())
+        if pa.types.is_integer(field.type)
+    ]
+    return {name: max(map(_size, _groups(metadata, place)), default=0) for place, name in columns}
+
+
+def _groups(metadata: pq.FileMetaData, place: int) -> Iterator[Any]:
+    """What is known of the column in each group of rows."""
+    return (metadata.row_group(number).column(place) for number in range(metadata.num_row_groups))
+
+
+def _some(group: Any) -> bool:
+    known = group.statistics
+    return group.num_values > 0 and (known is None or not known.has_null_count or known.null_count < group.num_values)
+
+
+def _size(group: Any) -> float:
+    if not _some(group):
+        return 0
+    known = group.statistics
+    return max(abs(known.min), abs(known.max)) if known is not None and known.has_min_max else UNBOUNDED

@@ -1,0 +1,241 @@
+"""SQLite in this process: what judges a small history.
+
+A judgement asks some three hundred texts. Of a few thousand rows each costs DuckDB a millisecond or two to plan and to
+set up, however few rows there are, and SQLite a tenth of that. It runs a plan row by row and looks for what belongs
+together by one index at most, so the more rows there are the more it loses (``choice`` says where).
+
+The texts are those of the other engines. Where SQLite has other words for the same, ``in_its_words`` puts them; what
+functions it lacks are Python's.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from assay.checkers.engine.base import Engine, EngineError, Row, quoted, shortened, sql_type
+from assay.checkers.engine.deferred import Deferred, Relation
+from assay.harness.core.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa = Late("pyarrow")
+    pq = Late("pyarrow.parquet")
+
+KEPT_TEXTS: Final = 2_000
+BETWEEN_LOOKS: Final = 1_000_000
+"""Steps of a query, some hundredth of a second, after which Ctrl-C is heard."""
+
+_TYPES: Final = {"string": "text"}
+_STRING: Final = re.compile(r"\bas string\b")
+_RESERVED: Final = re.compile(r"\.(group|index)\b")
+
+
+class SQLite:
+    """Keeps everything in memory. Whole numbers have 64 bits, and so have their sums.
+
+    Use as a context manager, or close it.
+    """
+
+    name = "sqlite"
+
+    def __init__(self) -> None:
+        self._connection = _connected()
+        self._deferred = Deferred(self._make)
+        self._made: dict[str, str] = {}
+        """By name of a relation, ``table`` or ``view``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
+        wanted = set(schema.names)
+        try:
+            tables = [_read(part, wanted) for part in parts]
+        except (OSError, pa.ArrowException) as error:
+            raise EngineError(f"SQLite could not take over {name}: {error}") from error
+        self._fill(name, tables, schema)
+
+    def load(self, name: str, rows: pa.Table) -> None:
+        self._fill(name, [rows], rows.schema)
+
+    def _fill(self, name: str, tables: Sequence[pa.Table], schema: pa.Schema) -> None:
+        """A table with exactly the columns of ``schema``; null are those that some rows lack."""
+        name = name.lower()
+        self._deferred.redefine(name)
+        self._drop(name)
+        columns = ", ".join(f"{quoted(field.name)} {_type(field.type)}" for field in schema)
+        self._run(f"create table {name} ({columns})")
+        places = ", ".join("?" * len(schema))
+        for table in filter(len, tables):
+            try:
+                values = [_values(table, field.name) for field in schema]
+            except UnicodeDecodeError as error:
+                raise EngineError(f"SQLite could not take over {name}: {error}") from error
+            self._connection.executemany(f"insert into {name} values ({places})", zip(*values, strict=True))
+        self._made[name] = "table"
+        self._deferred.given(name, sum(table.num_rows for table in tables))
+
+    def view(self, name: str, sql: str) -> None:
+        self._deferred.declare(name, sql, kept=False)
+
+    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+        self._deferred.declare(name, sql, kept=True)
+
+    def holds(self, name: str) -> bool:
+        return False
+
+    def lacks(self, name: str) -> bool:
+        return self._deferred.lacks(name)
+
+    def rows(self, sql: str) -> list[Row]:
+        if self._deferred.no_rows(sql):
+            return []
+        names, found = self._asked(sql)
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def arrow(self, sql: str) -> pa.Table:
+        names, found = self._asked(sql)
+        columns = zip(*found, strict=True) if found else [()] * len(names)
+        return pa.table(dict(zip(names, columns, strict=True)))
+
+    def validator(self) -> AbstractContextManager[Engine]:
+        return nullcontext(self)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _asked(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        self._deferred.ensure(sql)
+        cursor = self._run(sql)
+        try:
+            return [column[0] for column in cursor.description], cursor.fetchall()
+        except sqlite3.Error as error:
+            raise _error(error, sql) from error
+
+    def _make(self, relation: Relation) -> int | None:
+        self._drop(relation.name)
+        kind = "table" if relation.kept else "view"
+        none = relation.kept and relation.lacks
+        text = f"select * from ({relation.sql}) as none limit 0" if none else str(relation.sql)
+        self._run(f"create {kind} {relation.name} as {text}")
+        self._made[relation.name] = kind
+        if not relation.kept:
+            return None
+        (some,) = self._run(f"select exists (select 1 from {relation.name})").fetchone()
+        return int(some)
+
+    def _drop(self, name: str) -> None:
+        kind = self._made.pop(name, None)
+        if kind is not None:
+            self._run(f"drop {kind} {name}")
+
+    def _run(self, sql: str) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(in_its_words(sql))
+        except sqlite3.Error as error:
+            raise _error(error, sql) from error
+
+
+@lru_cache(KEPT_TEXTS)
+def in_its_words(sql: str) -> str:
+    """The same text, as SQLite understands it.
+
+    To it ``string`` is a number's type, and a column of the name of a keyword stands in quotes.
+    """
+    return _RESERVED.sub(r'."\1"', _STRING.sub("as text", sql))
+
+
+def _connected() -> sqlite3.Connection:
+    # One thread after the other may judge, and nothing is ever kept.
+    made = sqlite3.connect(":memory:", isolation_level=None, cached_statements=KEPT_TEXTS, check_same_thread=False)
+    for setting in ("journal_mode = off", "secure_delete = off", "case_sensitive_like = on"):
+        made.execute(f"pragma {setting}")
+    for name, function in _FUNCTIONS.items():
+        made.create_function(name, -1, function, deterministic=True)
+    made.create_aggregate("bit_or", 1, _BitOr)
+    made.set_progress_handler(lambda: 0, BETWEEN_LOOKS)  # as Python runs, it hears Ctrl-C
+    made.execute("begin")
+    return made
+
+
+def _greatest(*values: Any) -> Any:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _least(*values: Any) -> Any:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _concat(*values: Any) -> str | None:
+    return None if None in values else "".join(map(str, values))
+
+
+def _regexp_extract(text: str | None, pattern: str, group: int) -> str | None:
+    if text is None:
+        return None
+    found = re.search(pattern, text)
+    return found[group] if found else ""
+
+
+def _regexp_replace(text: str | None, pattern: str, by: str) -> str | None:
+    return None if text is None else re.sub(pattern, by, text)
+
+
+def _bit_count(value: int | None) -> int | None:
+    return None if value is None else value.bit_count()
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "greatest": _greatest, "least": _least, "concat": _concat, "bit_count": _bit_count,
+    "regexp_extract": _regexp_extract, "regexp_replace": _regexp_replace,
+}  # fmt: skip
+
+
+class _BitOr:
+    """An aggregate; 0 of nothing but nulls."""
+
+    def __init__(self) -> None:
+        self._all = 0
+
+    def step(self, value: int | None, /) -> None:
+        self._all |= value or 0
+
+    def finalize(self) -> int:
+        return self._all
+
+
+def _type(kind: pa.DataType) -> str:
+    known = sql_type(kind)
+    return _TYPES.get(known, known)
+
+
+def _read(part: Path, wanted: set[str]) -> pa.Table:
+    with pq.ParquetFile(part) as file:
+        return file.read([name for name in file.schema_arrow.names if name in wanted])
+
+
+def _values(table: pa.Table, name: str) -> Sequence[Any]:
+    place = table.schema.get_field_index(name)
+    column = None if place < 0 else table.column(place)
+    if column is None or column.null_count == len(column):
+        return [None] * table.num_rows
+    values: Sequence[Any] = column.to_pylist()
+    return values
+
+
+def _error(error: sqlite3.Error, sql: str) -> BaseException:
+    """What to raise for it. A Ctrl-C during a query ends that query."""
+    if str(error) == "interrupted":
+        return KeyboardInterrupt(f"SQLite was interrupted at {shortened(sql)}")
+    return EngineError(f"SQLite could not run {shortened(sql)}: {error}")
