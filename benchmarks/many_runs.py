@@ -1,11 +1,11 @@
-"""How long `assay check` takes over many stored histories: all in one pass on DuckDB, as one job of Spark, one by one.
+"""How long `assay check` takes over many stored histories: all in one pass here, as one job of Spark, one by one.
 
 The histories are made by `assay generate`, of as many seeds as are to differ; the rest are links to those, since
 only their number matters. One by one is the command as a user gives it, start included, for a sample of them, and
 counted up. All are judged by the same command line in processes of their own; the lines about each must be the same.
 
     python benchmarks/many_runs.py [--runs 10000] [--operations 500] [--different 100] [--sample 10]
-        [--engines duckdb,spark] [--json]
+        [--engines auto,spark] [--json]
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--operations", type=int, default=500)
     parser.add_argument("--different", type=int, default=100)
     parser.add_argument("--sample", type=int, default=10, help="so many are checked one by one")
-    parser.add_argument("--engines", type=names, default=["duckdb", "spark"])
+    parser.add_argument("--engines", type=names, default=["auto", "spark"])
     options = parser.parse_args()
     out = Output(options.json)
     figures: dict[str, Any] = {"runs": options.runs}
@@ -78,7 +78,7 @@ def main() -> None:
         figures["one by one"] = alone
         said = []
         for engine in options.engines:
-            seconds, lines = timed(paths, *([f"--spark-master={SPARK}"] if engine == "spark" else ["--engine=duckdb"]))
+            seconds, lines = timed(paths, f"--spark-master={SPARK}" if engine == "spark" else f"--engine={engine}")
             out.text(f"{engine}: {options.runs} in {seconds:.1f} s, {alone / seconds:.1f} times as fast: {lines[-1]}")
             figures[engine] = seconds
             said.append(lines)

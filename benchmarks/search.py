@@ -40,7 +40,7 @@ def here(workload: str, examples: int, seed: int) -> dict[str, float]:
     registry = Registry.standard()
     with tempfile.TemporaryDirectory() as folder:
         base = Settings(seed, time_limit=10.0, store=Path(folder))
-        plain: Any = Player(experiment, base, base.store / "schedules", Engines("duckdb", threads=1), registry)
+        plain: Any = Player(experiment, base, base.store / "schedules", Engines(threads=1), registry)
         player, spent = plain, lambda: 0.0
         try:
             quick = import_module("assay.harness.search.quick")

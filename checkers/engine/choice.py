@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineUnavailable
 from assay.checkers.engine.duck import DEFAULT_MEMORY, DuckDB
+from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
 from assay.checkers.engine.footers import sizes
 from assay.checkers.engine.sqlite import SQLite
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -122,7 +123,7 @@ class Engines:
                     yield lite
             case _:
                 threads = 1 if effects <= ONE_GROUP and self._threads is None else self._threads
-                with DuckDB(memory=self._memory, threads=threads) as duck:
+                with DuckDB(memory=self._memory, threads=threads, small=effects <= FEW_EFFECTS) as duck:
                     yield duck
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from assay.checkers.engine.base import (
     quoted,
     shortened,
     sql_type,
-)
+)  # fmt: skip
 from assay.checkers.engine.deferred import Deferred, Relation
 from assay.checkers.engine.footers import has_values
 from assay.harness.core.late import Late
@@ -42,9 +43,23 @@ STORED: Final = "stored_"
 KEPT_TEXTS: Final = 1_000
 """The checks have some 700 texts; those that name a history's files or operations come and go."""
 
+SMALL_ROWS: Final = 10_000
+"""Effects of a history for which planning a query takes longer than running it."""
+_NEEDED_OPTIMIZERS: Final = (
+    "column_lifetime", "deliminator", "filter_pushdown", "in_clause", "unnest_rewriter", "unused_columns",
+)  # fmt: skip
+"""Those without which a plan over few rows may become a large one. The others cost a sixth of a small judgement."""
+
 CODED: Final = ("key", "kind", "outcome", "phase")
 """Columns of texts that recur, by which checks join, group and sort."""
 MOST_CODES: Final = 1_000_000
+
+_CONFIG: Final = {"preserve_insertion_order": "false"}
+MOST_SESSIONS: Final = 4
+"""In one database: each leaves something behind, and after ten of them a judgement takes a fifth longer."""
+_shared: dict[int, tuple[Any, int]] = {}
+"""By process, the database of small histories, and how many more it takes. To make one and let go of it costs
+as much as some thirty queries."""
 
 _numbers = itertools.count()
 """Of types, which may be in one database with those of others."""
@@ -56,7 +71,8 @@ class DuckDB:
     """Spills what does not fit into ``memory`` to a temporary folder that is removed in the end.
 
     ``threads`` None: one per core. ``kept_cells``: a data set with at most so many values is decoded once and kept in
-    memory. Use as a context manager, or close it.
+    memory.
+    ``small``: for at most ``SMALL_ROWS`` effects, where nothing of this matters. Use as a context manager, or close it.
     """
 
     name = "duckdb"
@@ -67,15 +83,19 @@ class DuckDB:
         memory: str = DEFAULT_MEMORY,
         threads: int | None = None,
         kept_cells: int = KEPT_CELLS,
+        small: bool = False,
     ) -> None:
         self._kept_cells = kept_cells
+        self._small = small
         self._expected: dict[str, pa.Table] = {}
         self._deferred = Deferred(self._make)
+        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        if small:
+            self._connection = _small()
+            return
         # DuckDB's own choice for a database in memory is the working directory.
         self._spill = tempfile.TemporaryDirectory(prefix="assay-duckdb-")
-        config: dict[str, Any] = {
-            "memory_limit": memory, "temp_directory": self._spill.name, "preserve_insertion_order": "false",
-        }  # fmt: skip
+        config: dict[str, Any] = {"memory_limit": memory, "temp_directory": self._spill.name, **_CONFIG}
         if threads is not None:
             config["threads"] = threads
         self._connection = duckdb.connect(":memory:", config=config)
@@ -97,6 +117,9 @@ class DuckDB:
             self._table(name, empty(schema))
             return
         present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
+        if self._small:
+            self._table(name, conformed(source, present, schema))
+            return
         columns = [field.name for field in schema if field.name in present and has_values(parts, field.name)]
         if rows * len(columns) <= self._kept_cells:
             self._store(name, source, columns, schema)
@@ -192,7 +215,8 @@ class DuckDB:
 
     def close(self) -> None:
         self._connection.close()
-        self._spill.cleanup()
+        if self._spill is not None:
+            self._spill.cleanup()
 
     def _table(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Makes a table of what is there already."""
@@ -238,6 +262,26 @@ class DuckDB:
                 _read.clear()
             _read[sql] = statement
         return _read[sql]
+
+
+def _small() -> Any:
+    """A connection, with temporary tables of its own, to the database that this process has for small histories."""
+    process = os.getpid()  # a forked one must not use its parent's
+    shared, left = _shared.get(process, (None, 0))
+    if left == 0:
+        shared, left = _database(process), MOST_SESSIONS
+    _shared[process] = (shared, left - 1)
+    return shared.cursor()
+
+
+def _database(process: int) -> Any:
+    made = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
+    known = [name for (name,) in made.execute("select name from duckdb_optimizers()").fetchall()]
+    spared = ",".join(name for name in known if name not in _NEEDED_OPTIMIZERS)
+    made.execute(f"set disabled_optimizers = '{spared}'")
+    # DuckDB makes the folder when it needs one, and removes it.
+    made.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
+    return made
 
 
 def _as_texts(rows: pa.Table) -> pa.Table:

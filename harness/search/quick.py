@@ -16,7 +16,7 @@ from typing import Final
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history.handed_over import HandedOver
 from assay.harness.run.attempt import Reports
-from assay.harness.run.judging import judge_run
+from assay.harness.run.judging import Unjudged, judge_together
 from assay.harness.run.systems import configured, with_defect, with_limits
 from assay.harness.search.archive import Archive, Kept
 from assay.harness.search.code_coverage.choice import counter
@@ -219,13 +219,12 @@ class QuickPlayer:
 
     def _judge(self, played: Sequence[Played]) -> list[Judgement]:
         player = self._player
-        judgements = []
+        runs = []
         for run in played:
             variant = configured(with_defect(player.experiment.system, player.base.defect), run.example.configuration)
             contract = with_limits(player.experiment.contract, variant)
-            history = HandedOver(run.columns)
-            judgements.append(judge_run(history, contract, player.engines, player.registry, notes=run.notes))
-        return judgements
+            runs.append(Unjudged(HandedOver(run.columns), contract, run.notes))
+        return judge_together(runs, player.engines, player.registry)
 
     def _outcome(self, run: Played, judgement: Judgement) -> PlayOutcome:
         return replace(outcome_of(judgement, run.problem, run.digest, Steering.of(run.columns)), code=run.code)

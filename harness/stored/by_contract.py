@@ -16,14 +16,13 @@ import msgspec
 
 from assay.checkers.contract import Contract
 from assay.checkers.damage import untouched
-from assay.checkers.engine import Engines
 from assay.checkers.judge import Watch
 from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, with_stage
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
 from assay.harness.core.history.growing import Sealed, sealed
 from assay.harness.run import store
-from assay.harness.run.judging import doubted, judge_run
+from assay.harness.run.judging import Opens, doubted, judge_run
 from assay.harness.run.registry import Registry
 from assay.harness.run.store import RunInfo
 
@@ -96,7 +95,7 @@ def open_stored(path: Path) -> Stored:
 
 
 def judge_again(
-    stored: Stored, history: HistoryReader, engines: Engines, registry: Registry, watch: Watch | None = None
+    stored: Stored, history: HistoryReader, engines: Opens, registry: Registry, watch: Watch | None = None
 ) -> Judgement:
     """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
 

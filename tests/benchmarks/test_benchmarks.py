@@ -26,7 +26,7 @@ SMALL = {
     "sendfile": "--megabytes=2 --rounds=1 --sizes=64",
     "morning": "--runs=50",
     "trends": "--nights=5 --cells=3 --engines=duckdb",
-    "many_runs": "--runs=4 --different=2 --operations=500 --sample=1 --engines=duckdb",
+    "many_runs": "--runs=4 --different=2 --operations=500 --sample=1 --engines=auto",
     "checks": "--models=log --effects=2000 --keys=2 --clients=5 --engines=duckdb",
 }
 LARGER = {

@@ -44,7 +44,7 @@ WITH: Final = {"log": ("statements",), "reported": ("statements",), "register-ca
 def test_stored_runs_are_judged_by_key_as_ever(path: Path) -> None:
     history = open_history(path)
     contract = Contract(unflushed=9_999)
-    with DuckDB(threads=1) as duck:
+    with DuckDB(threads=1, small=True) as duck:
         expected = without_times(judge(history, contract, duck))
         lost = may_have_lost(duck, contract)
     with Parted(3) as parted:

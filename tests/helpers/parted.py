@@ -17,7 +17,7 @@ class Parted(DuckDB):
     """``parts``: how many. ``answered``: what each of them said."""
 
     def __init__(self, parts: int) -> None:
-        super().__init__(threads=1)
+        super().__init__(threads=1, small=True)
         self._parts = parts
         self.answered: list[Answers] = []
 
@@ -29,7 +29,7 @@ class Parted(DuckDB):
         for number in range(self._parts):
             mine = effects.filter(pa.array([place == number for place in places], pa.bool_()))
             if mine.num_rows:
-                with DuckDB(threads=1) as duck:
+                with DuckDB(threads=1, small=True) as duck:
                     duck.take("effects", mine, SCHEMAS["effects"])
                     duck.load("faults", faults)
                     self.answered.append(question(duck))

@@ -674,7 +674,7 @@ class Named(DuckDB):
     name = "spark"
 
     def __init__(self, *, effects: int, here: bool) -> None:
-        super().__init__(threads=1)
+        super().__init__(small=True)
 
 
 class Running:

@@ -128,7 +128,7 @@ def test_a_history_is_judged_in_tasks_as_ever(
     plan = Plan(operations=2_500, clients=3, keys=7, seed=5, plant=PLANTED[model])
     generate(model, plan, tmp_path / "made")
     history = open_history(tmp_path / "made" / HISTORY)
-    with DuckDB(threads=1) as duck:
+    with DuckDB(threads=1, small=True) as duck:
         expected = without_times(judge(history, Contract(), duck))
     assert set(expected.anomalies) >= set(PLANTED[model])
     steps: list[tuple[str, int, int]] = []

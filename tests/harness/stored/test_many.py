@@ -18,6 +18,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
+from assay.harness.run.judging import Opens
 from assay.harness.run.store import RunInfo
 from assay.harness.stored import many
 from assay.harness.stored.by_contract import Stored
@@ -46,7 +47,7 @@ def reported(judged: Judged) -> Any:
 
 
 def judged(paths: list[Path], **options: Any) -> list[Judged]:
-    with Engines() as engines:
+    with Engines("duckdb") as engines:
         return list(judge_many(paths, engines, (), **options))
 
 
@@ -81,6 +82,50 @@ def test_of_each_is_said_what_is_said_of_it_alone(paths: list[Path], damaged: Pa
     assert {one.judgement and one.judgement.verdict for one in together} >= {Verdict.PASS, Verdict.FAIL, None}
     assert str(damaged / "history" / "effects") in together[2].text
     assert steps == list(range(1, len(with_neighbour) + 1))
+
+
+def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pytest.MonkeyPatch, damaged: Path) -> None:
+    """Of the oldest format, damaged, or large: alone."""
+    counts: list[int] = []
+    together = many.opened_together
+
+    def counted(histories: Any, engines: Engines) -> Any:
+        counts.append(len(histories))
+        return together(histories, engines)
+
+    one = by_itself(SOME[1])
+    assert one.judgement is not None
+    monkeypatch.setattr(many, "judge_again", lambda *_: one.judgement)
+    monkeypatch.setattr(many, "explained", lambda *_: SimpleNamespace(text=""))
+    monkeypatch.setattr(many, "opened_together", counted)
+    judged([*SOME, damaged])
+    assert counts == [3]
+    monkeypatch.setattr(many, "SMALL", 3_500)
+    judged(SOME)
+    assert counts[1:] == [2], "one has some 3,600 rows"
+    monkeypatch.setattr(many, "SMALL", 100_000)
+    monkeypatch.setattr(many, "ROWS", 4_000)
+    judged(SOME)
+    assert counts[2:] == [1, 1, 1], "those with some 1,500, 3,000 and 3,600 rows"
+    monkeypatch.setattr(many, "TOGETHER", 3)
+    monkeypatch.setattr(many, "ROWS", 500_000)
+    judged(SOME)
+    assert counts[5:] == [2, 1]
+
+
+def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [alone(path) for path in SOME[1:4:2]]
+    judge_again, refused = many.judge_again, []
+
+    def judge(stored: Any, history: Any, engines: Opens, registry: Any) -> Judgement:
+        if not isinstance(engines, Engines):
+            refused.append(stored.history)
+            raise many.EngineError("no room")
+        return judge_again(stored, history, engines, registry)
+
+    monkeypatch.setattr(many, "judge_again", judge)
+    assert [reported(one) for one in judged(SOME[1:4:2])] == expected
+    assert len(refused) == 2
 
 
 def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
@@ -208,7 +253,7 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
 
 
 def test_text_that_is_not_utf_8_is_said_of_its_own_history_alone(tmp_path: Path) -> None:
-    """What comes after it is judged as ever."""
+    """What shares a database with it is judged as ever."""
     strange = tmp_path / "strange"
     shutil.copytree(LOG, strange)
     part = sorted((strange / "history" / "ops").glob("*.parquet"))[-1]
@@ -249,7 +294,7 @@ def test_executors_get_whole_paths_and_what_they_say_has_those_that_were_given(m
     monkeypatch.setattr(many, "judge_again", lambda stored, *_: known[stored.history])
     monkeypatch.chdir(FIXTURES)
     paths = [path.relative_to(FIXTURES) for path in (SOME[1], SOME[3])]
-    with Engines() as engines:
+    with Engines("duckdb") as engines:
         monkeypatch.setattr(engines, "spark", lambda rows: Elsewhere())
         there = list(judge_many(paths, engines, ()))
     assert [one.path for one in there] == paths
