@@ -9,7 +9,7 @@ import pytest
 
 from assay.checkers.check import ask, build
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, EngineError
+from assay.checkers.engine import EngineError, SQLite
 from assay.checkers.families import FAMILIES
 from assay.checkers.judge import judge
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
@@ -65,7 +65,7 @@ def test_what_a_history_has_none_of_costs_no_table(tmp_path: Path) -> None:
     for asked in (0, 1):
         if asked:
             book.add("look-up", (4, 5), 0, timestamp=1)
-        with DuckDB() as engine:
+        with SQLite() as engine:
             judged = judge(open_history(write(tmp_path / str(asked), book.rows)), Contract(), engine)
             examined = {one.check: one.rows for one in judged.examined}
             assert examined[TIME_LOOK_UP.anomaly] == asked

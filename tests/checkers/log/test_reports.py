@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine import DuckDB, Engine
+from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.source import register_history
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
@@ -45,7 +45,7 @@ def claims(engine: Engine, folder: Path) -> list[str]:
 
 def found(folder: Path, said: Said) -> list[str]:
     """What is found when one operation leaves these rows."""
-    with DuckDB() as engine:
+    with SQLite() as engine:
         return claims(engine, write(folder / "history", rows(3, said)))
 
 

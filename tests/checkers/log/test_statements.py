@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from assay.checkers.check import Check, build, findings
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, Engine
+from assay.checkers.engine import DuckDB, Engine, SQLite
 from assay.checkers.log.bounds import ANSWER_BEYOND_LOG
 from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE, VANISHED
@@ -1208,7 +1208,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding
     """What was found of each case."""
     reported: dict[str, list[Finding]] = {case.make.__name__: [] for case in CASES}
     for rows, faults, contract in histories():
-        with DuckDB() as engine:
+        with SQLite() as engine:
             all_found = found(engine, tmp_path_factory.mktemp("recorded"), rows, faults, contract)
         for finding in all_found:
             assert finding.key is not None

@@ -10,7 +10,7 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.contract import forbid
-from assay.checkers.engine import DuckDB
+from assay.checkers.engine import SQLite
 from assay.checkers.judge import judge
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.transitions import ILLEGAL_TRANSITION, TRANSITIONS, VALID
@@ -24,7 +24,7 @@ from helpers.transition_histories import illegal, leaderless, step, steps
 
 def found(folder: Path, events: list[Row]) -> list[str]:
     """The claims."""
-    with DuckDB() as engine:
+    with SQLite() as engine:
         register_history(engine, write(folder / "history", [], events=events))
         build(engine, ILLEGAL_TRANSITION.views)
         return [finding.claim for finding in findings(engine, ILLEGAL_TRANSITION)]
@@ -64,7 +64,7 @@ def test_of_all_pairs_of_states_those_that_are_not_valid_are_reported(tmp_path: 
             step(n, former, now, replica=replica, key=f"{former}.{now}-0")
             for n, (former, now) in enumerate(product(states, states), 1)
         ]
-        with DuckDB() as engine:
+        with SQLite() as engine:
             register_history(engine, write(tmp_path / name / "history", [], events=events))
             build(engine, ILLEGAL_TRANSITION.views)
             rows = engine.rows(f"select from_state, to_state from {ILLEGAL_TRANSITION.found}")
@@ -125,7 +125,7 @@ def test_random_steps_get_the_answers_of_a_walk(tmp_path: Path) -> None:
     events = [row for n in range(60) for row in steps(f"p{n}-0", random.Random(f"transitions/{n}"))]
     expected = {(key, seq) for n in range(60)
                 for key, seq in illegal([row for row in events if row["key"] == f"p{n}-0"])}  # fmt: skip
-    with DuckDB() as engine:
+    with SQLite() as engine:
         register_history(engine, write(tmp_path / "history", [], events=events))
         build(engine, ILLEGAL_TRANSITION.views)
         rows = engine.rows(f"select * from {ILLEGAL_TRANSITION.found}")
@@ -136,7 +136,7 @@ def test_random_steps_get_the_answers_of_a_walk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("events", [[], [leaderless(1)]], ids=["nothing", "no states"])
 def test_a_system_that_does_not_say_its_states_is_not_doubted_for_it(tmp_path: Path, events: list[Row]) -> None:
-    with DuckDB() as engine:
+    with SQLite() as engine:
         judgement = judge(
             HistoryReader(write(tmp_path / "history", [], events=events)), forbid(*REPLICATION_ANOMALIES), engine
         )

@@ -12,7 +12,7 @@ import pytest
 
 from assay.checkers.check import Family, build, findings
 from assay.checkers.contract import OBJECTS, Contract
-from assay.checkers.engine import DuckDB
+from assay.checkers.engine import SQLite
 from assay.checkers.objects.counters import COUNTER_ANOMALIES, COUNTERS
 from assay.checkers.objects.kinds import doubts
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES, MAX_REGISTERS
@@ -243,7 +243,7 @@ def test_it_is_found_and_its_neighbour_is_not(
 
 def families_and_doubts(folder: Path, rows: list[Row], contract: Contract) -> tuple[dict[str, str], str]:
     """Of each key its family, and the judge's doubts."""
-    with DuckDB() as engine:
+    with SQLite() as engine:
         reader = register_history(engine, write(folder / "history", rows, format=1), family=contract.family)
         families = {row["key"]: row["family"] for row in engine.rows("select key, family from object_keys")}
         return families, " ".join(doubts(engine, reader, contract.family))

@@ -11,7 +11,7 @@ import pytest
 
 from assay.checkers.check import build
 from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, Engine
+from assay.checkers.engine import Engine, SQLite
 from assay.checkers.rest.family import LIVENESS_ANOMALIES, REST
 from assay.checkers.source import register_contract, register_history
 
@@ -44,7 +44,7 @@ def clusters(folder: Path, count: int, seed: int) -> tuple[Path, set[Found]]:
 
 def test_random_clusters_get_the_answers_of_loops(tmp_path: Path) -> None:
     folder, expected = clusters(tmp_path, 120, 7)
-    with DuckDB() as engine:
+    with SQLite() as engine:
         assert by(engine, folder) == expected
     assert min(Counter(anomaly for anomaly, _, _ in expected).values()) > 1
 

@@ -49,7 +49,7 @@ def an_example(seed: int = 1, *steps: Step) -> Example:
 
 def quick(tmp_path: Path, defect: str | None = None, invariants: str = "auto") -> QuickPlayer:
     base = Settings(1, store=tmp_path, time_limit=4.0, rate=20.0, defect=defect, invariants=invariants)
-    return QuickPlayer(Player(experiment(), base, tmp_path / "schedules", Engines("duckdb", threads=1)))
+    return QuickPlayer(Player(experiment(), base, tmp_path / "schedules", Engines(threads=1)))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_when_each_process_dies_the_error_names_an_example_such_that_it_can_be_p
 
     base = Settings(1, store=tmp_path, time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Deadly)
-    deadly = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)))
+    deadly = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)))
     with closing(deadly) as player, pytest.raises(StageError) as raised:
         player.play_all([an_example(seed) for seed in range(20)], never)
     said = str(raised.value).splitlines()
@@ -119,7 +119,7 @@ def test_a_run_that_has_no_end_is_killed_and_named_and_others_are_played_after_i
     Stuck.stands = staticmethod(stands)
     base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Stuck)
-    player = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)), patience=10.0)
+    player = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)), patience=6.0)
     with closing(player):
         stuck, played = player.play_all([an_example(7), an_example(1)], never)
         left = player.branch(Random(1), stopping, 2, never)
@@ -136,7 +136,7 @@ def test_an_example_that_its_process_died_of_is_no_pass_and_others_are_played_af
     Deadly.stands = staticmethod(lambda: os._exit(1))
     base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Deadly)
-    player = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)))
+    player = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)))
     with closing(player):
         died, played = player.play_all([an_example(7), an_example(1)], never)
         Deadly.flag.unlink()
@@ -167,7 +167,7 @@ def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(
 
     base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Stuck)
-    player = QuickPlayer(Player(made, base, tmp_path, Engines("duckdb", threads=1)), patience=10.0)
+    player = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)), patience=6.0)
     with closing(player):
         player.play_all([an_example(1)], never)
         (tmp_path / "flag").touch()
@@ -191,7 +191,7 @@ def facts(outcome: Any) -> tuple[object, ...]:
 def test_what_passes_leaves_no_file_and_is_judged_as_in_a_folder(player: QuickPlayer, tmp_path: Path) -> None:
     outcomes = player.play_all([an_example(1), an_example(2)], never)
     assert list(tmp_path.iterdir()) == []
-    ordinary = Player(experiment(), player._player.base, tmp_path / "again", Engines("duckdb", threads=1))
+    ordinary = Player(experiment(), player._player.base, tmp_path / "again", Engines(threads=1))
     assert [facts(outcome) for outcome in outcomes] == [facts(ordinary.play(an_example(seed))) for seed in (1, 2)]
     assert not any(outcome.failures for outcome in outcomes)
 
@@ -248,7 +248,7 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: QuickPla
 
     healthy = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0))
     base = player._player.base
-    counted = Player(experiment(), base, tmp_path / "schedules", Engines("duckdb", threads=1))
+    counted = Player(experiment(), base, tmp_path / "schedules", Engines(threads=1))
     with closing(QuickPlayer(counted, modules=modules(packages_of(experiment().system)))) as counting:
         first, again = counting.play_all([healthy, healthy], never)
         words = [word for kept in counting._archive._kept for word in kept.words]
@@ -339,7 +339,7 @@ from assay.workloads.log_client import LogClient
 from assay.workloads.test_log import test_log
 
 settings = Settings(1, time_limit=4.0, rate=20.0)
-player = QuickPlayer(Player(experiment_of(test_log), settings, Path("schedules"), Engines("duckdb", threads=1)))
+player = QuickPlayer(Player(experiment_of(test_log), settings, Path("schedules"), Engines(threads=1)))
 player.play_all([Example.of(settings, Schedule(0))], lambda: False)
 print("standing", flush=True)
 time.sleep(600)

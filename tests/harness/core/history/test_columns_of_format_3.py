@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.engine import DuckDB
+from assay.checkers.engine import SQLite
 from assay.checkers.source import register_history
 from assay.harness.core.history import FORMAT, SCHEMAS, HistoryReader, format_3, format_4, translation
 
@@ -132,7 +132,7 @@ def test_parts_of_both_formats_in_one_history_are_each_understood(tmp_path: Path
     pq.write_table(part, folder / "effects" / "part-000001.parquet")
     reader = HistoryReader(folder)
     assert [one["generation"] for one in reader.table("effects").to_pylist()] == [3, 4]
-    with DuckDB() as engine:
+    with SQLite() as engine:
         register_history(engine, folder)
         assert [one["generation"] for one in engine.rows("select generation from effects order by op")] == [3, 4]
 
