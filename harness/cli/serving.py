@@ -70,7 +70,7 @@ async def _serve(
     world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
 ) -> None:
     """Never ends by itself once it serves; reports each server that ends, comes back or can't be asked."""
-    cluster = await world.open(note)
+    cluster = await world.open(note, logged=False)
     await start_system(system, cluster, START_SECONDS, note)
     nodes = servers(cluster, system)
     serving(Addresses(_joined(system, nodes), zookeeper_servers(cluster)))

@@ -48,7 +48,7 @@ class World(Protocol):
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         """Calls ``call`` at this moment of the loop's clock; in the simulation nothing else changes by that."""
 
-    async def open(self, note: Callable[[str], None]) -> Cluster:
+    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
         """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps."""
 
     def tasks(self) -> list[asyncio.Task[Any]]:
@@ -132,7 +132,7 @@ class SimWorld:
         self.loop.before(when, call)
         return None
 
-    async def open(self, note: Callable[[str], None]) -> Cluster:
+    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
         from assay.cluster.sim.cluster import SimCluster
         from assay.harness.run.sim_logs import SimLogs
 
@@ -192,7 +192,7 @@ class RealWorld:
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
 
-    async def open(self, note: Callable[[str], None]) -> Cluster:
+    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
         from assay.cluster.journal import state_folder
 
         self._cluster = self._make(
@@ -203,7 +203,8 @@ class RealWorld:
             progress=note,
         )
         await self._cluster.start()
-        self._follow_logs(self._cluster)
+        if logged:
+            self._follow_logs(self._cluster)
         return self._cluster
 
     def _follow_logs(self, cluster: Cluster) -> None:
