@@ -13,6 +13,8 @@ export PYTHON  # make PYTHON=... : another interpreter than scripts/python would
 READY := .venv/.installed
 UNIQUE := .venv/.unique
 COMPILED := .venv/.compiled
+# One more than there are cores: tests wait for a third of their time.
+WORKERS := $(shell echo $$(( $$(nproc) + 1 )))
 PARTS := harness cluster nemesis checkers reports workloads system_under_test
 
 help:  ## this list
@@ -32,7 +34,7 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	$(BIN)/pytest $$(grep -rlE 'mark\.(docker|alone)' tests --include='test_*.py') -m "(docker or alone) and not long" \
 	  -p no:cacheprovider >"$$printed" 2>&1 & containers=$$!; \
 	trap 'kill -INT $$containers 2>/dev/null; wait $$containers; cat "$$printed"; rm -f "$$printed"; exit 130' INT TERM; \
-	$(BIN)/pytest tests -m "not docker and not long and not alone" -n auto --dist=worksteal || status=$$?; \
+	$(BIN)/pytest tests -m "not docker and not long and not alone" -n $(WORKERS) --dist=worksteal || status=$$?; \
 	echo "assay: tests in containers: waiting for their end ..."; wait $$containers || status=$$?; \
 	cat "$$printed"; rm -f "$$printed"; exit $$status
 

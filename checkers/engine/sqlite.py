@@ -159,13 +159,12 @@ def in_its_words(sql: str) -> str:
 def _connected() -> sqlite3.Connection:
     # One thread after the other may judge, and nothing is ever kept.
     made = sqlite3.connect(":memory:", isolation_level=None, cached_statements=KEPT_TEXTS, check_same_thread=False)
-    for setting in ("journal_mode = off", "secure_delete = off", "case_sensitive_like = on"):
+    for setting in ("secure_delete = off", "case_sensitive_like = on"):
         made.execute(f"pragma {setting}")
     for name, function in _FUNCTIONS.items():
         made.create_function(name, -1, function, deterministic=True)
     made.create_aggregate("bit_or", 1, _BitOr)
     made.set_progress_handler(lambda: 0, BETWEEN_LOOKS)  # as Python runs, it hears Ctrl-C
-    made.execute("begin")
     return made
 
 

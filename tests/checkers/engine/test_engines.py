@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -791,6 +793,18 @@ def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.Monk
                 assert len(duck._read) <= 3
     with DuckDB() as engine, pytest.raises(EngineError, match="could not run select value from here"):
         engine.rows("select value from here")
+
+
+def test_ctrl_c_ends_a_query_of_sqlite_and_what_was_made_stays() -> None:
+    with SQLite() as lite:
+        lite.load("numbers", pa.table({"x": range(2_000)}))
+        lite.table("few", "select x from numbers where x < 3")
+        assert lite.rows("select count(*) as many from few") == [{"many": 3}]
+        lite.table("more", "select a.x from numbers a cross join numbers b cross join numbers c")
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt, match="SQLite was interrupted at create table more"):
+            lite.rows("select count(*) as many from more")
+        assert lite.rows("select count(*) as many from few") == [{"many": 3}]
 
 
 def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
-"""The checks' SQL keeps to the subset that DuckDB and Spark SQL share and answer alike."""
+"""The checks' SQL keeps to the subset that DuckDB, Spark SQL and SQLite share and answer alike."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -11,6 +13,7 @@ import pytest
 
 from assay import checkers
 from assay.checkers.check import View
+from assay.checkers.engine.sqlite import _connected, in_its_words
 from assay.checkers.families import FAMILIES
 from assay.checkers.register.chains import climb_round, climb_start, kept_end, kept_round, kept_start
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES
@@ -64,3 +67,19 @@ def test_only_shared_constructs(view: View) -> None:
         assert "rows between unbounded preceding" in frame
     for before in re.findall(r"(.{12})sum\(", text):
         assert before.endswith("cast(") or before.endswith("coalesce("), f"{before}sum( is not cast to bigint"
+
+
+@pytest.fixture(scope="module")
+def lite() -> Iterator[sqlite3.Connection]:
+    with closing(_connected()) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("view", TEXTS, ids=lambda view: view.name)
+def test_sqlite_can_read_it(view: View, lite: sqlite3.Connection) -> None:
+    said = "no such table: "
+    try:
+        lite.execute(f"explain {in_its_words(view.sql)}")
+    except sqlite3.OperationalError as error:
+        said = str(error)
+    assert said.startswith("no such table: "), said
