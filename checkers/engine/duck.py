@@ -43,7 +43,7 @@ STORED: Final = "stored_"
 KEPT_TEXTS: Final = 1_000
 """The checks have some 700 texts; those that name a history's files or operations come and go."""
 
-SMALL_ROWS: Final = 10_000
+SMALL_ROWS: Final = 50_000
 """Effects of a history for which planning a query takes longer than running it."""
 _NEEDED_OPTIMIZERS: Final = (
     "column_lifetime", "deliminator", "filter_pushdown", "in_clause", "unnest_rewriter", "unused_columns",
