@@ -123,7 +123,8 @@ class Engines:
                     yield lite
             case _:
                 threads = 1 if effects <= ONE_GROUP and self._threads is None else self._threads
-                with DuckDB(memory=self._memory, threads=threads, small=effects <= FEW_EFFECTS) as duck:
+                few = effects <= FEW_EFFECTS and self._memory == DEFAULT_MEMORY  # they share a database
+                with DuckDB(memory=self._memory, threads=threads, small=few) as duck:
                     yield duck
 
     def close(self) -> None:
