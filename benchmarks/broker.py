@@ -27,7 +27,7 @@ PARTITIONS = 3
 BROKERS = 3
 Config = dict[str, str | int | float | bool]
 WAIT = 60.0
-SYNCHRONOUS = 500
+SYNCHRONOUS = 5_000
 """Sends one after the other, each waited for."""
 
 
