@@ -108,7 +108,7 @@ def _limit(known: int | None) -> str:
 def literal(text: str) -> str:
     if "\\" in text or "'" in text:
         raise HistoryError(
-            f"the contract's compacted key {text!r} holds a quote or a backslash, which the two engines' SQL write in "
+            f"the contract's compacted key {text!r} holds a quote or a backslash, which the engines' SQL write in "
             "different ways; give the topic another name"
         )
     return f"'{text}'"

@@ -1,4 +1,4 @@
-"""Idioms of the checks' SQL, by name, each written once in the way that both engines answer alike (``engine.base``).
+"""Idioms of the checks' SQL, by name, each written once in the way that all engines answer alike (``engine.base``).
 
 Columns are given as SQL has them: ``order="call, op, sub"``. Where nulls stand is said here alone.
 """

@@ -93,12 +93,12 @@ class Engine(Protocol):
 
 
 def sql_type(kind: pa.DataType | str) -> str:
-    """The name that both engines know this type of the format by."""
+    """The name that DuckDB and Spark know this type of the format by."""
     return _TYPES.get(str(kind), "string")
 
 
 def quoted(name: str) -> str:
-    """A column's name as both engines take it, whatever words they reserve."""
+    """A column's name as all engines take it, whatever words they reserve."""
     return f'"{name}"'
 
 

@@ -1,4 +1,4 @@
-"""How the translations of older formats write SQL: in the subset that DuckDB and Spark share."""
+"""How the translations of older formats write SQL: in the subset that SQLite, DuckDB and Spark share."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
