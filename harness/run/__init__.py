@@ -12,8 +12,8 @@
   acknowledgement), ``asserting`` (invariants, at each event of a log), ``watched`` (the history, while it grows),
   ``rest`` and ``processes`` (when the workload is done); ``judging`` (the history to its judgement)
 - what is left: ``keeping`` (by a run in memory), ``store`` (on disk)
-- objects by name: ``named``, ``systems`` (also with a defect or settings), ``model_by_name``; ``variant`` (settings
-  that are drawn)
+- objects by name: ``named``, ``systems`` (also with a defect or settings; ``packages``: whose code it is),
+  ``model_by_name``; ``variant`` (settings that are drawn)
 
 Imports ``harness.core``, ``harness.remote``, cluster, nemesis, checkers and reports; imported by the rooms above it:
 stored, search, nights, plugin, cli, and by the workloads.

@@ -11,6 +11,7 @@ from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import CLIENT_ROLE, Software, System, ZooKeeperClients
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.remote import PORT, server
+from assay.harness.run.packages import packages_of
 
 CODE: Final = ("assay/harness/core", "assay/harness/remote")
 """What a worker process imports in addition to the system's source and the client's own package."""
@@ -44,6 +45,7 @@ class WithClientNodes:
         for name in dir(system):
             if not name.startswith("_") and name not in vars(WithClientNodes):
                 vars(self)[name] = getattr(system, name)
+        self.code_packages = packages_of(system)
         if getattr(client, "holds_sessions", False):
             self.client_sessions = True
         self.client_software = Software(python=distributions(client))

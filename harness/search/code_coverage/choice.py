@@ -4,8 +4,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from assay.cluster.system import System
+from assay.harness.run.packages import packages_of
 from assay.harness.search.code_coverage.counter import Counter
-from assay.harness.search.code_coverage.source import Module, modules, packages_of
+from assay.harness.search.code_coverage.source import Module, modules
 
 
 def counter(of: Sequence[Module]) -> Counter:

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
-from assay.cluster.system import CodeNamed, System
 from assay.harness.search.code_coverage.points import Function, functions
 
 
@@ -40,15 +39,6 @@ class Module:
 
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
-
-
-def packages_of(system: System) -> tuple[str, ...]:
-    """The packages and modules that are the system's code: as it says, else the package that its class lies in."""
-    if isinstance(system, CodeNamed):
-        return tuple(system.code_packages)
-    module = type(system).__module__
-    package = module.rpartition(".")[0]
-    return (package if getattr(sys.modules.get(package), "__file__", None) else module,)
 
 
 def modules(packages: Iterable[str]) -> tuple[Module, ...]:

@@ -21,9 +21,10 @@ from assay.checkers.engine import Engines
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.run.attempt import Reports
 from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.packages import packages_of
 from assay.harness.run.settings import Settings
 from assay.harness.search import stage
-from assay.harness.search.code_coverage.source import modules, packages_of
+from assay.harness.search.code_coverage.source import modules
 from assay.harness.search.example import Example
 from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.harness.search.quick import DEATHS, QuickPlayer, StageError
@@ -272,12 +273,13 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: QuickPla
 PLAYS = """
 import os, sys
 from random import Random
+from assay.harness.run.packages import packages_of
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.experiment import experiment_of
 from assay.harness.search import stage
 from assay.harness.search.code_coverage.choice import counter
-from assay.harness.search.code_coverage.source import modules, packages_of
+from assay.harness.search.code_coverage.source import modules
 from assay.harness.search.example import Example
 from assay.nemesis.schedule import Branch, Schedule, Step
 from assay.nemesis.target import parse

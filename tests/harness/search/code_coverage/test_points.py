@@ -14,11 +14,15 @@ from typing import Any
 
 import pytest
 
+from assay.harness.run.experiment import experiment_of
+from assay.harness.run.packages import packages_of
 from assay.harness.search.code_coverage.jumps import jumps, layouts
 from assay.harness.search.code_coverage.kept import reached, together
 from assay.harness.search.code_coverage.points import Function, functions
-from assay.harness.search.code_coverage.source import CodeKey, by_key, modules, packages_of
+from assay.harness.search.code_coverage.source import CodeKey, by_key, modules
 from assay.system_under_test.deployment import Broker
+from assay.workloads.test_group import test_group as of_group
+from assay.workloads.test_log import test_log as of_log
 
 from helpers.layout import ROOT
 
@@ -117,6 +121,10 @@ def test_the_code_of_a_system_is_the_package_of_its_class_unless_it_says_otherwi
     named: Any = Named()
     assert packages_of(Broker()) == ("assay.system_under_test",)
     assert packages_of(named) == ("json", "email.mime")
+    for workload in (of_log, of_group):  # the clients of the second have nodes of their own
+        experiment = experiment_of(workload)
+        assert experiment is not None
+        assert packages_of(experiment.deployed()) == ("assay.system_under_test",)
     labels = {module.name: module.label for module in modules(packages_of(named))}
     assert labels["json.decoder"] == "json/decoder.py"
     assert labels["email.mime"] == "mime/__init__.py"
