@@ -18,7 +18,7 @@ from assay.checkers.engine.base import Engine, EngineUnavailable
 from assay.checkers.engine.duck import DEFAULT_MEMORY, DuckDB
 from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
 from assay.checkers.engine.footers import sizes
-from assay.checkers.engine.sqlite import SQLite
+from assay.checkers.engine.sqlite import SQLite, available, require
 from assay.harness.core.history.data_sets import DATA_SETS
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ ONE_GROUP: Final = 122_880
 class Engines:
     """Opens an engine for each history. Starts Spark with the first history that needs it and keeps it until closed.
 
-    ``threads``, ``memory``: of DuckDB; no threads: one per core. Raises ``ValueError`` for a name that is none, or a
-    master for DuckDB.
+    ``threads``, ``memory``: of DuckDB; no threads: one per core. ``spark`` False: ``auto`` is never Spark, whatever the
+    history's size. Raises ``ValueError`` for a name that is none, or a master for another engine than Spark.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Engines:
         spark_master: str | None = None,
         threads: int | None = None,
         memory: str = DEFAULT_MEMORY,
+        spark: bool = True,
     ) -> None:
         if engine not in ENGINES:
             raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
@@ -77,6 +78,7 @@ class Engines:
         self._master = spark_master
         self._threads = threads
         self._memory = memory
+        self._may_be_spark = spark
         self._application: SparkApplication | None = None
 
     def __enter__(self) -> Self:
@@ -86,7 +88,9 @@ class Engines:
         self.close()
 
     def check(self) -> None:
-        """Raises ``EngineUnavailable`` when Spark was asked for and what it needs is not installed."""
+        """Raises ``EngineUnavailable`` when an engine was asked for and what it needs is not there."""
+        if self._engine == SQLITE:
+            require()
         if self._engine == SPARK or self._master is not None:
             _require()
 
@@ -98,7 +102,7 @@ class Engines:
             return SPARK
         if small(reader):
             return SQLITE
-        return DUCKDB if fits(reader) or not _available() else SPARK
+        return DUCKDB if not self._may_be_spark or fits(reader) or not _available() else SPARK
 
     def spark(self, rows: int) -> Spark | None:
         """A session for work that is no SQL, on so many rows, if Spark was asked for; else None.
@@ -167,14 +171,10 @@ def _require() -> None:
         )
 
 
-def local(reader: HistoryReader) -> SQLite | DuckDB:
-    """An engine without Spark, for texts that all engines share."""
-    return SQLite() if small(reader) else DuckDB()
-
-
 def small(reader: HistoryReader) -> bool:
     """Whether SQLite judges it as the others do, and sooner."""
-    if sum(map(reader.rows, SMALL)) > SMALL_ROWS or sum(map(reader.rows, DATA_SETS)) > SMALL_ROWS_IN_ALL:
+    few = sum(map(reader.rows, SMALL)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
+    if not few or not available():
         return False
     return all(
         size <= (MOST_SUMMED if column in SUMMED else MOST)

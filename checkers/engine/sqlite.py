@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from assay.checkers.engine.base import Engine, EngineError, Row, quoted, shortened, sql_type
+from assay.checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, quoted, shortened, sql_type
 from assay.checkers.engine.deferred import Deferred, Relation
 from assay.harness.core.late import Late
 
@@ -33,20 +33,24 @@ KEPT_TEXTS: Final = 2_000
 BETWEEN_LOOKS: Final = 1_000_000
 """Steps of a query, some hundredth of a second, after which Ctrl-C is heard."""
 
+OLDEST: Final = (3, 39)
+"""It compares by ``is distinct from`` since then."""
+
 _TYPES: Final = {"string": "text"}
-_STRING: Final = re.compile(r"\bas string\b")
-_RESERVED: Final = re.compile(r"\.(group|index)\b")
+_OTHERWISE: Final = re.compile(r"'[^']*'|\bas (string)\b|\.(group|index)\b")
+"""Texts, which stay as they are, and what SQLite has other words for."""
 
 
 class SQLite:
     """Keeps everything in memory. Whole numbers have 64 bits, and so have their sums.
 
-    Use as a context manager, or close it.
+    Use as a context manager, or close it. Raises ``EngineUnavailable`` where SQLite is too old.
     """
 
     name = "sqlite"
 
     def __init__(self) -> None:
+        require()
         self._connection = _connected()
         self._deferred = Deferred(self._make)
         self._made: dict[str, str] = {}
@@ -147,13 +151,33 @@ class SQLite:
             raise _error(error, sql) from error
 
 
+def available() -> bool:
+    """Whether this Python's SQLite understands the checks."""
+    return sqlite3.sqlite_version_info >= OLDEST
+
+
+def require() -> None:
+    """Raises ``EngineUnavailable`` where it does not."""
+    if not available():
+        needed = ".".join(map(str, OLDEST))
+        raise EngineUnavailable(
+            f"the checks need SQLite {needed} or later, this Python has {sqlite3.sqlite_version}; use --engine=duckdb"
+        )
+
+
 @lru_cache(KEPT_TEXTS)
 def in_its_words(sql: str) -> str:
     """The same text, as SQLite understands it.
 
     To it ``string`` is a number's type, and a column of the name of a keyword stands in quotes.
     """
-    return _RESERVED.sub(r'."\1"', _STRING.sub("as text", sql))
+    return _OTHERWISE.sub(_otherwise, sql)
+
+
+def _otherwise(found: re.Match[str]) -> str:
+    if found[1]:
+        return "as text"
+    return f'."{found[2]}"' if found[2] else found[0]
 
 
 def _connected() -> sqlite3.Connection:
@@ -188,7 +212,8 @@ def _regexp_extract(text: str | None, pattern: str, group: int) -> str | None:
 
 
 def _regexp_replace(text: str | None, pattern: str, by: str) -> str | None:
-    return None if text is None else re.sub(pattern, by, text)
+    """The first place, as DuckDB has it."""
+    return None if text is None else re.sub(pattern, by, text, count=1)
 
 
 def _bit_count(value: int | None) -> int | None:

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         note(f"watching {path}")
     known: set[str] = set()
     first = True
-    with Engines(threads=1, memory=MEMORY) as engines:
+    with Engines(threads=1, memory=MEMORY, spark=False) as engines:
         looks = watch(path, engines, registry)
         while True:
             look = reading(lambda: next(looks))

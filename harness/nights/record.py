@@ -16,7 +16,7 @@ import msgspec
 
 from assay.checkers import coverage, disturbance
 from assay.checkers.check import build
-from assay.checkers.engine import Engine, EngineError, local
+from assay.checkers.engine import Engine, EngineError, Engines
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
 from assay.checkers.source import open_history, register_contract, register_history
@@ -154,7 +154,7 @@ def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found,
 
 def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]:
     ended = stored.closed and not stored.interrupted
-    with local(open_history(stored.history)) as engine:
+    with Engines(spark=False).open(open_history(stored.history)) as engine:
         reader = register_history(engine, stored.history, stored.contract.family)
         digest = None if stored.info is None else stored.info.digest
         if digest is not None and reader.closed is not None and reader.closed.digest != digest:

@@ -119,7 +119,8 @@ def opened_together(histories: Sequence[HistoryReader], engines: Engines) -> Ite
     A very small one has one of ``engines`` for itself, if that is SQLite. So has one that is left by itself: to ask for
     many takes half as long again as to ask for one.
     """
-    many = [history for history in histories if not _very_small(history, engines)]
+    alone = [_very_small(history, engines) for history in histories]
+    many = [history for history, one in zip(histories, alone, strict=True) if not one]
     if len(many) < 2:
         yield [engines for _ in histories]
         return
@@ -128,10 +129,7 @@ def opened_together(histories: Sequence[HistoryReader], engines: Engines) -> Ite
         for name, each in tables.items():
             together.load(name, each)
         numbers = iter(range(len(many)))
-        yield [
-            engines if _very_small(history, engines) else _Given(together.engine(next(numbers)))
-            for history in histories
-        ]
+        yield [engines if one else _Given(together.engine(next(numbers))) for one in alone]
 
 
 def _very_small(history: HistoryReader, engines: Engines) -> bool:

@@ -49,7 +49,10 @@ class World(Protocol):
         """Calls ``call`` at this moment of the loop's clock; in the simulation nothing else changes by that."""
 
     async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
-        """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps."""
+        """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps.
+
+        ``logged``: how the nodes' text logs grow is noted from now on, for ``save_logs``.
+        """
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The harness's own unfinished tasks; a simulated node's are its own business, and end when it is killed."""

@@ -129,7 +129,7 @@ class Exploration:
         seed = self.settings.seed if number == 0 else derive(self.settings.seed, "explorer", number) % 2**32
         limit = min(self.settings.time_limit, max(TIME_LIMITS))
         base = replace(self.settings, seed=seed, time_limit=limit, store=scratch / str(number))
-        player = Player(self.experiment, base, base.store / "schedules", Engines(threads=1), self.registry)
+        player = Player(self.experiment, base, base.store / "schedules", Engines(threads=1, spark=False), self.registry)
         budget = self.budget
         if budget.examples is not None:
             # Dealt out so that together they are exactly as many.

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from assay.checkers.contract import Contract
 from assay.checkers.damage import untouched
-from assay.checkers.engine import EngineError, Engines, EngineUnavailable, local
+from assay.checkers.engine import EngineError, Engines, EngineUnavailable
 from assay.checkers.judge import Watch, judge
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from assay.checkers.source import OPTIONAL, register_parts
@@ -42,7 +42,7 @@ def stored_operations(folder: Path) -> HistoryReader:
     """A history folder whose operations obey the format's rules. Raises ``HistoryError``."""
     reader = HistoryReader(folder, optional=(*OPTIONAL, "effects"))
     untouched(reader)
-    with local(reader) as engine:
+    with Engines(spark=False).open(reader) as engine:
         register_parts(engine, reader)
         validate(engine, reader, complete=False)
     _readable_values(reader)

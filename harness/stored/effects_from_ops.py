@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay.checkers.engine import local
+from assay.checkers.engine import Engines
 from assay.checkers.register.views import INITIAL
 from assay.harness.core.history import EFFECTS, HistoryReader, HistoryWriter
 from assay.harness.core.operation import Outcome
@@ -86,7 +86,7 @@ def _numbers(texts: pa.Array) -> pa.Array | None:
 
 
 def _unique(history: HistoryReader) -> bool:
-    with local(history) as engine:
+    with Engines(spark=False).open(history) as engine:
         engine.register("effects", history.paths("effects"), EFFECTS)
         return not engine.rows(
             f"select key from effects where kind <> 'register-read' and outcome <> '{Outcome.FAIL.value}' "

@@ -1,8 +1,8 @@
 """Many stored runs in one pass: the verdicts and words of ``assay check`` for each, at a fraction of the price.
 
-Small histories are judged some dozens at once, in one database (``opened_together``); a large one, or one in the oldest
-format, alone. On Spark each task judges as many, from the files, so that a night of any size is one job; its executors
-need this package, the modules of ``plugins``, and the files under the same paths.
+Histories are judged some dozens at once, in one database (``opened_together``), unless they are very small; a large
+one, or one in the oldest format, alone. On Spark each task judges as many, from the files, so that a night of any size
+is one job; its executors need this package, the modules of ``plugins``, and the files under the same paths.
 """
 
 import pickle
@@ -79,7 +79,7 @@ def _batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 def _on_executor(task: bytes) -> bytes:
     batch, plugins = pickle.loads(task)
-    with Engines(threads=1) as engines:
+    with Engines(threads=1, spark=False) as engines:
         return pickle.dumps(list(_judged(batch, engines, Registry.with_modules(plugins))))
 
 

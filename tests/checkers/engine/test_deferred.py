@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ def made(engine: HERE) -> set[str]:
     return {name for (name,) in engine._connection.execute(MADE[engine.name]).fetchall()}
 
 
-@pytest.fixture(params=[DuckDB, SQLite], ids=lambda kind: kind.name)
+@pytest.fixture(params=[DuckDB, partial(DuckDB, small=True), SQLite], ids=["duckdb", "small-duckdb", "sqlite"])
 def engine(request: pytest.FixtureRequest) -> HERE:
     with request.param() as opened:
         opened.load("here", ONE)
@@ -106,8 +108,8 @@ def test_a_view_that_was_read_reads_what_its_names_stand_for_later(engine: HERE)
     assert engine.rows(greatest) == [{"greatest": 2}]
 
 
-@pytest.mark.parametrize("kind", [DuckDB, SQLite])
-def test_two_sessions_have_nothing_in_common(kind: type[HERE]) -> None:
+@pytest.mark.parametrize("kind", [partial(DuckDB, small=True), SQLite], ids=["small-duckdb", "sqlite"])
+def test_two_sessions_have_nothing_in_common(kind: Callable[[], HERE]) -> None:
     with kind() as first, kind() as second:
         first.load("here", ONE)
         with pytest.raises(EngineError):
@@ -161,7 +163,7 @@ def test_each_text_that_is_spared_is_checked(engine: HERE, monkeypatch: pytest.M
 
 def judged(history: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Judgement, int]:
     """With all that is said checked; how many texts that were."""
-    with DuckDB() as engine, monkeypatch.context() as patch:
+    with DuckDB(small=True) as engine, monkeypatch.context() as patch:
         said = Said(engine)
         patch.setattr(deferred, "rowless", said.rowless)
         judgement = judge(open_history(history), Contract(), engine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -24,10 +25,12 @@ from assay.checkers.check import Check, Family, build, evidence, in_words, invol
 from assay.checkers.contract import OBJECTS as OF_FORMAT_1
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, SQLite, choice, duck
+from assay.checkers.engine.sqlite import in_its_words
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.groups.restlessness import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
+from assay.checkers.judge import judge as judge_with
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
 from assay.checkers.lost_changes import LOST_CHANGES
@@ -37,7 +40,7 @@ from assay.checkers.objects.snapshots import SNAPSHOTS
 from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER_ANOMALIES
 from assay.checkers.rest.family import REST
-from assay.checkers.source import register_contract, register_history
+from assay.checkers.source import open_history, register_contract, register_history
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
 from assay.checkers.validate import validate
 from assay.checkers.verdict import Finding, Judgement, Verdict
@@ -795,6 +798,35 @@ def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.Monk
         engine.rows("select value from here")
 
 
+def test_what_is_said_in_other_words_is_no_text() -> None:
+    text = "select cast('as string.group' as string) as said, e.index from e where e.group = 'orders.group-0'"
+    assert in_its_words(text) == (
+        "select cast('as string.group' as text) as said, e.\"index\" from e where e.\"group\" = 'orders.group-0'"
+    )
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+def test_a_key_may_be_called_as_a_column_is(tmp_path: Path, engine: str) -> None:
+    """It is a text in the contract's views: what is compacted may be passed over."""
+    book = Book(key="orders.group")
+    book.send([1, 2, 3], 0, (0, 5))
+    book.poll(0, [(0, 1), (2, 3)], 3, (10, 15))
+    history = open_history(write(tmp_path / "history", book.rows))
+    for compacted, expected in (((), {"lost-write": 1}), (("orders.group",), {})):
+        with Engines(engine).open(history) as opened:
+            found = judge_with(history, Contract(compacted=compacted), opened).anomalies
+        assert found == expected
+
+
+def test_an_old_sqlite_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = open_history(write(tmp_path / "history", book().rows))
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
+    assert Engines().pick(history) == "duckdb"
+    for refused in (SQLite, Engines("sqlite").check):
+        with pytest.raises(EngineUnavailable, match=r"the checks need SQLite 3.39 or later, .*use --engine=duckdb"):
+            refused()
+
+
 def test_ctrl_c_ends_a_query_of_sqlite_and_what_was_made_stays() -> None:
     with SQLite() as lite:
         lite.load("numbers", pa.table({"x": range(2_000)}))
@@ -852,6 +884,7 @@ def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
     monkeypatch.setattr("assay.checkers.engine.choice._available", lambda: True)
     assert Engines().pick(reader) == "spark"
     assert Engines("duckdb").pick(reader) == "duckdb"
+    assert Engines(spark=False).pick(reader) == "duckdb", "it may be in a task of Spark itself"
     monkeypatch.setattr("assay.checkers.engine.choice._available", lambda: False)
     assert Engines().pick(reader) == "duckdb"
 

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from assay.checkers.engine.duck import _database
 from assay.checkers.engine.needs import rowless, words
 
 from helpers.random_queries import query
@@ -146,11 +147,15 @@ def connected_to_duckdb() -> Any:
     return duckdb.connect(config={"threads": 1})
 
 
+def connected_to_small_duckdb() -> Any:
+    return _database(0)
+
+
 def connected_to_sqlite() -> Any:
     return sqlite3.connect(":memory:")
 
 
-@pytest.fixture(scope="module", params=[connected_to_duckdb])
+@pytest.fixture(scope="module", params=[connected_to_duckdb, connected_to_small_duckdb])
 def tables(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """By those that are empty."""
     made = {}
@@ -172,7 +177,7 @@ def test_rows_that_are_made_of_none_are_expected(tables: dict[str, Any], sql: st
             assert database.execute(sql).fetchall() == [], empty
 
 
-@pytest.mark.parametrize("tables", [connected_to_duckdb, connected_to_sqlite], indirect=True)
+@pytest.mark.parametrize("tables", [connected_to_duckdb, connected_to_small_duckdb, connected_to_sqlite], indirect=True)
 @pytest.mark.parametrize("seeds", [range(400), pytest.param(range(400, 20_000), marks=pytest.mark.long)], ids=len)
 def test_a_query_that_is_said_to_have_no_rows_has_none(tables: dict[str, Any], seeds: range) -> None:
     found: Counter[str] = Counter()
