@@ -16,7 +16,7 @@ count; or at the settled end if that is lower (what is missing then is the loss 
 A register has recovered with the first write or CAS that was acknowledged, and the first read that was answered.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,16 +45,16 @@ _AT_WORK: Final = """
 class Subject:
     """What recovers, a log or a register: the names of a change and of a look, in short and in a finding's sentence.
 
-    ``query`` takes a heal, half the deadline and the deadline, and gives per ``key`` the time of the first change and
-    look that count (``changed``, ``looked``), and how often they were tried in time (``changes``, ``looks``; see
-    :func:`_in_time`).
+    ``query`` gives per heal of ``heals`` (``id``, its fault's) and ``key`` the time of the first change and look that
+    count (``changed``, ``looked``), and how often they were tried in time (``changes``, ``looks``; see
+    :data:`_IN_TIME`).
     """
 
     change: str
     look: str
     changed: str
     looked: str
-    query: Callable[[int, int, int], str]
+    query: str
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,13 @@ def cover(engine: Engine, contract: Contract, known: list[FaultTimes], *, ended:
     recoveries: list[Recovery] = []
     slow: list[Finding] = []
     if ended and any(fault.healed is not None for fault in known):
+        engine.table("heals", _heals(contract.deadline))
         engine.table("turns", _TURNS)
+        found = [(subject, _by_fault(engine.rows(subject.query))) for subject in SUBJECTS]
         for fault in known:
             if fault.healed is not None:
-                some, late = _recovery(engine, contract, known, fault, fault.healed)
+                rows = [(subject, row) for subject, of_fault in found for row in of_fault.get(fault.id, ())]
+                some, late = _recovery(engine, contract, known, fault, fault.healed, rows)
                 recoveries += some
                 slow += late
     return Coverage(tuple(map(readable, reasons)), tuple(slow), tuple(recoveries))
@@ -193,82 +196,96 @@ def _drain_reasons(engine: Engine) -> list[str]:
 
 
 def _recovery(
-    engine: Engine, contract: Contract, known: list[FaultTimes], fault: FaultTimes, healed: int
+    engine: Engine,
+    contract: Contract,
+    known: list[FaultTimes],
+    fault: FaultTimes,
+    healed: int,
+    rows: Sequence[tuple[Subject, Row]],
 ) -> tuple[list[Recovery], list[Finding]]:
     limit = healed + contract.deadline
     undisturbed = not any(other.disturbs(healed, limit) for other in known if other.id != fault.id)
     last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
     recoveries, late = [], []
-    for subject in SUBJECTS:
-        for row in engine.rows(subject.query(healed, healed + contract.deadline // 2, limit)):
-            changed = None if row["changed"] is None else row["changed"] - healed
-            looked = None if row["looked"] is None else row["looked"] - healed
-            recoveries.append(Recovery(subject, fault, row["key"], changed, looked))
-            if undisturbed and last >= limit:
-                late += [
-                    _late(contract, fault, healed, row, what, time, tries)
-                    for what, time, tries in (
-                        (subject.changed, changed, row["changes"]),
-                        (subject.looked, looked, row["looks"]),
-                    )
-                    if tries > 0 and (time is None or time > contract.deadline)
-                ]
+    for subject, row in rows:
+        changed = None if row["changed"] is None else row["changed"] - healed
+        looked = None if row["looked"] is None else row["looked"] - healed
+        recoveries.append(Recovery(subject, fault, row["key"], changed, looked))
+        if undisturbed and last >= limit:
+            late += [
+                _late(contract, fault, healed, row, what, time, tries)
+                for what, time, tries in (
+                    (subject.changed, changed, row["changes"]),
+                    (subject.looked, looked, row["looks"]),
+                )
+                if tries > 0 and (time is None or time > contract.deadline)
+            ]
     return recoveries, late
+
+
+def _by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """Those of each, by their keys. They are sorted here: rows without an order are asked for many histories at once."""
+    found: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row["key"] is not None, row["key"] or "")):
+        found.setdefault(row["id"], []).append(row)
+    return found
+
+
+def _heals(deadline: int) -> str:
+    """Each fault's last heal, half the deadline after it, and the deadline (``until``)."""
+    return f"""
+        select id, healed, healed + {deadline // 2} as half, healed + {deadline} as until,
+            {(deadline - deadline // 2) // 2} as quarter
+        from (select id, max(case when phase = 'healed' then time end) as healed from faults group by id) h
+        where healed is not null
+        """
 
 
 _TURNS: Final = """
     select key, kind, op, call, ret, outcome, position from effects
     where kind in ('append', 'observe-begin', 'observe-end')
     """
-"""The rows that show a log's recovery, a small part of all: read once for each fault."""
+"""The rows that show a log's recovery, a small part of all."""
 
+_IN_TIME: Final = "(call >= h.half and least(ret, call + h.quarter) <= h.until)"
+"""Whether a row's operation shows that the service was not back: it was called in the second half of the deadline (a
+client that tried only right after the heal proves nothing about the rest of the time), and was over by its end or had a
+quarter of it in which to be answered (one called in the last moment proves nothing either).
+"""
 
-def _in_time(half: int, limit: int) -> str:
-    """Whether a row's operation shows that the service was not back: it was called in the second half of the deadline
-    (a client that tried only right after the heal proves nothing about the rest of the time), and was over by its end
-    or had a quarter of it in which to be answered (one called in the last moment proves nothing either).
+_LOGS: Final = f"""
+    select h.id, e.key, count(case when e.kind = 'append' and {_IN_TIME} then 1 end) as changes,
+        count(case when e.kind = 'observe-begin' and {_IN_TIME} then 1 end) as looks,
+        min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as changed,
+        min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
+            then e.ret end) as looked,
+        min(e.op) as first_op
+    from heals h join turns e on e.call >= h.healed left join (
+        select g.id, s.key,
+            least(max(least(s.position, {INFINITY - 1})) + 1, coalesce(min(t.settled), {INFINITY})) as needed
+        from heals g cross join log_sends s left join log_settled t on s.key = t.key left join (
+            select b.id, a.key, min(a.ret) as back from heals b join log_sends a
+                on a.call >= b.healed and a.ret <= b.until
+            where a.outcome = 'ok' group by b.id, a.key) f on s.key = f.key and g.id = f.id
+        where s.outcome = 'ok' and s.position is not null and (s.ret < g.healed or s.ret = f.back)
+        group by g.id, s.key) n on e.key = n.key and h.id = n.id
+    group by h.id, e.key
     """
-    return f"(call >= {half} and least(ret, call + {(limit - half) // 2}) <= {limit})"
 
-
-def _logs(healed: int, half: int, limit: int) -> str:
-    tried = _in_time(half, limit)
-    return f"""
-        select e.key, count(case when e.kind = 'append' and {tried} then 1 end) as changes,
-            count(case when e.kind = 'observe-begin' and {tried} then 1 end) as looks,
-            min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as changed,
-            min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
-                then e.ret end) as looked,
-            min(e.op) as first_op
-        from turns e left join (
-            select s.key,
-                least(max(least(s.position, {INFINITY - 1})) + 1, coalesce(min(t.settled), {INFINITY})) as needed
-            from log_sends s left join log_settled t on s.key = t.key left join (
-                select key, min(ret) as back from log_sends
-                where outcome = 'ok' and call >= {healed} and ret <= {limit} group by key) f on s.key = f.key
-            where s.outcome = 'ok' and s.position is not null and (s.ret < {healed} or s.ret = f.back)
-            group by s.key) n on e.key = n.key
-        where e.call >= {healed}
-        group by e.key order by e.key nulls first
-        """
-
-
-def _registers(healed: int, half: int, limit: int) -> str:
-    tried = _in_time(half, limit)
-    return f"""
-        select key,
-            count(case when kind <> 'read' and {tried} then 1 end) as changes,
-            count(case when kind = 'read' and {tried} then 1 end) as looks,
-            min(case when kind <> 'read' and outcome = 'ok' then ret end) as changed,
-            min(case when kind = 'read' and outcome = 'ok' then ret end) as looked,
-            min(op) as first_op
-        from register_rows where call >= {healed} group by key order by key nulls first
-        """
+_REGISTERS: Final = f"""
+    select h.id, r.key,
+        count(case when r.kind <> 'read' and {_IN_TIME} then 1 end) as changes,
+        count(case when r.kind = 'read' and {_IN_TIME} then 1 end) as looks,
+        min(case when r.kind <> 'read' and r.outcome = 'ok' then r.ret end) as changed,
+        min(case when r.kind = 'read' and r.outcome = 'ok' then r.ret end) as looked,
+        min(r.op) as first_op
+    from heals h join register_rows r on r.call >= h.healed group by h.id, r.key
+    """
 
 
 SUBJECTS: Final = (
-    Subject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end", _logs),
-    Subject("write", "read", "write to {} was acknowledged", "read of {} was answered", _registers),
+    Subject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end", _LOGS),
+    Subject("write", "read", "write to {} was acknowledged", "read of {} was answered", _REGISTERS),
 )
 
 

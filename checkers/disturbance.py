@@ -95,7 +95,7 @@ def faults(engine: Engine) -> list[FaultTimes]:
         "max(case when phase = 'failed' and stage = 'hindered' then 1 else 0 end) as hindered, "
         "min(case when phase = 'failed' then detail end) as failure, "
         f"case when max(case when {BEGUN} then 1 else 0 end) = 1 then {MAY_BEGIN} end as since "
-        "from faults group by id order by id nulls first"
+        "from faults group by id"
     )
     return [
         FaultTimes(
@@ -110,7 +110,7 @@ def faults(engine: Engine) -> list[FaultTimes]:
             since=row["since"],
             like=tuple(name for at, name in enumerate(ALIKE) if row[f"alike_{at}"] and name != row["fault"]),
         )
-        for row in rows
+        for row in sorted(rows, key=lambda row: row["id"])
     ]
 
 

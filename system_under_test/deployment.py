@@ -133,7 +133,7 @@ class Broker:
             SESSION_TIMEOUT: ("1000", "1000..2000"),
             "replica.lag.time.max.ms": ("1000..3000",),
             "request.timeout.ms": ("1000..3000",),
-            "replica.fetch.wait.max.ms": ("10..500",),
+            "replica.fetch.wait.max.ms": ("50..500",),
             "replica.fetch.max.bytes": ("512..1048576",),
             "checkpoint.interval.ms": ("100..3000",),
         }

@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -49,6 +49,8 @@ _NEEDED_OPTIMIZERS: Final = (
     "column_lifetime", "deliminator", "filter_pushdown", "in_clause", "unnest_rewriter", "unused_columns",
 )  # fmt: skip
 """Those without which a plan over few rows may become a large one. The others cost a sixth of a small judgement."""
+_WRONG_LATERALLY: Final = ("projection_pullup",)
+"""After it DuckDB 2.0 does not find a column of some lateral joins, and the database is of no more use."""
 
 CODED: Final = ("key", "kind", "outcome", "phase")
 """Columns of texts that recur, by which checks join, group and sort."""
@@ -72,7 +74,8 @@ class DuckDB:
 
     ``threads`` None: one per core. ``kept_cells``: a data set with at most so many values is decoded once and kept in
     memory.
-    ``small``: for at most ``SMALL_ROWS`` effects, where nothing of this matters. Use as a context manager, or close it.
+    ``small``: for at most ``SMALL_ROWS`` effects, where nothing of this matters. ``lateral``: for texts that are asked
+    laterally. Use as a context manager, or close it.
     """
 
     name = "duckdb"
@@ -84,6 +87,7 @@ class DuckDB:
         threads: int | None = None,
         kept_cells: int = KEPT_CELLS,
         small: bool = False,
+        lateral: bool = False,
     ) -> None:
         self._kept_cells = kept_cells
         self._small = small
@@ -99,6 +103,8 @@ class DuckDB:
         if threads is not None:
             config["threads"] = threads
         self._connection = duckdb.connect(":memory:", config=config)
+        if lateral:
+            _spare(self._connection, lambda name: name in _WRONG_LATERALLY)
 
     def __enter__(self) -> Self:
         return self
@@ -194,10 +200,17 @@ class DuckDB:
         except (duckdb.Error, RuntimeError) as error:
             raise _error(error, sql) from error
 
-    def load(self, name: str, rows: pa.Table) -> None:
+    def load(self, name: str, rows: pa.Table, *, coded: bool = False) -> None:
+        """``coded``: there are so many that texts that recur are better kept as numbers."""
         self._connection.register("loaded", rows)
         try:
-            self._table(name, "select * from loaded")
+            texts = [field.name for field in rows.schema if field.type == "string"]
+            types = self._coded("loaded", texts) if coded else {}
+            columns = [
+                f"cast({quoted(column)} as {types[column]}) as {quoted(column)}" if column in types else quoted(column)
+                for column in rows.column_names
+            ]
+            self._table(name, f"select {', '.join(columns)} from loaded")
         finally:
             self._connection.unregister("loaded")
 
@@ -276,12 +289,16 @@ def _small() -> Any:
 
 def _database(process: int) -> Any:
     made = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
-    known = [name for (name,) in made.execute("select name from duckdb_optimizers()").fetchall()]
-    spared = ",".join(name for name in known if name not in _NEEDED_OPTIMIZERS)
-    made.execute(f"set disabled_optimizers = '{spared}'")
+    _spare(made, lambda name: name not in _NEEDED_OPTIMIZERS)
     # DuckDB makes the folder when it needs one, and removes it.
     made.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
     return made
+
+
+def _spare(connection: Any, spared: Callable[[str], bool]) -> None:
+    """Plans are made without these optimizers."""
+    known = [name for (name,) in connection.execute("select name from duckdb_optimizers()").fetchall()]
+    connection.execute(f"set disabled_optimizers = '{','.join(filter(spared, known))}'")
 
 
 def _as_texts(rows: pa.Table) -> pa.Table:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.engine.base import Engine, EngineError, Row
-from assay.checkers.engine.duck import DuckDB
+from assay.checkers.engine.duck import SMALL_ROWS, DuckDB
 from assay.checkers.engine.needs import rowless, words
 from assay.harness.core.late import Late
 
@@ -56,14 +56,20 @@ class Node:
 
 
 class Together:
-    """The histories of a batch, by number from 0; their data sets are loaded first. Close it."""
+    """The histories of a batch, by number from 0; their data sets are loaded first. Close it.
 
-    def __init__(self, runs: int) -> None:
-        self._duck = DuckDB(small=True)
+    ``effects``: of all of them; few have DuckDB plan quickly, many have it plan well.
+    """
+
+    def __init__(self, runs: int, effects: int) -> None:
+        self._small = effects <= SMALL_ROWS
+        self._duck = DuckDB(small=True) if self._small else DuckDB(threads=1, lateral=True)
         self._runs = runs
         self._nodes: dict[tuple[object, ...], Node] = {}
         self._made = 0
         self._answers: dict[tuple[object, ...], dict[int, list[Row]]] = {}
+        self._for_all: set[tuple[object, ...]] = set()
+        """What was asked for all already; an answer that is missing then is asked for alone."""
         self._base: dict[str, Node] = {}
         self._duck.run(f"create or replace temporary table together_runs as select range as run from range({runs})")
 
@@ -83,7 +89,7 @@ class Together:
 
     def _loaded(self, rows: pa.Table, run: int | None) -> Node:
         node = Node(self._next(), "", True, {}, run, made=True)
-        self._duck.load(node.table, rows)
+        self._duck.load(node.table, rows, coded=not self._small)
         self._count(node)
         return node
 
@@ -129,7 +135,8 @@ class Together:
         answers = self._answers.setdefault(identity, {})
         if run not in answers:
             again = sql in _asked_again or bool(answers)
-            if again and not any(node.run is not None for node in reads.values()):
+            if again and identity not in self._for_all and not any(node.run is not None for node in reads.values()):
+                self._for_all.add(identity)
                 if len(_asked_again) >= KEPT_TEXTS:
                     _asked_again.clear()
                 _asked_again.add(sql)
@@ -142,8 +149,8 @@ class Together:
         return self._duck.arrow(self._of_one(sql, reads, run))
 
     def _of_all(self, sql: str, reads: Mapping[str, Node]) -> dict[int, list[Row]]:
-        """By run; those are missing whose rows have an order, which is not kept here, and those of a text that DuckDB
-        cannot run for all.
+        """By run; those are missing whose rows may have an order, which is not kept here, and those of a text that
+        DuckDB cannot run for all.
         """
         found: dict[int, list[Row]] = {run: [] for run in range(self._runs)}
         try:
@@ -152,7 +159,8 @@ class Together:
             return {}
         for row in rows:
             found[row["run of together"]].append({name: row[name] for name in row if name != "run of together"})
-        return {run: rows for run, rows in found.items() if len(rows) < 2}
+        ordered = "order by" in sql
+        return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
 
     def _of_one(self, sql: str, reads: Mapping[str, Node], run: int) -> str:
         return self._named(sql, reads, str(run))

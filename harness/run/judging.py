@@ -125,7 +125,7 @@ def opened_together(histories: Sequence[HistoryReader], engines: Engines) -> Ite
         yield [engines for _ in histories]
         return
     tables = {name: [history.table(name) for history in many] for name in DATA_SETS}
-    with closing(Together(len(many))) as together:
+    with closing(Together(len(many), sum(history.rows("effects") for history in many))) as together:
         for name, each in tables.items():
             together.load(name, each)
         numbers = iter(range(len(many)))

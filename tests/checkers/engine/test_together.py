@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, EngineError, Engines
+from assay.checkers.engine.duck import SMALL_ROWS
 from assay.checkers.engine.together import Together
 from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryReader
@@ -98,11 +99,11 @@ ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=6)
 
 
 @settings(max_examples=some_of(40))
-@given(st.lists(ROWS, min_size=1, max_size=4), st.permutations(TEXTS))
+@given(st.lists(ROWS, min_size=1, max_size=4), st.permutations(TEXTS), st.sampled_from([0, SMALL_ROWS + 1]))
 def test_every_shape_of_text_answers_for_each_run_what_it_answers_alone(
-    runs: list[list[tuple[int, int]]], texts: list[str]
+    runs: list[list[tuple[int, int]]], texts: list[str], effects: int
 ) -> None:
-    """As a query, and through a kept table and a view over it; runs without any row among them."""
+    """As a query, and through a kept table and a view over it; runs without any row among them; few and many rows."""
     names = ("number", "key", "place")
     tables = [
         pa.table(dict(zip(names, map(list, zip(*numbered, strict=True)), strict=True)))
@@ -110,7 +111,7 @@ def test_every_shape_of_text_answers_for_each_run_what_it_answers_alone(
         else pa.schema([(name, pa.int64()) for name in names]).empty_table()
         for rows in runs
     ]
-    together = Together(len(runs))
+    together = Together(len(runs), effects)
     together.load("e", tables)
     try:
         for run, table in enumerate(tables):
@@ -128,7 +129,7 @@ def test_every_shape_of_text_answers_for_each_run_what_it_answers_alone(
 
 
 def test_a_relation_that_one_run_declares_otherwise_is_its_own() -> None:
-    together = Together(2)
+    together = Together(2, 0)
     together.load("e", [pa.table({"number": [1, 2]}), pa.table({"number": [3]})])
     first, second = together.engine(0), together.engine(1)
     for engine, least in ((first, 2), (second, 0)):
@@ -146,7 +147,7 @@ def test_a_relation_that_one_run_declares_otherwise_is_its_own() -> None:
 def test_what_goes_wrong_only_as_rows_come_is_an_error_of_the_engine() -> None:
     """DuckDB works on most rows of a large answer when they are asked for. Another run's rows are not concerned."""
     many = pa.table({"number": pa.array([*range(200_000), 2**63 - 1], pa.int64())})
-    together = Together(2)
+    together = Together(2, 0)
     together.load("e", [many, pa.table({"number": [3]})])
     with DuckDB(small=True) as alone:
         alone.load("e", many)
