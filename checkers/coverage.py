@@ -224,7 +224,7 @@ def _recovery(
 
 
 def _by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """Those of each, by their keys. They are sorted here: rows without an order are asked for many histories at once."""
+    """Those of each, by their keys; sorted here: rows without an order can be asked for many histories at once."""
     found: dict[int, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["key"] is not None, row["key"] or "")):
         found.setdefault(row["id"], []).append(row)

@@ -43,7 +43,7 @@ from assay.nemesis.schedule import Branch, Record, Schedule, Step
 from assay.nemesis.score import Score
 from assay.nemesis.target import Chosen, clients, servers
 from assay.nemesis.trigger import Fired
-from assay.nemesis.waiting import Waiting
+from assay.nemesis.waiting import ENDED, Waiting
 
 LOOK_EVERY: Final = 0.2
 """Seconds from one look at what a fault that lingers has done to the next."""
@@ -212,7 +212,9 @@ class Conductor:
     async def _undo_all(self) -> tuple[str, ...]:
         self._halted = True
         self._wake.set()
-        self._waiting.drop_all("the run ended first")
+        self._waiting.drop_all()
+        self._waiting.run_out(number for number, _ in self._steps)
+        self._steps.clear()
         while True:
             before = [injection.id for injection in sorted(self._in_force, key=self._patience)]
             troubles = [await self._heal(number) for number in before] + [await self._waiting.end_ambush()]
@@ -284,7 +286,7 @@ class Conductor:
         async with self._acting:
             if self._halted:  # while it waited for its turn
                 if fired is not None:
-                    self._waiting.drop(number, "the run ended first")
+                    self._waiting.drop(number, ENDED)
                 return
             held = fired is not None and self._waiting.ambushed(number)
             if fired is not None and held:
@@ -317,7 +319,8 @@ class Conductor:
         if fired is not None:
             self._heals[number] = began + step.duration
         else:
-            self._heals[number] = max(step.until, began + (0.0 if step.exact else min(step.duration, LEAST)))
+            least = step.duration if self._waiting.was_put_off(number) else min(step.duration, LEAST)
+            self._heals[number] = max(step.until, began + (0.0 if step.exact else least))
         self._reporter.injected(injection)
         return None
 

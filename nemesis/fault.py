@@ -169,6 +169,7 @@ class Injection:
         if self.background is not None:
             self.background.cancel()
             await asyncio.gather(self.background, return_exceptions=True)
+            self.background = None  # a heal that failed is tried again, and who waits for this would be cancelled
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,19 @@ from assay.nemesis.data_loss import alone_with, ended_cleanly
 from assay.nemesis.fault import Fault, FaultContext, Injection, takes_leave
 from assay.nemesis.impact import Impact
 from assay.nemesis.schedule import Step
-from assay.nemesis.target import KEYED, SIZES, Chosen, Kind, Scene, clients, groups, resolve, servers, zookeepers
+from assay.nemesis.target import (
+    KEYED,
+    SIZES,
+    Chosen,
+    HeldError,
+    Kind,
+    Scene,
+    clients,
+    groups,
+    resolve,
+    servers,
+    zookeepers,
+)
 from assay.nemesis.trigger import Fired
 
 
@@ -75,7 +87,7 @@ class InForce:
         return {name for injection in held for name in injection.names}
 
     async def choose(self, step: Step, seed: int, fired: Fired | None) -> Chosen:
-        """The targets of the next fault. Raises ``TargetError`` when it has none."""
+        """The targets of the next fault, or why it has to wait. Raises ``TargetError`` when it has none."""
         context, fault = self._context, self._catalogue[step.fault]
         scope, servers = fault.scope, self._open_to(fault)
         scene = Scene(
@@ -94,7 +106,10 @@ class InForce:
             # The leader, or a follower, of what the event was about.
             about = fired.line.get("key")
             target = msgspec.structs.replace(target, key=about if about in scene.whose(target.kind) else None)
-        chosen = await resolve(target, scene, random.Random(seed))
+        try:
+            chosen = await resolve(target, scene, random.Random(seed))
+        except HeldError as error:
+            return Chosen((), too_soon=str(error))
         alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
         if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
             free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)

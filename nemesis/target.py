@@ -35,6 +35,10 @@ class TargetError(ValueError):
     """A target that cannot be read or that no node of this cluster satisfies; the message says which and why."""
 
 
+class HeldError(TargetError):
+    """Another fault holds what the target means; once that is healed it is free."""
+
+
 class Kind(enum.StrEnum):
     """The parts that can be named. Sizes are of the servers: minority < half <= n // 2 < majority <= all.
 
@@ -229,7 +233,7 @@ class Chosen:
 async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
     """The nodes that the target means now. Takes up to ``FIND_SECONDS`` when a finder knows none.
 
-    Raises :class:`TargetError` when a named node does not exist or is busy, or no node is free.
+    Raises :class:`TargetError` when a named node does not exist, ``HeldError`` when it is busy, or no node is free.
     """
     if target.kind is Kind.NAMED:
         return Chosen(_named(target.names, scene))
@@ -273,7 +277,7 @@ def _named(names: Sequence[str], scene: Scene) -> tuple[Node, ...]:
         raise TargetError(f"no node {', '.join(unknown)} here; there are {', '.join(node.name for node in everyone)}")
     held = [name for name in names if name in scene.busy]
     if held:
-        raise TargetError(f"{', '.join(held)} is held by another fault of this scope")
+        raise HeldError(f"{', '.join(held)} is held by another fault of this scope")
     return tuple(node for node in everyone if node.name in names)
 
 
@@ -282,7 +286,7 @@ def _free(nodes: Sequence[Node], scene: Scene, what: str) -> list[Node]:
         raise TargetError(f"this cluster has no {what}")
     free = [node for node in nodes if node.name not in scene.busy]
     if not free:
-        raise TargetError(f"every {what} is held by another fault of this scope")
+        raise HeldError(f"every {what} is held by another fault of this scope")
     return free
 
 

@@ -5,7 +5,7 @@ event is seen stopped at it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,9 @@ LOOK_AGAIN = 0.25
 """Seconds until an ambush whose time is over is looked at again, while a line of its may be on its way; and until a
 step that is put off is tried again."""
 PUT_OFF = 15.0
-"""Seconds for which a step is put off: ZooKeeper grants sessions of 10 s at most, and a server serves soon after."""
+"""Seconds for which a step is put off: ZooKeeper grants sessions of 10 s at most, and a server serves soon after. So it
+is where other faults hold all that it may hit; most are healed within that."""
+ENDED = "the run ended first"
 
 
 class Waiting:
@@ -45,6 +47,8 @@ class Waiting:
         self._fired: dict[int, Fired] = {}
         self._too_late: dict[int, float] = {}
         """Until when steps are put off, in seconds of the run."""
+        self._reasons: dict[int, str] = {}
+        """Why steps were put off last."""
 
     def __bool__(self) -> bool:
         return bool(self._armed or self._fired)
@@ -123,6 +127,7 @@ class Waiting:
         """It cannot act yet: it is tried again soon, for a while. Where it has no trigger, with its new time."""
         now = self._reporter.elapsed()
         again = now + LOOK_AGAIN
+        self._reasons[number] = reason
         if now >= self._too_late.setdefault(number, now + PUT_OFF):
             self._reporter.missed(number, now, Stage.TARGET, reason)
         elif fired is not None:
@@ -130,6 +135,16 @@ class Waiting:
         else:
             return ((number, msgspec.structs.replace(self._score[number], at=again)),)
         return ()
+
+    def was_put_off(self, number: int) -> bool:
+        """It strikes later than it was meant to, if it does."""
+        return number in self._reasons
+
+    def run_out(self, numbers: Iterable[int]) -> None:
+        """The run ends before those of these steps that were put off could act."""
+        for number in numbers:
+            if (reason := self._reasons.get(number)) is not None:
+                self._reporter.missed(number, self._reporter.elapsed(), Stage.TARGET, f"{ENDED}: {reason}")
 
     async def caught(self, number: int, fired: Fired) -> Fired | None:
         """With the process that stands in the ambush. None when it has caught nothing: the step waits again."""
@@ -152,10 +167,11 @@ class Waiting:
             return None
         return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
 
-    def drop_all(self, reason: str) -> None:
-        """None of them will act."""
+    def drop_all(self) -> None:
+        """None of them will act: the run ends."""
         for number in sorted([*self._armed, *self._fired]):
-            self.drop(number, reason)
+            why = self._reasons.get(number)
+            self.drop(number, ENDED if why is None else f"{ENDED}: {why}")
 
     def drop(self, number: int, reason: str) -> None:
         """A step whose trigger was not fulfilled, or too late to act."""

@@ -135,7 +135,7 @@ class Broker:
             "request.timeout.ms": ("1000..3000",),
             "replica.fetch.wait.max.ms": ("50..500",),
             "replica.fetch.max.bytes": ("512..1048576",),
-            "checkpoint.interval.ms": ("100..3000",),
+            "checkpoint.interval.ms": ("300..3000",),
         }
         fresh = Broker()
         return {name: known for name, known in values.items() if self._setting(name) == fresh._setting(name)}

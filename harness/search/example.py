@@ -12,7 +12,7 @@ from assay.harness.core.files import write_atomically
 from assay.harness.run.faults import fault_names
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule import Branch, Schedule, Step, encode
-from assay.nemesis.trigger import EVERY
+from assay.nemesis.trigger import EVERY, OnEvent
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -55,6 +55,20 @@ class Example(msgspec.Struct, frozen=True):
     def branching(self, branch: Branch) -> Example:
         """The same, left by this branch."""
         return self.playing(self.schedule.steps, (*self.schedule.branches, branch))
+
+    def demanding(self) -> Example:
+        """The same, of which a run in which a step waited in vain is not good: it is to be played elsewhere."""
+
+        def demanded(step: Step) -> Step:
+            if not isinstance(step.trigger, OnEvent):
+                return step
+            return msgspec.structs.replace(step, trigger=msgspec.structs.replace(step.trigger, optional=False))
+
+        branches = [
+            msgspec.structs.replace(branch, steps=tuple(map(demanded, branch.steps)))
+            for branch in self.schedule.branches
+        ]
+        return self.playing(map(demanded, self.schedule.steps), branches)
 
     @staticmethod
     def of(settings: Settings, schedule: Schedule) -> Example:

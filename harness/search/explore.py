@@ -37,7 +37,7 @@ from assay.nemesis.schedule import Step
 BATCH: Final = 20
 FIRST: Final = (1, 4)
 """Of the first batch, so many are judged before the rest is played: what nearly every run shows is found at once."""
-BRANCHES: Final = 20
+BRANCHES: Final = 60
 """Runs that leave others, after each batch."""
 MOST_IDLE: Final = 10
 """Batches in a row in which nothing was drawn that had not been played: there is no more."""
@@ -314,13 +314,14 @@ class Explorer:
                     return again
             return None
 
-        small, finished = minimise(example, min(8, rate.repetitions()), reproduce)
+        smallest, finished = minimise(example, min(8, rate.repetitions()), reproduce)
+        small = smallest.demanding()
         rate = self._rate(small, wanted, RATE_RUNS)
         digests = [self._player.play(small).digest for _ in range(2)]
         outcome = self._player.play(small, reports=Reports.FAILED)
         identical, plays = digests == [outcome.digest] * 2, len(self._seen) - self._searched
         if not outcome.failures:  # not the same in every play; what was found is what failed before
-            outcome = replace(outcome, failures=self._seen[_key(small)].failures)
+            outcome = replace(outcome, failures=self._seen[_key(smallest)].failures)
         return Found(small, outcome, rate, identical, finished, first, after, number, plays)
 
     def _failures(self, example: Example) -> frozenset[str]:

@@ -41,5 +41,5 @@ def _step(chance: Random, example: Example, at: float, terrain: Terrain) -> Step
         return step
     if step.target.kind in ONE_SERVER and chance.random() < 0.6:
         step = msgspec.structs.replace(step, target=Target(Kind.ORIGIN))
-    trigger = OnEvent(chance.choice(terrain.events), delay=chance.choice(DELAYS), within=5.0)
+    trigger = OnEvent(chance.choice(terrain.events), delay=chance.choice(DELAYS), within=5.0, optional=True)
     return msgspec.structs.replace(step, trigger=trigger)

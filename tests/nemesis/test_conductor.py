@@ -376,14 +376,42 @@ def test_a_companion_of_one_role_is_spared_onto_no_server_of_another(monkeypatch
         assert play.row(2, FaultPhase.INJECTED).targets[0] in ("n1", "n2")
 
 
-def test_no_one_left_to_hit_is_a_failed_fault() -> None:
-    play = Play(steps((2, "kill", "all", 6), (3, "stop", "one", 4), (12, "stop", "n2", 4), (13, "kill", "n2", 2)))
+def test_a_fault_waits_while_others_hold_all_that_it_may_hit() -> None:
+    """And lasts as long as it was to last, from when it strikes."""
+    play = Play(steps((2, "kill", "all", 6), (3, "stop", "one", 4), (13, "stop", "n2", 4), (14, "kill", "n2", 2)))
     play.play()
-    assert play.phases(2) == ["intended", "failed"]
-    assert "every server is held" in play.row(2, FaultPhase.FAILED).detail["reason"]
-    assert play.phases(4) == ["intended", "failed"]
-    assert "n2 is held" in play.row(4, FaultPhase.FAILED).detail["reason"]
+    for first, second, seconds in ((1, 2, 4), (3, 4, 2)):
+        free, struck = play.record.resolved[first - 1].healed_at, play.record.resolved[second - 1]
+        assert free <= struck.at <= free + 0.5
+        assert struck.healed_at == pytest.approx(struck.at + seconds, abs=0.1)
+        assert play.row(second, FaultPhase.HEALED).took_effect is True
     assert play.cluster.untouched
+
+
+def test_a_fault_that_waited_too_long_for_others_has_failed() -> None:
+    play = Play(steps((2, "kill", "all", 20), (3, "stop", "one", 4), (4, "kill", "n2", 2)))
+    play.play()
+    for number, reason in ((2, "every server is held"), (3, "n2 is held")):
+        assert play.phases(number) == ["intended", "failed"]
+        assert reason in play.row(number, FaultPhase.FAILED).detail["reason"]
+    assert play.cluster.untouched
+
+
+def test_a_fault_that_still_waits_for_others_when_the_run_ends_has_failed_and_says_why() -> None:
+    play = Play(steps((2, "kill", "all", 9), (3, "stop", "n2", 4)))
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(6)
+        assert await conductor.heal_all() == ()
+        await running
+
+    run(main())
+    assert play.phases(2) == ["intended", "failed"]
+    reason = play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert "the run ended first" in reason
+    assert "n2 is held" in reason
 
 
 def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> None:

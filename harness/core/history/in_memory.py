@@ -22,6 +22,8 @@ class HistoryInMemory(History):
     def __init__(self) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in DATA_SETS}
         self.closed = False
+        self._made: tuple[int, Columns] = (-1, {})
+        """How many rows there were when columns were last made of them, and those."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
         self._row("ops", op_row(completed))
@@ -36,11 +38,15 @@ class HistoryInMemory(History):
         """What there is, with exactly the columns of the format. Raises ``HistoryError`` for a required value that is
         missing.
         """
+        many = sum(map(len, self._rows.values()))
+        if many == self._made[0]:
+            return self._made[1]
         made = {name: COLUMNS[name](rows) if rows else [] for name, rows in self._rows.items()}
         for name, columns in made.items():
             for column, values in zip(DATA_SETS[name], columns, strict=False):
                 if not column.nullable and None in values:
                     raise HistoryError(f"column {column.name} of the history must have a value in every row")
+        self._made = (many, made)
         return made
 
     def digest(self) -> str:
@@ -69,13 +75,18 @@ def digest_of(columns: Columns) -> str:
 
 def _column(name: str, text: bool, values: Sequence[Any]) -> bytes:
     nulls, numbers, letters = _hash(), _hash(), _hash()
-    nulls.update(bytes(value is None for value in values))
-    if text:
+    missing = values.count(None)  # mostly all or none
+    some = 0 < missing < len(values)
+    nulls.update(bytes([value is None for value in values]) if some else bytes([missing > 0]) * len(values))
+    size = 4 if text else 8
+    if missing == len(values):
+        numbers.update(bytes(size * missing))
+    elif text:
         encoded = [b"" if value is None else str(value).encode() for value in values]
         numbers.update(array("i", map(len, encoded)).tobytes())
         letters.update(b"".join(encoded))
     else:
-        numbers.update(array("q", [0 if value is None else int(value) for value in values]).tobytes())
+        numbers.update(array("q", [0 if value is None else value for value in values] if some else values).tobytes())
     whole = hashlib.blake2b(name.encode(), digest_size=16)
     for one in (nulls, numbers, letters):
         whole.update(one.digest())
