@@ -1,7 +1,8 @@
 """How many examples a search judges in a second of processor time, alone or in a pair with another checkout.
 
 The same number of examples is drawn from the same seeds, of the same lengths and with the same faults; a search that
-leaves runs plays a half of them from moments of others. Counted are those that are not unknown. Seconds are of the
+leaves runs plays most of them from moments of others. Counted are those that are not unknown, and the faults that were
+injected in all, those of the run that was left with each that left it. Seconds are of the
 processor, of all processes together, so that what else runs on the machine does not count; turns alternate.
 
     python benchmarks/search.py [--workloads test_log,...] [--examples 40] [--seeds 1,2] [--against PATH] [--json]
@@ -56,10 +57,12 @@ def here(workload: str, examples: int, seed: int) -> dict[str, float]:
         verdicts = explorer.tally.verdicts
         if player is not plain:
             player.close()
+    injected = sum(len(outcome.injected) for outcome in explorer._seen.values())
     known = sum(count for verdict, count in verdicts.items() if verdict != "unknown")
     return {
         "examples": explorer.tally.examples,
         "known": known,
+        "injected": injected,
         "processor seconds": seconds,
         "wall seconds": time.perf_counter() - began,
         "states": explorer.tally.states,
@@ -86,7 +89,7 @@ def main() -> None:
     sides = {"this": ROOT} | ({"other": options.against.resolve()} if options.against else {})
     figures: dict[str, Any] = {}
     for workload in options.workloads:
-        totals = {side: dict.fromkeys(("known", "examples", "processor seconds"), 0.0) for side in sides}
+        totals = {side: dict.fromkeys(("known", "injected", "examples", "processor seconds"), 0.0) for side in sides}
         for turn, seed in enumerate(options.seeds):
             for side in sorted(sides, reverse=bool(turn % 2)):
                 found = of(sides[side], workload, options.examples, seed)
@@ -95,8 +98,9 @@ def main() -> None:
         rates = {side: total["known"] / total["processor seconds"] for side, total in totals.items()}
         for side, total in totals.items():
             output.text(
-                f"{workload} {side}: {total['known']:.0f} of {total['examples']:.0f} examples known in "
-                f"{total['processor seconds']:.1f} s of processor time, {rates[side]:.2f} a second"
+                f"{workload} {side}: {total['known']:.0f} of {total['examples']:.0f} examples known, with "
+                f"{total['injected']:.0f} faults injected in all, in {total['processor seconds']:.1f} s of processor "
+                f"time, {rates[side]:.2f} known a second"
             )
         if len(rates) > 1:
             output.text(f"{workload}: {rates['this'] / rates['other']:.2f} times as many")

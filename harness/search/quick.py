@@ -214,17 +214,21 @@ class QuickPlayer:
 
     def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, Played)]
-        outcomes = map(self._outcome, played, self._judge(played))
+        steerings = [Steering.of(run.columns) for run in played]
+        outcomes = map(_outcome, played, steerings, self._judge(played, steerings))
         return [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
 
-    def _judge(self, played: Sequence[Played]) -> list[Judgement]:
+    def _judge(self, played: Sequence[Played], steerings: Sequence[Steering]) -> list[Judgement]:
         player = self._player
         runs = []
-        for run in played:
+        for run, steering in zip(played, steerings, strict=True):
             variant = configured(with_defect(player.experiment.system, player.base.defect), run.example.configuration)
             contract = with_limits(player.experiment.contract, variant)
-            runs.append(Unjudged(HandedOver(run.columns), contract, run.notes))
+            # What waits in vain is left out; but a run from which all was left out shows nothing.
+            idle = () if steering.injected or not run.example.schedule.all_steps else ("no fault of it was injected",)
+            runs.append(Unjudged(HandedOver(run.columns), contract, (*run.notes, *idle)))
         return judge_together(runs, player.engines, player.registry)
 
-    def _outcome(self, run: Played, judgement: Judgement) -> PlayOutcome:
-        return replace(outcome_of(judgement, run.problem, run.digest, Steering.of(run.columns)), code=run.code)
+
+def _outcome(run: Played, steering: Steering, judgement: Judgement) -> PlayOutcome:
+    return replace(outcome_of(judgement, run.problem, run.digest, steering), code=run.code)

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from assay.checkers.engine import Engines
@@ -30,6 +31,7 @@ from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.harness.search.quick import DEATHS, QuickPlayer, StageError
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import parse
+from assay.nemesis.trigger import OnEvent
 from assay.workloads.log_client import LogClient
 from assay.workloads.test_log import test_log as of_log
 
@@ -145,6 +147,17 @@ def test_an_example_that_its_process_died_of_is_no_pass_and_others_are_played_af
         again = player.play(an_example(1))
     assert [(outcome.verdict, outcome.failures) for outcome in (died, branch)] == [(DIED, frozenset())] * 2
     assert played.digest == again.digest is not None
+
+
+@pytest.mark.slow
+def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(player: QuickPlayer) -> None:
+    vain = msgspec.structs.replace(KILL, trigger=OnEvent("never-comes", within=1.0, optional=True))
+    alone, waited_for = player.play(an_example(1, vain)), player.play(an_example(1, vain).demanding())
+    assert {alone.verdict, waited_for.verdict} == {"unknown"}
+    with_it, without_it = player.play(an_example(1, KILL, vain)), player.play(an_example(1, KILL))
+    assert with_it.digest == without_it.digest, "it is the same run"
+    assert with_it.injected == without_it.injected == {1}
+    assert player.play(an_example(1, KILL, vain).demanding()).digest != without_it.digest, "it says what was meant"
 
 
 @pytest.mark.slow
@@ -283,6 +296,7 @@ from assay.harness.search.code_coverage.source import modules
 from assay.harness.search.example import Example
 from assay.nemesis.schedule import Branch, Schedule, Step
 from assay.nemesis.target import parse
+from assay.nemesis.trigger import OnEvent
 from assay.workloads.log_client import LogClient
 from assay.workloads.test_log import test_log
 

@@ -88,6 +88,14 @@ def test_something_happens_before_anything_is_waited_for(example: Example) -> No
 
 @settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(fresh, corpora))
+def test_what_waits_in_vain_is_left_out_of_an_example_and_not_of_what_is_handed_on(example: Example) -> None:
+    for drawn, optional in ((example, True), (example.demanding(), False)):
+        triggers = [step.trigger for step in drawn.schedule.steps if isinstance(step.trigger, OnEvent)]
+        assert all(trigger.optional is optional for trigger in triggers)
+
+
+@settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.one_of(fresh, corpora))
 def test_what_waits_has_time_to_see_a_session_expire(example: Example) -> None:
     for step in example.schedule.steps:
         if isinstance(step.trigger, OnEvent):
