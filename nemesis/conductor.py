@@ -47,8 +47,6 @@ from assay.nemesis.waiting import ENDED, Waiting
 
 LOOK_EVERY: Final = 0.2
 """Seconds from one look at what a fault that lingers has done to the next."""
-LEAST: Final = 1.0
-"""Seconds that a fault lasts at least which came late, since the injection before it took long: a clean end may."""
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -212,8 +210,7 @@ class Conductor:
     async def _undo_all(self) -> tuple[str, ...]:
         self._halted = True
         self._wake.set()
-        self._waiting.drop_all()
-        self._waiting.run_out(number for number, _ in self._steps)
+        self._waiting.drop_all(number for number, _ in self._steps)
         self._steps.clear()
         while True:
             before = [injection.id for injection in sorted(self._in_force, key=self._patience)]
@@ -319,8 +316,7 @@ class Conductor:
         if fired is not None:
             self._heals[number] = began + step.duration
         else:
-            least = step.duration if self._waiting.was_put_off(number) else min(step.duration, LEAST)
-            self._heals[number] = max(step.until, began + (0.0 if step.exact else least))
+            self._heals[number] = max(step.until, began + self._waiting.least(number))
         self._reporter.injected(injection)
         return None
 

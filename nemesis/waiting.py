@@ -29,6 +29,8 @@ PUT_OFF = 15.0
 """Seconds for which a step is put off: ZooKeeper grants sessions of 10 s at most, and a server serves soon after. So it
 is where other faults hold all that it may hit; most are healed within that."""
 ENDED = "the run ended first"
+LEAST = 1.0
+"""Seconds that a fault lasts at least which came late, since the injection before it took long: a clean end may."""
 
 
 class Waiting:
@@ -136,15 +138,12 @@ class Waiting:
             return ((number, msgspec.structs.replace(self._score[number], at=again)),)
         return ()
 
-    def was_put_off(self, number: int) -> bool:
-        """It strikes later than it was meant to, if it does."""
-        return number in self._reasons
-
-    def run_out(self, numbers: Iterable[int]) -> None:
-        """The run ends before those of these steps that were put off could act."""
-        for number in numbers:
-            if (reason := self._reasons.get(number)) is not None:
-                self._reporter.missed(number, self._reporter.elapsed(), Stage.TARGET, f"{ENDED}: {reason}")
+    def least(self, number: int) -> float:
+        """Seconds that a step lasts at least from when it strikes."""
+        step = self._score[number]
+        if step.exact:
+            return 0.0
+        return step.duration if number in self._reasons else min(step.duration, LEAST)
 
     async def caught(self, number: int, fired: Fired) -> Fired | None:
         """With the process that stands in the ambush. None when it has caught nothing: the step waits again."""
@@ -167,8 +166,11 @@ class Waiting:
             return None
         return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
 
-    def drop_all(self) -> None:
-        """None of them will act: the run ends."""
+    def drop_all(self, queued: Iterable[int]) -> None:
+        """None of them will act: the run ends. Nor will those that are ``queued``, of which some were put off."""
+        for number in queued:
+            if (reason := self._reasons.get(number)) is not None:
+                self._reporter.missed(number, self._reporter.elapsed(), Stage.TARGET, f"{ENDED}: {reason}")
         for number in sorted([*self._armed, *self._fired]):
             why = self._reasons.get(number)
             self.drop(number, ENDED if why is None else f"{ENDED}: {why}")

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
 from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.conductor import LEAST, Conductor
+from assay.nemesis.conductor import Conductor
 from assay.nemesis.fault import Census
 from assay.nemesis.kill import Kill
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Branch, Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import parse
+from assay.nemesis.waiting import LEAST
 
 from helpers.examples import some_of
 from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, FakeSystem, Play, draw, run
