@@ -240,8 +240,8 @@ class Conductor:
         while not self._halted and (self._steps or self._waiting or self._heals):
             self._wake.clear()
             at, turn, number = min(self._agenda())
-            if not await self._time_has_come(at):
-                continue  # a trigger was fulfilled, or the run is halted
+            if not await self._time_has_come(at) or self._halted:
+                continue  # a trigger was fulfilled, or the run is halted, maybe at this very moment
             if turn is _Turn.HEAL:
                 if not await self._lingers(number, at):
                     await self._heal(number)
@@ -297,7 +297,8 @@ class Conductor:
     async def _strike(self, number: int, fired: Fired | None, held: bool) -> str | None:
         """Chooses the targets and injects the fault; why it could not be injected, or None."""
         step, began = self._score[number], self._reporter.elapsed()
-        chosen = await self._choose(number, step, fired)
+        # While a process stands in an ambush it is not waited: others may wait for that process.
+        chosen = await self._choose(number, step, fired, waits=not held)
         if isinstance(chosen, str):
             self._reporter.missed(number, began, Stage.TARGET, chosen)
             return None
@@ -328,14 +329,14 @@ class Conductor:
         else:
             self._reporter.failed(injection.id, injection.names, Stage.INJECT, trouble)
 
-    async def _choose(self, number: int, step: Step, fired: Fired | None) -> Chosen | str:
+    async def _choose(self, number: int, step: Step, fired: Fired | None, *, waits: bool) -> Chosen | str:
         """The targets, or why there are none."""
         if (rival := self._waiting.rival(step)) is not None:
             return rival
         chosen: list[Chosen] = []
 
         async def choose() -> None:
-            chosen.append(await self._in_force.choose(step, self._seeds[number], fired))
+            chosen.append(await self._in_force.choose(step, self._seeds[number], fired, waits=waits))
 
         trouble = await attempt(ACTION_SECONDS, choose())
         return chosen[0] if trouble is None else trouble
@@ -351,7 +352,7 @@ class Conductor:
             return False
         async with self._acting:
             trouble = await attempt(ACTION_SECONDS, fault.observe(injection))
-        if trouble is not None or fault.proof(injection).took_effect or self._halted:
+        if trouble is not None or fault.proof(injection).took_effect:
             return False
         self._heals[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
         return True

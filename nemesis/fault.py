@@ -166,10 +166,10 @@ class Injection:
 
     async def end_background(self) -> None:
         """Ends what still goes on. What it raised is not raised here: ``observe`` is there to report it."""
-        if self.background is not None:
-            self.background.cancel()
-            await asyncio.gather(self.background, return_exceptions=True)
-            self.background = None  # a heal that failed is tried again, and who waits for this would be cancelled
+        background, self.background = self.background, None
+        if background is not None:  # a heal that failed is tried again, and who waited for this would be cancelled
+            background.cancel()
+            await asyncio.gather(background, return_exceptions=True)
 
 
 @dataclass(frozen=True)

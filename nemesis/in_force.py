@@ -86,8 +86,10 @@ class InForce:
         held = [injection for injection in self if by(self._catalogue[injection.step.fault])]
         return {name for injection in held for name in injection.names}
 
-    async def choose(self, step: Step, seed: int, fired: Fired | None) -> Chosen:
-        """The targets of the next fault, or why it has to wait. Raises ``TargetError`` when it has none."""
+    async def choose(self, step: Step, seed: int, fired: Fired | None, *, waits: bool = True) -> Chosen:
+        """The targets of the next fault, or why it has to wait. Raises ``TargetError`` when it has none, and where it
+        does not wait, when others hold all of them.
+        """
         context, fault = self._context, self._catalogue[step.fault]
         scope, servers = fault.scope, self._open_to(fault)
         scene = Scene(
@@ -109,6 +111,8 @@ class InForce:
         try:
             chosen = await resolve(target, scene, random.Random(seed))
         except HeldError as error:
+            if not waits:
+                raise
             return Chosen((), too_soon=str(error))
         alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
         if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):

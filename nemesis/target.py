@@ -308,6 +308,7 @@ def _some(target: Target, scene: Scene, rng: random.Random) -> Chosen:
 
 
 async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+    _free(scene.servers, scene, "server")  # who is asked may take a while
     key = _key(target, scene, rng)
     node, trouble = await _ask(target.kind, key, scene)
     if node is not None and node.name not in scene.busy:
@@ -320,6 +321,7 @@ async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
 
 async def _follower(target: Target, scene: Scene, rng: random.Random) -> Chosen:
     """A server that does not lead the key. The finders know no replicas, so it may be one without a copy."""
+    _free(scene.servers, scene, "server")
     key = _key(target, scene, rng)
     leader, trouble = await _ask(Kind.LEADER, key, scene)
     others = [node for node in scene.servers if leader is None or node.name != leader.name]

@@ -168,12 +168,12 @@ class Waiting:
 
     def drop_all(self, queued: Iterable[int]) -> None:
         """None of them will act: the run ends. Nor will those that are ``queued``, of which some were put off."""
-        for number in queued:
+        for number in sorted([*queued, *self._armed, *self._fired]):
             if (reason := self._reasons.get(number)) is not None:
+                self._fired.pop(number, None)
                 self._reporter.missed(number, self._reporter.elapsed(), Stage.TARGET, f"{ENDED}: {reason}")
-        for number in sorted([*self._armed, *self._fired]):
-            why = self._reasons.get(number)
-            self.drop(number, ENDED if why is None else f"{ENDED}: {why}")
+            elif number in self._armed or number in self._fired:
+                self.drop(number, ENDED)
 
     def drop(self, number: int, reason: str) -> None:
         """A step whose trigger was not fulfilled, or too late to act."""

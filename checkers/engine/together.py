@@ -13,6 +13,7 @@ is asked for it alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ else:
     pa = Late("pyarrow")
 
 KEPT_TEXTS: Final = 4_000
+_ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _asked_again: set[str] = set()
 """Texts that more than one run of this process has asked."""
 
@@ -89,7 +91,7 @@ class Together:
 
     def _loaded(self, rows: pa.Table, run: int | None) -> Node:
         node = Node(self._next(), "", True, {}, run, made=True)
-        self._duck.load(node.table, rows, coded=not self._small)
+        self._duck.load(node.table, rows, coded=run is None and not self._small)
         self._count(node)
         return node
 
@@ -159,7 +161,7 @@ class Together:
             return {}
         for row in rows:
             found[row["run of together"]].append({name: row[name] for name in row if name != "run of together"})
-        ordered = "order by" in sql
+        ordered = _ORDERED.search(sql) is not None
         return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
 
     def _of_one(self, sql: str, reads: Mapping[str, Node], run: int) -> str:

@@ -154,7 +154,7 @@ class Exploration:
     def _unended(self, example: Example, what: str, headline: str, hint: str) -> str:
         """How to play it again."""
         try:
-            schedule, settings = self._kept(example, what)
+            schedule, settings = self._kept(example.demanding(), what)
         except OSError as error:
             kept = [f"nothing of it could be kept: {error}"]
         else:
@@ -183,7 +183,7 @@ class Exploration:
 
     def _cut_short(self, found: Found, broken: str = "") -> str:
         """What a search had found when it was interrupted, or broke; nothing is played any more."""
-        schedule, settings = self._kept(found.example, _failures(found))
+        schedule, settings = self._kept(found.example.demanding(), _failures(found))
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [

@@ -219,6 +219,20 @@ def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
     assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
+def test_what_stands_in_an_ambush_goes_on_at_once_when_another_fault_holds_it() -> None:
+    """The other one may wait for it."""
+    steps = (
+        Step(1.0, "cut-whole", target("n2"), 9.0),
+        Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
+    )
+    play = Play(Schedule(1, steps), FakeCluster(3), catalogue=Catalogue.standard(CutWhole()))
+    states: list[ProcessState] = []
+    node = play.cluster.node("n2")
+    held(play, (4.0, says(play, "n2")), (4.5, lambda: states.append(node.state)))
+    assert "n2 is held" in play.row(2, FaultPhase.FAILED).detail["reason"]
+    assert states == [ProcessState.RUNNING]
+
+
 def test_a_hold_gives_no_orders_while_an_ambush_is_laid() -> None:
     steps = (
         Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),

@@ -17,6 +17,7 @@ from assay.nemesis.kill import Kill
 from assay.nemesis.row import FaultPhase, Stage
 from assay.nemesis.schedule import Branch, Schedule, ScheduleError, Step, decode, encode
 from assay.nemesis.target import parse
+from assay.nemesis.trigger import OnEvent
 from assay.nemesis.waiting import LEAST
 
 from helpers.examples import some_of
@@ -413,6 +414,63 @@ def test_a_fault_that_still_waits_for_others_when_the_run_ends_has_failed_and_sa
     reason = play.row(2, FaultPhase.FAILED).detail["reason"]
     assert "the run ended first" in reason
     assert "n2 is held" in reason
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_one_whose_event_came_and_whose_node_was_held_to_the_end_has_failed_also_if_it_need_not_wait(
+    optional: bool,
+) -> None:
+    trigger = OnEvent("isr-change", within=5.0, optional=optional)
+    play = Play(
+        Schedule(1, (*steps((2, "kill", "all", 9)).steps, Step(3.0, "stop", parse("n2"), 4.0, trigger=trigger)))
+    )
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(4)
+        conductor.event("n1", '{"event": "isr-change", "key": "orders-0"}')
+        await asyncio.sleep(2)
+        assert await conductor.heal_all() == ()
+        await running
+
+    run(main())
+    assert play.phases(2)[-1] == "failed"
+    failed = play.row(2, FaultPhase.FAILED)
+    assert failed.stage is Stage.TARGET
+    assert "the run ended first: n2 is held" in failed.detail["reason"]
+
+
+def test_a_run_that_ends_at_the_very_moment_of_a_step_ends_well() -> None:
+    """The step's time and the end come in one pass of the loop, where there is no virtual time."""
+    play = Play(steps((2, "stop", "n1", 1), (3.5, "kill", "n2", 1)))
+
+    async def main() -> None:
+        conductor = play.conductor()
+        came = conductor._time_has_come
+
+        async def at_once(seconds: float) -> bool:
+            if seconds >= 3.5:
+                ending.append(asyncio.ensure_future(conductor.heal_all()))
+                await asyncio.sleep(0)
+                return True
+            return await came(seconds)
+
+        ending: list[asyncio.Future[object]] = []
+        conductor._time_has_come = at_once  # type: ignore[method-assign]
+        await conductor.run()
+        assert [await end for end in ending] == [()]
+
+    run(main())
+    assert play.phases(2) == ["intended"]
+
+
+def test_no_one_is_asked_who_leads_while_no_server_is_free() -> None:
+    """The one who is asked may take a second, and heals would wait for that."""
+    play = Play(steps((2, "kill", "all", 9), (3, "stop", "leader", 4)))
+    play.system.leaders = dict.fromkeys(play.system.leaders)
+    play.play()
+    assert play.record.resolved[0].healed_at == pytest.approx(11, abs=0.1)
 
 
 def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> None:

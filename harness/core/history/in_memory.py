@@ -86,7 +86,11 @@ def _column(name: str, text: bool, values: Sequence[Any]) -> bytes:
         numbers.update(array("i", map(len, encoded)).tobytes())
         letters.update(b"".join(encoded))
     else:
-        numbers.update(array("q", [0 if value is None else value for value in values] if some else values).tobytes())
+        given = [0 if value is None else value for value in values] if some else values
+        try:
+            numbers.update(array("q", given).tobytes())
+        except TypeError:  # whole numbers that are of another type
+            numbers.update(array("q", map(int, given)).tobytes())
     whole = hashlib.blake2b(name.encode(), digest_size=16)
     for one in (nulls, numbers, letters):
         whole.update(one.digest())

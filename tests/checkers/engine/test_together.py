@@ -128,6 +128,18 @@ def test_every_shape_of_text_answers_for_each_run_what_it_answers_alone(
         together.close()
 
 
+@pytest.mark.parametrize("order", ["order by", "ORDER  BY", "order\nby"])
+def test_rows_that_have_an_order_keep_it_for_each_run(order: str) -> None:
+    text = f"select number from e {order} number desc limit 3"
+    together = Together(2, 0)
+    together.load("e", [pa.table({"number": list(range(each, each + 6))}) for each in (0, 10)])
+    for _ in range(2):
+        for run in (0, 1):
+            found = [row["number"] for row in together.engine(run).rows(text)]
+            assert found == [10 * run + 5, 10 * run + 4, 10 * run + 3]
+    together.close()
+
+
 def test_a_relation_that_one_run_declares_otherwise_is_its_own() -> None:
     together = Together(2, 0)
     together.load("e", [pa.table({"number": [1, 2]}), pa.table({"number": [3]})])

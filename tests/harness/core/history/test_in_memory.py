@@ -70,6 +70,16 @@ def test_the_same_calls_leave_the_same_rows_in_memory_and_in_files(tmp_path: Pat
         assert reader.rows(name) == handed.rows(name) > 0
 
 
+def test_whole_numbers_of_another_type_are_those_numbers() -> None:
+    """As a client of a user's has them: Arrow takes them, too."""
+    plain, other = HistoryInMemory(), HistoryInMemory()
+    for history, number in ((plain, 3), (other, 3.0)):
+        operation = Operation("send", "orders-0", [1], Phase.MAIN)
+        completed = Completed(1, 4, "w4", operation, Completion(Outcome.OK, {}), 10, 15, None)
+        history.completed(completed, [Effect(key="orders-0", kind="append", value=number)])  # type: ignore[arg-type]
+    assert plain.digest() == other.digest() == HandedOver(other.columns()).digest()
+
+
 def test_what_no_file_would_take_is_refused_in_memory_too() -> None:
     history = HistoryInMemory()
     history.replica(node="n1", key=None, position=0, below_hw=True, in_isr=False)  # type: ignore[arg-type]
