@@ -4,10 +4,14 @@ Rows of ``looks`` with look 0; what they mean is said where they are judged, in 
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, Several
 from assay.harness.core.history import History
 from assay.harness.core.stamps import Stamps
+
+CRASHED: Final = "crashed:"
+"""In what went wrong in a run: a process of the system ended by an exception."""
 
 
 async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
@@ -39,4 +43,4 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
 
 def crashes(cluster: Cluster) -> list[str]:
     """Processes that ended by an exception of their own, where the cluster knows of them: the simulation does."""
-    return [f"{crash.node} crashed: {crash.traceback}" for crash in getattr(cluster, "crashes", ())]
+    return [f"{crash.node} {CRASHED} {crash.traceback}" for crash in getattr(cluster, "crashes", ())]

@@ -11,6 +11,7 @@ from assay.checkers.source import open_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
+from assay.harness.run.processes import CRASHED
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.search.code_coverage.counter import Place
@@ -50,7 +51,7 @@ class PlayOutcome:
 def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, steering: Steering) -> PlayOutcome:
     """What became of a run that ended, apart from what it left."""
     failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
-    if problem is not None and "crashed:" in problem:
+    if problem is not None and CRASHED in problem:
         failures.add(CRASH)
     return PlayOutcome(
         verdict=str(judgement.verdict),

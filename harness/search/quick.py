@@ -100,10 +100,12 @@ class QuickPlayer:
         return outcome
 
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
-        """One run of each, judged together; fewer when it is ``enough`` before. They may be left later."""
-        played = []
+        """One run of each, judged together; fewer when it is ``enough`` before, or one is alarming. They may be left
+        later.
+        """
+        played: list[Played | PlayOutcome] = []
         for example in examples:
-            if enough():
+            if enough() or _alarming(played):
                 break
             self._order(example, MOMENTS, self._archive.known)
             played.append(self._answer(self._stage, example))
@@ -112,10 +114,12 @@ class QuickPlayer:
     def branch(
         self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
     ) -> list[tuple[Example, PlayOutcome]]:
-        """So many runs that leave others, judged together; fewer when there is none to leave, or it is ``enough``."""
+        """So many runs that leave others, judged together; fewer when there is none to leave, it is ``enough``, or one
+        is alarming.
+        """
         examples: list[Example] = []
         played: list[Played | PlayOutcome] = []
-        while len(played) < count and not enough():
+        while len(played) < count and not enough() and not _alarming(played):
             kept = self._archive.choose(chance)
             if kept is None:
                 break
@@ -228,6 +232,11 @@ class QuickPlayer:
             idle = () if steering.injected or not run.example.schedule.all_steps else ("no fault of it was injected",)
             runs.append(Unjudged(HandedOver(run.columns), contract, (*run.notes, *idle)))
         return judge_together(runs, player.engines, player.registry)
+
+
+def _alarming(played: Sequence[Played | PlayOutcome]) -> bool:
+    """Is the last of them judged before others are played?"""
+    return bool(played) and isinstance(played[-1], Played) and played[-1].alarming
 
 
 def _outcome(run: Played, steering: Steering, judgement: Judgement) -> PlayOutcome:

@@ -23,11 +23,13 @@ from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import Any, Final, NoReturn
 
+from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.keeping import InMemory
 from assay.harness.run.made import make_trial
+from assay.harness.run.processes import CRASHED
 from assay.harness.run.progress import Silent
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
@@ -76,6 +78,13 @@ class Played:
     """Of processor time that it took; of a branch, those since it left."""
     code: frozenset[Place] = frozenset()
     """What it was the first to reach of the system's lines and branches, as far as they are counted."""
+
+    @property
+    def alarming(self) -> bool:
+        """Its judgement is known in the main: an invariant did not hold, or a process crashed."""
+        looks = self.columns["looks"]
+        seen = looks[DATA_SETS["looks"].names.index("what")] if looks else ()
+        return "broken" in seen or (self.problem is not None and CRASHED in self.problem)
 
 
 @dataclass(frozen=True)

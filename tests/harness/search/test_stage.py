@@ -150,6 +150,13 @@ def test_an_example_that_its_process_died_of_is_no_pass_and_others_are_played_af
 
 
 @pytest.mark.slow
+def test_what_breaks_an_invariant_is_judged_before_others_are_played(tmp_path: Path) -> None:
+    with closing(quick(tmp_path, "ack-before-replication", "on")) as player:
+        (first,) = player.play_all([an_example(seed) for seed in (1, 2, 3)], never)
+    assert "broken-invariant" in first.failures
+
+
+@pytest.mark.slow
 def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(player: QuickPlayer) -> None:
     vain = msgspec.structs.replace(KILL, trigger=OnEvent("never-comes", within=1.0, optional=True))
     alone, waited_for = player.play(an_example(1, vain)), player.play(an_example(1, vain).demanding())
