@@ -11,6 +11,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.controller.cluster_state import parse_assignment
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.registration import IdTaken, Recognises, by_session, register
 from assay.system_under_test.controller.term import known_epoch
@@ -82,11 +83,12 @@ class Registrar:
         return bool(self._clean_lives)
 
     async def set_strays_aside(self) -> None:
-        """Logs of topics that are no more. A dead broker's are waited for before a topic is forgotten, so an older copy
-        of this disk was put back, and no one will ask that they be deleted again.
+        """Logs of topics that are no more, and of partitions that are on others. A dead broker's are waited for before
+        a topic is forgotten or a move has ended, so an older copy of this disk was put back, and no one will ask that
+        they be deleted again.
 
-        Not those of partitions that were moved away: the controller may still wait for a dead broker to delete them.
-        Never in the directory of another cluster.
+        Not those of partitions that are being moved away: the controller may still wait for this broker to delete
+        them. Never in the directory of another cluster.
         """
         storage, where = self.runtime.storage, self.config.data_dir
         claimed = directory.read_meta_properties(storage, where)
@@ -97,22 +99,35 @@ class Registrar:
             await self.zookeeper.sync(paths.TOPICS)  # a topic that this session's server does not know yet is no stray
         for topic, index in found:
             path = f"{where}/{directory.directory_name(topic, index)}"
-            if await self._is_stray(path, topic):
+            if await self._is_stray(path, topic, index):
                 aside = await directory.set_aside(storage, path)
-                _log.warning("%s-%d is of a topic that is no more: set aside as %s", topic, index, aside)
+                _log.warning("%s-%d is no more, or on others only: set aside as %s", topic, index, aside)
 
-    async def _is_stray(self, path: str, topic: str) -> bool:
+    async def _is_stray(self, path: str, topic: str, index: int) -> bool:
         """By the note of which creation of the topic it belongs to; without one nothing is known."""
         try:
             made_for = directory.read_incarnation(self.runtime.storage, path)
             if made_for is None:
                 return False
-            _, stat = await self.zookeeper.get(paths.topic(topic))
+            data, stat = await self.zookeeper.get(paths.topic(topic))
         except NoNodeError:
             return True
         except directory.DirectoryError:
             return False
-        return made_for != int(stat.czxid)
+        return made_for != int(stat.czxid) or await self._is_elsewhere(topic, index, data)
+
+    async def _is_elsewhere(self, topic: str, index: int, data: bytes) -> bool:
+        """Whether others have this partition, and no move of it is under way. The assignment was read before: of a move
+        that ends it is written first.
+        """
+        try:
+            replicas = parse_assignment(paths.topic(topic), data).get(index)
+            moves = await znodes.read(self.zookeeper, znodes.Moves, paths.REASSIGNMENTS)
+        except znodes.ZnodeError:
+            return False  # what is meant is not known
+        moving = () if moves is None else moves[0].partitions
+        under_way = any((move.topic, move.partition) == (topic, index) for move in moving)
+        return replicas is not None and self.config.broker_id not in replicas and not under_way
 
     async def leave_directory(self) -> None:
         """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
 from assay.cluster.node import DiskChange
 from assay.cluster.sim.cluster import SimCluster
@@ -320,6 +322,36 @@ def test_a_start_that_fails_says_why_also_when_its_logs_cannot_be_closed(
     simulate(check)
     (said,) = capsys.readouterr().err.strip().splitlines()
     assert said == f"broker: the data in {DATA.lstrip('/')}: [Errno {errno.ENOSPC}] the first problem"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "moves", "aside"),
+    [
+        ([2], None, True),
+        ([2], b'{"version": 1, "partitions": []}', True),
+        ([2], b'{"version": 1, "partitions": [{"topic": "orders", "partition": 1, "replicas": [2]}]}', True),
+        ([2], b'{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [2]}]}', False),
+        ([2], b"no JSON", False),
+        ([2, 1], None, False),
+    ],
+)
+def test_a_partition_that_is_on_others_is_set_aside_unless_its_move_is_under_way(
+    replicas: list[int], moves: bytes | None, aside: bool
+) -> None:
+    """A broker that deletes what it is asked to has none, unless an older copy of its disk was put back."""
+
+    class Znodes:
+        async def get(self, path: str, watch: Any = None) -> tuple[bytes, Any]:
+            assert path == "/admin/reassign_partitions"
+            if moves is None:
+                raise NoNodeError
+            return moves, None
+
+    registrar: Any = SimpleNamespace(zookeeper=Znodes(), config=SimpleNamespace(broker_id=1))
+    assigned = json.dumps({"version": 1, "partitions": {"0": replicas, "1": [1]}}).encode()
+    assert asyncio.run(Registrar._is_elsewhere(registrar, "orders", 0, assigned)) is aside
+    assert asyncio.run(Registrar._is_elsewhere(registrar, "orders", 7, assigned)) is False, "no one says where it is"
+    assert asyncio.run(Registrar._is_elsewhere(registrar, "orders", 0, b"no JSON")) is False
 
 
 @pytest.mark.parametrize(
