@@ -2,8 +2,8 @@
 
 The same number of examples is drawn from the same seeds, of the same lengths and with the same faults; a search that
 leaves runs plays most of them from moments of others. Counted are those that are not unknown, and the faults that were
-injected in all, those of the run that was left with each that left it. Seconds are of the
-processor, of all processes together, so that what else runs on the machine does not count; turns alternate.
+injected in all, those of the run that was left with each that left it. Seconds are of the processor, of all processes
+together, so that what else runs on the machine does not count; turns alternate.
 
     python benchmarks/search.py [--workloads test_log,...] [--examples 40] [--seeds 1,2] [--against PATH] [--json]
 """

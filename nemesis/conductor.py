@@ -352,7 +352,7 @@ class Conductor:
             return False
         async with self._acting:
             trouble = await attempt(ACTION_SECONDS, fault.observe(injection))
-        if trouble is not None or fault.proof(injection).took_effect:
+        if trouble is not None or fault.proof(injection).took_effect or self._halted:
             return False
         self._heals[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
         return True

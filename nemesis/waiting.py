@@ -170,6 +170,7 @@ class Waiting:
         """None of them will act: the run ends. Nor will those that are ``queued``, of which some were put off."""
         for number in sorted([*queued, *self._armed, *self._fired]):
             if (reason := self._reasons.get(number)) is not None:
+                self._armed.pop(number, None)
                 self._fired.pop(number, None)
                 self._reporter.missed(number, self._reporter.elapsed(), Stage.TARGET, f"{ENDED}: {reason}")
             elif number in self._armed or number in self._fired:
