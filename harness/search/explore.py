@@ -31,6 +31,7 @@ from assay.harness.search.further import further_steps
 from assay.harness.search.player import DIED, ENDLESS, PlayOutcome
 from assay.harness.search.quick import Further
 from assay.harness.search.shrink import OutOfTime, minimise
+from assay.harness.search.stage import Moment
 from assay.harness.search.strategies import Terrain, examples
 from assay.nemesis.schedule import Step
 
@@ -204,8 +205,8 @@ class Explorer:
         first = self._take(self._player.branch(chance, self._further, self._left(BRANCHES), self._over))
         return None if first is None else (first, first)
 
-    def _further(self, chance: Random, example: Example, at: float) -> Sequence[Step]:
-        return further_steps(chance, example, at, replace(self._terrain, events=tuple(sorted(self._events))))
+    def _further(self, chance: Random, moment: Moment) -> Sequence[Step]:
+        return further_steps(chance, moment, replace(self._terrain, events=tuple(sorted(self._events))))
 
     def _take(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
         """Learns from runs. The first of them that failed."""

@@ -39,8 +39,8 @@ PATIENCE: Final = 120.0
 DEATHS: Final = 5
 """So many processes that die in a row, each of its run, die of something else, as when memory is used up."""
 
-Further = Callable[[Random, Example, float], Sequence[Step]]
-"""Draws the faults of a branch of this example at that time."""
+Further = Callable[[Random, Moment], Sequence[Step]]
+"""Draws the faults of a branch that leaves at that moment."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class QuickPlayer:
 
     def _left(self, kept: Kept[Standing], chance: Random, further: Further) -> Example:
         moment = kept.moment.moment
-        steps = further(chance, moment.example, moment.at)
+        steps = further(chance, moment)
         return moment.example.branching(Branch(moment.at, chance.getrandbits(32), tuple(steps)))
 
     def _go_on(self, kept: Kept[Standing], example: Example) -> Played | PlayOutcome | None:

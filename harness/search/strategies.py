@@ -49,8 +49,10 @@ ONE_SERVER: Final = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind
 """Targets that can as well be the server on which an event appeared."""
 TIME_LIMITS: Final = (6.0, 8.0, 10.0)
 """Seconds; less shows no recovery, which begins when a session of some seconds has expired."""
-RATES: Final = (200.0, 100.0, 50.0, 200.0)
-"""Operations a second; much of what goes wrong goes wrong with what is under way at that moment."""
+RATES: Final = (50.0, 100.0, 20.0, 200.0, 50.0)
+"""Operations a second. Much of what goes wrong goes wrong with what is under way at that moment; but a run costs what
+its operations cost, and there are two of 50 in the time of one of 100.
+"""
 CLIENTS: Final = (6, 3, 10)
 DURATIONS: Final = (0.5, 2.0, 3.0, 0.2, 1.5, 2.0, 1.0, 3.0, 4.0)
 """Mostly long enough to be noticed: a server is taken for dead when its session of a second or three has expired."""

@@ -29,6 +29,7 @@ from assay.harness.search.code_coverage.source import modules
 from assay.harness.search.example import Example
 from assay.harness.search.player import DIED, ENDLESS, Player
 from assay.harness.search.quick import DEATHS, QuickPlayer, StageError
+from assay.harness.search.stage import Moment
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import parse
 from assay.nemesis.trigger import OnEvent
@@ -199,8 +200,8 @@ def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(
     assert again.digest is not None
 
 
-def stopping(chance: Random, example: Example, at: float) -> list[Step]:
-    return [Step(at + 0.1, "stop", parse("n2"), 0.3, seed=chance.getrandbits(32))]
+def stopping(chance: Random, moment: Moment) -> list[Step]:
+    return [Step(moment.at + 0.1, "stop", parse("n2"), 0.3, seed=chance.getrandbits(32))]
 
 
 def facts(outcome: Any) -> tuple[object, ...]:
@@ -264,8 +265,8 @@ def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_bra
 def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: QuickPlayer, tmp_path: Path) -> None:
     """A healthy run is left by kills: what only these reach is counted, each place once, over all processes."""
 
-    def killing(chance: Random, example: Example, at: float) -> list[Step]:
-        return [Step(at + 0.1, "kill", parse(f"n{number}"), 0.5) for number in (1, 2, 3)]
+    def killing(chance: Random, moment: Moment) -> list[Step]:
+        return [Step(moment.at + 0.1, "kill", parse(f"n{number}"), 0.5) for number in (1, 2, 3)]
 
     healthy = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0))
     base = player._player.base
