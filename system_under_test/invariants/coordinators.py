@@ -5,6 +5,7 @@
 - It accepts a commit only once it is ready, and in the generation that is stored. By the record of the commit, in the
   log, no later generation of the group is, unless that was never in force: an election whose outcome is unknown leaves
   a record, and the group goes on in the generation before. One that this coordinator has announced, or loaded, was.
+  Where compaction may have taken the record before it was seen nothing is said.
 - An accepted commit is in its log, and in that of each member of the in-sync set (as for ``high-watermark``). Commits
   are looked at ten times a second, and when the term is over.
 
@@ -40,24 +41,41 @@ APART = 0.1
 
 
 class Journal(Files[Record]):
-    """A partition of the offsets topic on one node, with an index of what is asked of it. Positions rise in each."""
+    """A partition of the offsets topic on one node, with an index of what is asked of it. Positions rise in each.
+
+    A leader adds to its log and cuts nothing, but compaction takes records of which there are later ones. So what has
+    been seen of a term is kept until the next.
+    """
 
     def __init__(self, disk: Any, folder: str) -> None:
         super().__init__(disk, folder, self._take)
         self._fresh: list[tuple[int, Record]] = []
-        self._indexed = 0
+        self._records: dict[int, Record] = {}
+        self._indexed: int | None = None
+        """The changes of which the index knows."""
+        self._term: tuple[int, int] | None = None
+        self.unsure: set[int] = set()
+        """Positions before which compaction may have taken records, since the last look, that were never seen."""
         self.generations: dict[str, list[tuple[int, int | None]]] = {}
         """Of a group: at which positions which generation was stored; None: that the group is forgotten."""
         self.commits: dict[tuple[str, str, int], list[int]] = {}
         """Of a group, a partition and an offset: at which positions that was committed."""
 
-    def refresh(self) -> None:
-        super().refresh()
-        fresh, self._fresh = self._fresh, []
+    def look(self, role: Role) -> None:
+        """Reads what is new in the log of a leader."""
+        self.refresh()
+        fresh, self._fresh = dict(self._fresh), []
+        term = role.epoch, role.start
         if self.changes != self._indexed:
-            self._indexed, self.generations, self.commits = self.changes, {}, {}
-            fresh = list(self.between(0, LATEST).items())
-        for position, record in fresh:
+            seen = self._records if self._term == term else {}
+            kept = {position: record for position, record in seen.items() if position >= role.start}
+            there = self.between(0, LATEST)
+            self.unsure = (self.unsure & kept.keys()) | (there.keys() - kept.keys())
+            fresh = dict(sorted((kept | there).items()))
+            self._indexed, self._records, self.generations, self.commits = self.changes, {}, {}, {}
+        self._term = term
+        self._records |= fresh
+        for position, record in fresh.items():
             if isinstance(record, GroupRecord):
                 generation = None if record.value is None else record.value.generation
                 self.generations.setdefault(record.group, []).append((position, generation))
@@ -122,7 +140,7 @@ class Coordinators:
         if role is None or not role.leads or role.epoch != epoch or self._nodes[node].damaged:
             return
         last: dict[object, Record] = {}
-        for record in self._journal(node, key).between(0, role.start).values():
+        for record in self._journal(node, key, role).between(0, role.start).values():
             last[_key(record)] = record
         generations, offsets = _fold(list(last.values()))
         for group, generation in generations.items():
@@ -167,7 +185,7 @@ class Coordinators:
         if not accepted:
             return
         self.looks += len(accepted)
-        journal, reached = self._journal(node, key), -1
+        journal, reached = self._journal(node, key, role), -1
         for line in accepted:
             for place, offset in (line.detail or {}).get("offsets", {}).items():
                 position = yield from self._accepted(node, line, key, role, journal, place, offset)
@@ -189,6 +207,8 @@ class Coordinators:
         # A client that commits it once more may have brought others, which are not accepted yet.
         position = next((at for at in commits if at >= role.start), None)
         what = f"the commit of {offset} for {place} by the group {group}"
+        if position in journal.unsure:
+            return -1
         if position is None:
             if not journal.changes:  # else compaction may have taken it, once there was a later one
                 yield Broken(self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key)
@@ -224,12 +244,12 @@ class Coordinators:
             self._partitions = len(assigned.partitions)
         return f"{OFFSETS_TOPIC}-{partition_of(group, self._partitions)}"
 
-    def _journal(self, node: str, key: str) -> Journal:
+    def _journal(self, node: str, key: str, role: Role) -> Journal:
         """What is in the node's log."""
         if (node, key) not in self._journals:
             self._journals[node, key] = Journal(self._nodes[node].disk, f"{self._inspection.data}/{key}")
         journal = self._journals[node, key]
-        journal.refresh()
+        journal.look(role)
         return journal
 
 

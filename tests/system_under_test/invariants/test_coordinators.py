@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -69,6 +69,12 @@ class Scene:
             disk: SimDisk = self.inspection.brokers[index].disk
             disk.storage().open(f"{DATA}/{KEY}/{0:020}.log".lstrip("/")).append(data)
         self.records += records
+
+    def rewrite(self, positions: Iterable[int], *, on: Sequence[int] = (1, 2, 3)) -> None:
+        """Other files with these records alone, as compaction leaves them, or a cut."""
+        data = b"".join(message_set.build([(*self.records[at], 5)], base_offset=at) for at in positions)
+        for index in on:
+            log(self.inspection.brokers[index], KEY, data)
 
     def lead(self, index: int, epoch: int) -> None:
         self.says("became-leader", index=index, epoch=epoch, position=len(self.records), isr=[1, 2, 3])
@@ -239,6 +245,39 @@ def test_a_commit_in_the_generation_that_is_in_force_is_right(happens: Callable[
     scene = ready()
     happens(scene)
     assert not scene.accepts(12)
+
+
+def test_where_compaction_may_have_taken_the_record_of_a_commit_a_later_one_is_not_held_against_it() -> None:
+    scene = ready()
+    scene.append([offset(12)])
+    announced(scene)
+    scene.append([offset(12)], on=(1,))
+    scene.rewrite([0, 2, 3, 4, 6, 7], on=(1,))
+    assert not scene.accepts(12)
+
+
+def test_what_was_seen_before_compaction_took_it_counts() -> None:
+    scene = ready()
+    announced(scene)
+    scene.append([offset(12), offset(13)])
+    assert not scene.accepts(13, epoch=4)
+    scene.rewrite([0, 2, 3, 4, 5, 7])
+    assert scene.accepts(12) == [
+        "n1 accepted the commit of 12 for orders-0 by the group g, in generation 3, when 4 was stored."
+    ]
+    scene.append([offset(14)], on=(1,))
+    assert "had accepted commits of the group g, up to 8" in "".join(scene.accepts(14, epoch=4))
+
+
+def test_what_was_seen_in_a_former_term_and_cut_since_then_does_not_count() -> None:
+    scene = ready()
+    scene.append([offset(12), offset(13)])
+    assert not scene.accepts(12)
+    scene.rewrite(range(5))
+    del scene.records[5:]
+    scene.lead(1, 6)
+    scene.loads({"g": 3, "h": 1}, {("g", "orders", 0): 11, ("g", "orders", 1): 20}, epoch=6)
+    assert not scene.accepts(13)
 
 
 def test_a_client_without_a_generation_commits_where_there_are_no_members() -> None:
