@@ -3,7 +3,7 @@
 After Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"): runs are told apart by cells, here the
 words for states that they come through; of each cell that is new one moment is kept; and a moment is chosen with a
 probability that falls with how often its cells were come to, and how often it was chosen already. Returning to it costs
-nothing here, since a process stands there.
+nothing here, since a process stands there. As there, what is known of the domain may weigh in.
 """
 
 import math
@@ -21,10 +21,13 @@ MOST: Final = 24
 
 @dataclass
 class Kept(Generic[T]):
-    """A moment that can be left. ``words``: its cells, those that were new when it was come to."""
+    """A moment that can be left. ``words``: its cells, those that were new when it was come to. ``favour``: how many
+    times as likely as another it is chosen.
+    """
 
     moment: T
     words: tuple[str, ...]
+    favour: float = 1.0
     chosen: int = 0
 
 
@@ -49,9 +52,9 @@ class Archive(Generic[T]):
         """A run has ended that came to these cells."""
         self._seen.update(set(words))
 
-    def add(self, moment: T, words: Iterable[str]) -> list[T]:
-        """Keeps it. Returns those that were let go of for it."""
-        self._kept.append(Kept(moment, tuple(words)))
+    def add(self, moment: T, words: Iterable[str], favour: float = 1.0) -> list[T]:
+        """Keeps it. Returns those that were let go of for it. ``favour``: as of :class:`Kept`."""
+        self._kept.append(Kept(moment, tuple(words), favour))
         gone = []
         while len(self._kept) > MOST:
             least = min(self._kept, key=self.weight)
@@ -68,7 +71,7 @@ class Archive(Generic[T]):
         if self._uniform:
             return 1.0
         rarest = min((self._seen[word] for word in kept.words), default=0)
-        return 1.0 / math.sqrt(1 + rarest + kept.chosen)
+        return kept.favour / math.sqrt(1 + rarest + kept.chosen)
 
     def choose(self, chance: Random) -> Kept[T] | None:
         """The next to be left; None when there is none."""

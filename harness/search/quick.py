@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from assay.checkers.verdict import Judgement
+from assay.cluster.system import Eventful
 from assay.harness.core.history.handed_over import HandedOver
 from assay.harness.run.attempt import Reports
 from assay.harness.run.judging import Unjudged, judge_together
@@ -31,6 +32,8 @@ from assay.nemesis.schedule import Branch, Step
 
 MOMENTS: Final = 6
 """Of one run, at most."""
+FAVOUR: Final = 4.0
+"""Times as likely as another a moment is left at which the system has come to a turning point of its own."""
 DEPTH: Final = 3
 """Branches of a run, one after the other."""
 
@@ -69,6 +72,8 @@ class QuickPlayer:
     ) -> None:
         self._player = player
         self._patience = patience
+        system = player.experiment.deployed()
+        self._turning_points = frozenset(system.turning_points if isinstance(system, Eventful) else ())
         self._stages = Stages(
             lambda end: Stage(
                 player.experiment, player.base, player.registry, end, counter(modules) if modules else None
@@ -178,7 +183,8 @@ class QuickPlayer:
                 if not isinstance(answer, Moment):
                     break
                 standing = Standing(answer, Connection(recv_handle(connection)), len(self._code))
-                for gone in self._archive.add(standing, answer.words):
+                favour = FAVOUR if answer.event in self._turning_points else 1.0
+                for gone in self._archive.add(standing, answer.words, favour):
                     gone.connection.close()
         except (EOFError, OSError):  # the latter in the middle of a message
             return self._died(example)

@@ -97,14 +97,15 @@ class Broken:
 
 @dataclass(frozen=True)
 class Moment:
-    """A run stands here: ``at`` seconds of its main phase; ``words`` are new, and ``node`` wrote the event that led to
-    the last of them; of code that is new no node is known.
+    """A run stands here: ``at`` seconds of its main phase; ``words`` are new, and ``node`` wrote the ``event`` that led
+    to the last of them; of code that is new neither is known.
     """
 
     example: Example
     at: float
     words: tuple[str, ...]
-    node: str | None
+    node: str | None = None
+    event: str | None = None
 
 
 def end_with(parent: int) -> None:
@@ -219,7 +220,7 @@ class _Run:
         self._words: set[str] = set()
         self._fresh: list[str] = []
         self._moments = 0
-        self._node: str | None = None
+        self._where: tuple[str | None, str | None] = (None, None)
         self._latest = -math.inf
         self._began = time.process_time()
         self._trial: Trial | None = None
@@ -275,14 +276,14 @@ class _Run:
         new = words - self._words - self.order.known
         self._words |= words
         if new:
-            self._node = node
+            self._where = node, event
         self._may_leave(new)
 
     def new_code(self) -> None:
         """The same of a line or a branch, in the middle of the system's code."""
         if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._fresh:
             self._words.add(NEW_CODE)
-            self._node = None
+            self._where = None, None
             self._may_leave({NEW_CODE})
 
     def _may_leave(self, new: Collection[str]) -> None:
@@ -303,7 +304,7 @@ class _Run:
             return
         self._moments += 1
         self._latest = conductor.elapsed
-        self._left_at(Moment(self.order.example, at, fresh, self._node))
+        self._left_at(Moment(self.order.example, at, fresh, *self._where))
 
     def _moment(self) -> float | None:
         """Now, in seconds of the main phase, such that a run that is to branch then does so exactly here."""

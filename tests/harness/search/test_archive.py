@@ -23,6 +23,17 @@ def test_the_rare_is_chosen_more_often_and_what_was_chosen_less() -> None:
     assert archive.weight(rare) < 1 / 2**0.5, "it has been chosen"
 
 
+def test_what_is_favoured_is_chosen_so_many_times_as_often_and_kept_longer() -> None:
+    archive: Archive[str] = Archive()
+    archive.add("turning point", ["a"], 4.0)
+    archive.add("other", ["b"])
+    favoured, other = archive._kept
+    assert archive.weight(favoured) == 4 * archive.weight(other)
+    gone = [one for number in range(MOST) for one in archive.add(f"{number}", ["c"])]
+    assert len(gone) == 2
+    assert "turning point" not in gone
+
+
 def test_uniform_choice_knows_no_rarity() -> None:
     archive: Archive[str] = Archive(uniform=True)
     archive.came_through(["rare"])
