@@ -59,7 +59,8 @@ def _step(chance: Random, moment: Moment, terrain: Terrain) -> Step:
     drawn, parameters = terrain.catalogue[name].draw(Random(seed), census, None)
     duration = chance.choice(LASTING if chance.random() < LONG else DURATIONS)
     if not terrain.events or chance.random() >= WAITING:
-        target = _target(chance, drawn, _there(moment) or drawn, terrain)
+        key = moment.key if moment.key in terrain.keys else None
+        target = _target(chance, drawn, _there(moment) or drawn, terrain, key)
         return Step(moment.at + chance.choice(PAUSES), name, target, duration, parameters, seed)
     target = _target(chance, drawn, Target(Kind.ORIGIN), terrain)
     trigger = OnEvent(_event(chance, terrain), delay=chance.choice(SOON), within=5.0, optional=True)
@@ -75,11 +76,11 @@ def _fault(chance: Random, example: Example, terrain: Terrain) -> str:
     return chance.choice(usual if usual and chance.random() < MAINSTAY else terrain.faults)
 
 
-def _target(chance: Random, drawn: Target, here: Target, terrain: Terrain) -> Target:
-    """Where the fault is one of a server: the one ``here`` or a leader, now and then a follower."""
+def _target(chance: Random, drawn: Target, here: Target, terrain: Terrain, key: str | None = None) -> Target:
+    """Where the fault is one of a server: the one ``here`` or a leader, of the key if any, now and then a follower."""
     if drawn.kind not in ONE_SERVER:
         return drawn
-    of_a_key = (Target(Kind.LEADER), Target(Kind.LEADER), Target(Kind.FOLLOWER))
+    of_a_key = (Target(Kind.LEADER, key), Target(Kind.LEADER, key), Target(Kind.FOLLOWER, key))
     return chance.choice([here, here, *of_a_key] if terrain.keys else [here])
 
 

@@ -98,7 +98,7 @@ class Broken:
 @dataclass(frozen=True)
 class Moment:
     """A run stands here: ``at`` seconds of its main phase; ``words`` are new, and ``node`` wrote the ``event`` that led
-    to the last of them; of code that is new neither is known.
+    to the last of them, about ``key``; of code that is new none is known.
     """
 
     example: Example
@@ -106,6 +106,7 @@ class Moment:
     words: tuple[str, ...]
     node: str | None = None
     event: str | None = None
+    key: str | None = None
 
 
 def end_with(parent: int) -> None:
@@ -220,7 +221,8 @@ class _Run:
         self._words: set[str] = set()
         self._fresh: list[str] = []
         self._moments = 0
-        self._where: tuple[str | None, str | None] = (None, None)
+        self._where: tuple[str | None, ...] = ()
+        """Node, event and key of the latest that led to a new word."""
         self._latest = -math.inf
         self._began = time.process_time()
         self._trial: Trial | None = None
@@ -276,14 +278,14 @@ class _Run:
         new = words - self._words - self.order.known
         self._words |= words
         if new:
-            self._where = node, event
+            self._where = node, event, key
         self._may_leave(new)
 
     def new_code(self) -> None:
         """The same of a line or a branch, in the middle of the system's code."""
         if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._fresh:
             self._words.add(NEW_CODE)
-            self._where = None, None
+            self._where = ()
             self._may_leave({NEW_CODE})
 
     def _may_leave(self, new: Collection[str]) -> None:

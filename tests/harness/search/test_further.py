@@ -70,6 +70,15 @@ def test_the_faults_that_the_run_has_come_again() -> None:
     assert faults["slow-disk"] > sum(faults.values()) / 4
 
 
+def test_a_leader_that_is_struck_at_once_leads_what_the_event_was_about() -> None:
+    steps = drawn(Moment(EXAMPLE, 3.0, (), "n2", "truncated", "orders-1"))
+    leaders = Counter(str(step.target) for step in steps if step.fault in MAINSTAYS and step.trigger is None)
+    assert leaders["leader of orders-1"] > 0
+    assert leaders["leader of any key"] == 0
+    other = drawn(Moment(EXAMPLE, 3.0, (), "n2", "truncated", "__consumer_offsets-3"))
+    assert "leader of __consumer_offsets-3" not in {str(step.target) for step in other}
+
+
 @pytest.mark.parametrize("node", [None, "zk1", "n7", "client1"])
 def test_without_a_server_at_the_moment_none_is_named(node: str | None) -> None:
     steps = drawn(Moment(EXAMPLE, 3.0, (), node))
