@@ -11,71 +11,34 @@ together, so that what else runs on the machine does not count; turns alternate.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from explorers import ROOT, child, explorer
 from figures import Output, arguments, names, numbers
 
-ROOT = Path(__file__).parent.parent
 CHILD = "--here"
+SUMMED = ("known", "failed", "injected", "examples", "processor seconds")
 
 
 def here(workload: str, examples: int, seed: int) -> dict[str, float]:
     """One search in this process, with what this process imports as ``assay``: it may be an older one."""
-    from assay.checkers.engine import Engines
-    from assay.harness.run.experiment import experiment_of
-    from assay.harness.run.registry import Registry
-    from assay.harness.run.settings import Budget, Settings
-    from assay.harness.search.exploration import terrain
-    from assay.harness.search.explore import Explorer
-    from assay.harness.search.player import Player
-
-    experiment = experiment_of(getattr(import_module(f"assay.workloads.{workload}"), workload))
-    assert experiment is not None
-    registry = Registry.standard()
-    with tempfile.TemporaryDirectory() as folder:
-        base = Settings(seed, time_limit=10.0, store=Path(folder))
-        plain: Any = Player(experiment, base, base.store / "schedules", Engines(threads=1), registry)
-        player, spent = plain, lambda: 0.0
-        try:
-            quick = import_module("assay.harness.search.quick")
-        except ImportError:
-            pass
-        else:
-            player = quick.QuickPlayer(plain)
-            spent = lambda: player.seconds  # noqa: E731 - of the process that plays
-        explorer = Explorer(player, terrain(experiment.deployed(), base, registry.faults), Budget(examples=examples))
-        began, processor = time.perf_counter(), time.process_time()
-        explorer.run()
-        seconds = time.process_time() - processor + spent()
-        verdicts = explorer.tally.verdicts
-        if player is not plain:
-            player.close()
-    injected = sum(len(outcome.injected) for outcome in explorer._seen.values())
-    known = sum(count for verdict, count in verdicts.items() if verdict != "unknown")
+    began = time.perf_counter()
+    with explorer(workload, seed, examples=examples) as (search, spent):
+        search.run()
+        seconds = spent()
+    verdicts = search.tally.verdicts
     return {
-        "examples": explorer.tally.examples,
-        "known": known,
-        "injected": injected,
+        "examples": search.tally.examples,
+        "known": sum(count for verdict, count in verdicts.items() if verdict != "unknown"),
+        "failed": verdicts.get("fail", 0),
+        "injected": sum(len(outcome.injected) for outcome in search._seen.values()),
         "processor seconds": seconds,
         "wall seconds": time.perf_counter() - began,
-        "states": explorer.tally.states,
+        "states": search.tally.states,
     }
-
-
-def of(checkout: Path, workload: str, examples: int, seed: int) -> dict[str, float]:
-    """The same by the code of a checkout."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    command = [sys.executable, __file__, CHILD, workload, str(examples), str(seed)]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def main() -> None:
@@ -89,10 +52,12 @@ def main() -> None:
     sides = {"this": ROOT} | ({"other": options.against.resolve()} if options.against else {})
     figures: dict[str, Any] = {}
     for workload in options.workloads:
-        totals = {side: dict.fromkeys(("known", "injected", "examples", "processor seconds"), 0.0) for side in sides}
+        totals = {
+            side: dict.fromkeys(("known", "failed", "injected", "examples", "processor seconds"), 0.0) for side in sides
+        }
         for turn, seed in enumerate(options.seeds):
             for side in sorted(sides, reverse=bool(turn % 2)):
-                found = of(sides[side], workload, options.examples, seed)
+                found = json.loads(child(__file__, sides[side], [CHILD, workload, options.examples, seed]))
                 for name in totals[side]:
                     totals[side][name] += found[name]
         rates = {side: total["known"] / total["processor seconds"] for side, total in totals.items()}
@@ -102,6 +67,8 @@ def main() -> None:
                 f"{total['injected']:.0f} faults injected in all, in {total['processor seconds']:.1f} s of processor "
                 f"time, {rates[side]:.2f} known a second"
             )
+            if total["failed"]:
+                output.text(f"{workload} {side}: a failure was found, and time went into making it small")
         if len(rates) > 1:
             output.text(f"{workload}: {rates['this'] / rates['other']:.2f} times as many")
         figures[workload] = {"totals": totals, "rates": rates}

@@ -1,0 +1,68 @@
+"""A search in this process by what it imports as ``assay``, which may be that of an older checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+@contextmanager
+def explorer(workload: str, seed: int, defect: str | None = None, **budget: float) -> Iterator[tuple[Any, Any]]:
+    """With the function that says how many seconds of processor time it and its processes have taken; the seconds of a
+    budget are of these. With a defect invariants are asserted, where there are any.
+    """
+    from assay.checkers.engine import Engines
+    from assay.harness.run.experiment import experiment_of
+    from assay.harness.run.registry import Registry
+    from assay.harness.run.settings import Budget, Settings
+    from assay.harness.search.exploration import terrain
+    from assay.harness.search.explore import Explorer
+    from assay.harness.search.player import Player
+
+    experiment = experiment_of(getattr(import_module(f"assay.workloads.{workload}"), workload))
+    assert experiment is not None
+    registry = Registry.standard()
+    with tempfile.TemporaryDirectory() as folder:
+        base = Settings(seed, time_limit=10.0, store=Path(folder), defect=defect)
+        if defect is not None and hasattr(base, "invariants"):
+            base = replace(base, invariants="on")
+        plain: Any = Player(experiment, base, base.store / "schedules", Engines(threads=1), registry)
+        player, others = plain, lambda: 0.0
+        try:
+            quick = import_module("assay.harness.search.quick")
+        except ImportError:
+            pass
+        else:
+            player = quick.QuickPlayer(plain)
+            others = lambda: player.seconds  # noqa: E731 - of the process that plays
+        began = time.process_time()
+
+        def spent() -> float:
+            return time.process_time() - began + others()
+
+        ground = terrain(experiment.deployed(), base, registry.faults)
+        limit: Any = budget
+        try:
+            yield Explorer(player, ground, Budget(**limit), clock=spent), spent
+        finally:
+            if player is not plain:
+                player.close()
+
+
+def child(script: str, checkout: Path, arguments: Sequence[object]) -> str:
+    """What the script prints last when it is called so with the code of a checkout."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    command = [sys.executable, script, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.splitlines()[-1]
