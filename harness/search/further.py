@@ -29,7 +29,7 @@ from assay.nemesis.trigger import OnEvent
 
 NONE: Final = 0.1
 """Of the branches, those that differ by chance alone."""
-KIN: Final = 0.4
+KIN: Final = 0.2
 """Of the faults, those that the run has already."""
 MAINSTAY: Final = 0.6
 """Of the others, those that take one server away."""
