@@ -29,6 +29,8 @@ from assay.nemesis.trigger import OnEvent
 
 NONE: Final = 0.1
 """Of the branches, those that differ by chance alone."""
+FAULTS: Final = (1, 1, 2)
+"""How many at once. Where many strike together no one gets anything done, which shows nothing."""
 KIN: Final = 0.2
 """Of the faults, those that the run has already."""
 MAINSTAY: Final = 0.6
@@ -48,7 +50,7 @@ def further_steps(chance: Random, moment: Moment, terrain: Terrain) -> Sequence[
     example, at = moment.example, moment.at
     if chance.random() < NONE or example.time_limit - MARGIN - at < 2 / GRID:
         return ()
-    steps = [_step(chance, moment, terrain) for _ in range(chance.randint(1, 2))]
+    steps = [_step(chance, moment, terrain) for _ in range(chance.choice(FAULTS))]
     return sorted((tidied(step, example, terrain, at) for step in steps), key=lambda step: step.at)
 
 
