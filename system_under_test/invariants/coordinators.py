@@ -40,22 +40,23 @@ APART = 0.1
 """Seconds between two looks at commits: there are many, and a look at one costs as much as at all since the last."""
 
 
-class Journal(Files[Record]):
+class Journal(Files[Record | None]):
     """A partition of the offsets topic on one node, with an index of what is asked of it. Positions rise in each.
 
     A leader adds to its log and cuts nothing, but compaction takes records of which there are later ones. So what has
-    been seen of a term is kept until the next.
+    been seen of a term is kept until the next; and what was taken before it was seen has left a gap, since a leader
+    gives every position to one record. Records of kinds that no one asks for are None.
     """
 
     def __init__(self, disk: Any, folder: str) -> None:
         super().__init__(disk, folder, self._take)
-        self._fresh: list[tuple[int, Record]] = []
-        self._records: dict[int, Record] = {}
+        self._fresh: list[tuple[int, Record | None]] = []
+        self._records: dict[int, Record | None] = {}
         self._indexed: int | None = None
         """The changes of which the index knows."""
         self._term: tuple[int, int] | None = None
-        self.unsure: set[int] = set()
-        """Positions before which compaction may have taken records, since the last look, that were never seen."""
+        self.whole = 0
+        """Every record of the term below this position has been seen."""
         self.generations: dict[str, list[tuple[int, int | None]]] = {}
         """Of a group: at which positions which generation was stored; None: that the group is forgotten."""
         self.commits: dict[tuple[str, str, int], list[int]] = {}
@@ -69,28 +70,36 @@ class Journal(Files[Record]):
         if self.changes != self._indexed:
             seen = self._records if self._term == term else {}
             kept = {position: record for position, record in seen.items() if position >= role.start}
-            there = self.between(0, LATEST)
-            self.unsure = (self.unsure & kept.keys()) | (there.keys() - kept.keys())
-            fresh = dict(sorted((kept | there).items()))
+            fresh = dict(sorted((kept | self.between(0, LATEST)).items()))
             self._indexed, self._records, self.generations, self.commits = self.changes, {}, {}, {}
-        self._term = term
+        if self._term != term:
+            self._term, self.whole = term, role.start
         self._records |= fresh
+        while self.whole in self._records:
+            self.whole += 1
         for position, record in fresh.items():
             if isinstance(record, GroupRecord):
                 generation = None if record.value is None else record.value.generation
                 self.generations.setdefault(record.group, []).append((position, generation))
-            elif record.value is not None:
+            elif record is not None and record.value is not None:
                 what = record.group, f"{record.topic}-{record.partition}", record.value.offset
                 self.commits.setdefault(what, []).append(position)
 
-    def _take(self, file: File[Record], data: bytes) -> None:
+    @property
+    def complete(self) -> bool:
+        """Has every record of the term been seen?"""
+        return self.whole > max(self._records, default=-1)
+
+    def _take(self, file: File[Record | None], data: bytes) -> None:
         """Goes over the whole entries of what follows."""
         try:
             for position, size, _ in message_set.scan(data):
                 for message in message_set.messages(data[position : position + size]):
+                    record = None
                     with suppress(UnknownRecord):
-                        record = file.records[message.offset] = parse(message.key, message.value)
-                        self._fresh.append((message.offset, record))
+                        record = parse(message.key, message.value)
+                    file.records[message.offset] = record
+                    self._fresh.append((message.offset, record))
                 file.size += size
         except RecordError:
             file.broken = True
@@ -141,7 +150,8 @@ class Coordinators:
             return
         last: dict[object, Record] = {}
         for record in self._journal(node, key, role).between(0, role.start).values():
-            last[_key(record)] = record
+            if record is not None:
+                last[_key(record)] = record
         generations, offsets = _fold(list(last.values()))
         for group, generation in generations.items():
             self._in_force.setdefault(group, {}).setdefault(generation, epoch)
@@ -207,11 +217,11 @@ class Coordinators:
         # A client that commits it once more may have brought others, which are not accepted yet.
         position = next((at for at in commits if at >= role.start), None)
         what = f"the commit of {offset} for {place} by the group {group}"
-        if position in journal.unsure:
-            return -1
         if position is None:
-            if not journal.changes:  # else compaction may have taken it, once there was a later one
+            if journal.complete and not journal.changes:  # else compaction may have taken it, as there was a later one
                 yield Broken(self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key)
+            return -1
+        if position >= journal.whole:  # the one that was accepted may be in the gap
             return -1
         if group in self._drafts or line.epoch is None or line.epoch < 0:
             return position

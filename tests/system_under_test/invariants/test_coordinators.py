@@ -256,6 +256,18 @@ def test_where_compaction_may_have_taken_the_record_of_a_commit_a_later_one_is_n
     assert not scene.accepts(12)
 
 
+def test_a_segment_may_be_rolled_and_compacted_between_two_looks() -> None:
+    scene = ready()
+    later = (*offset(14), 5)
+    for index in (1, 2, 3):
+        log(scene.inspection.brokers[index], KEY, message_set.build([later], base_offset=6), base=5)
+    assert not scene.accepts(12)
+    whole = ready()
+    for index in (1, 2, 3):
+        log(whole.inspection.brokers[index], KEY, message_set.build([later], base_offset=5), base=5)
+    assert "not in its log" in "".join(whole.accepts(12))
+
+
 def test_what_was_seen_before_compaction_took_it_counts() -> None:
     scene = ready()
     announced(scene)
