@@ -19,6 +19,7 @@ SMALL = {
     "interpreter": "--operations=2000",
     "simulation_loop": "--pairs=1000",
     "search": "--workloads=test_log --examples=2",
+    "finding": "--defects=test_log/divergent-tail --limit=3",
     "simulation": "--seconds=2 --rates=50 --faults=none",
     "groups": "--groups=2",
     "herd": "--consumers=2,3",
@@ -36,7 +37,7 @@ LARGER = {
     "checks": "--models=log --effects=20000 --keys=2 --clients=5 --engines=duckdb --plant",
 }
 """With what a measurement has in addition: faults, several sizes, planted anomalies. The nightly run's."""
-ELSEWHERE = {"figures", "broker", "linearizability"}
+ELSEWHERE = {"explorers", "figures", "broker", "linearizability"}
 """What the others share, and those that have tests of their own below."""
 
 
