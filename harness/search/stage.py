@@ -98,7 +98,7 @@ class Broken:
 @dataclass(frozen=True)
 class Moment:
     """A run stands here: ``at`` seconds of its main phase; ``words`` are new, and ``node`` wrote the ``event`` that led
-    to the last of them, about ``key``; of code that is new none is known.
+    to the last of them, about ``key``; where only code is new none is known.
     """
 
     example: Example
@@ -222,7 +222,7 @@ class _Run:
         self._fresh: list[str] = []
         self._moments = 0
         self._where: tuple[str | None, ...] = ()
-        """Node, event and key of the latest that led to a new word."""
+        """Node, event and key of the latest event that led to one of the fresh words."""
         self._latest = -math.inf
         self._began = time.process_time()
         self._trial: Trial | None = None
@@ -277,26 +277,25 @@ class _Run:
         words = set(self._passing.event(node, event, key, epoch, value))
         new = words - self._words - self.order.known
         self._words |= words
-        if new:
-            self._where = node, event, key
-        self._may_leave(new)
+        self._may_leave(new, (node, event, key))
 
     def new_code(self) -> None:
         """The same of a line or a branch, in the middle of the system's code."""
         if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._fresh:
             self._words.add(NEW_CODE)
-            self._where = ()
             self._may_leave({NEW_CODE})
 
-    def _may_leave(self, new: Collection[str]) -> None:
+    def _may_leave(self, new: Collection[str], where: tuple[str | None, ...] = ()) -> None:
         if new and self._trial is not None and self._trial.tally.stage == "main" and self._moments < self.order.moments:
             if not self._fresh:
                 world = self._trial.world
                 world.between_steps(world.loop.time(), self._leave)
             self._fresh += sorted(new)
+            self._where = where or self._where
 
     def _leave(self) -> None:
         fresh, self._fresh = tuple(self._fresh), []
+        where, self._where = self._where, ()
         assert self._trial is not None
         conductor, limit = self._trial.conductor, self._trial.settings.time_limit
         if not (conductor.began and self._latest + APART <= conductor.elapsed < limit - LAST):
@@ -306,7 +305,7 @@ class _Run:
             return
         self._moments += 1
         self._latest = conductor.elapsed
-        self._left_at(Moment(self.order.example, at, fresh, *self._where))
+        self._left_at(Moment(self.order.example, at, fresh, *where))
 
     def _moment(self) -> float | None:
         """Now, in seconds of the main phase, such that a run that is to branch then does so exactly here."""

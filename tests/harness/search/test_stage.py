@@ -274,9 +274,12 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: QuickPla
     with closing(QuickPlayer(counted, modules=modules(packages_of(experiment().system)))) as counting:
         first, again = counting.play_all([healthy, healthy], never)
         words = [word for kept in counting._archive._kept for word in kept.words]
+        of_events = [kept.moment.moment for kept in counting._archive._kept if set(kept.words) - {stage.NEW_CODE}]
         left = counting.branch(Random(1), killing, 3, never)
         last = counting.play(healthy)
     (plain,) = player.play_all([healthy], never)
+    assert of_events
+    assert all(moment.node and moment.event for moment in of_events), "new code beside it hides no event"
     outcomes = [first, again, *(outcome for _, outcome in left), last]
     everything = [place for outcome in outcomes for place in outcome.code]
     assert facts(first) == facts(again) == facts(plain)
