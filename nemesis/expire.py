@@ -5,7 +5,7 @@ One that is cut off runs on, believes in its session until its own clock says ot
 znodes by then.
 
 The session lasts as long as was negotiated, so the cut lasts until ZooKeeper has ended it, if need be beyond the heal's
-time. Proof, in addition to the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists
+time; other faults do not wait for that, and one of them may be what keeps ZooKeeper from answering. Proof, in addition to the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists
 none of them at the heal.
 """
 
@@ -33,8 +33,7 @@ class ZooKeeperExpire(Partition):
 
     scope = Scope.NODE
     """Of a process that is dead or paused there is no session to expire, or it expires for that reason."""
-    lingers = 0.0
-    """To look at it is to wait for the sessions' end."""
+    lingers = PATIENCE
 
     def __init__(self) -> None:
         super().__init__(Shape.FROM_ZOOKEEPER)
@@ -71,17 +70,18 @@ class ZooKeeperExpire(Partition):
 
     async def observe(self, injection: Injection) -> None:
         wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
-        while True:
-            alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
-            if alive is not None and not wanted & alive:
-                break
-            if loop.time() > deadline:
-                break
-            await asyncio.sleep(ASK_EVERY)
+        alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
         injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
         await super().observe(injection)
+
+    async def heal(self, injection: Injection) -> None:
+        """Waits for the sessions' end, too, where the run has ended before."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        while injection.evidence.get("alive") and loop.time() < deadline:
+            await asyncio.sleep(ASK_EVERY)
+            await self.observe(injection)
+        await super().heal(injection)
 
     def proof(self, injection: Injection) -> Proof:
         cut = super().proof(injection)

@@ -151,9 +151,6 @@ class Change:
         self.edits = edits
         self.folders = list(dict.fromkeys(folder for folder, _, _ in edits))
 
-    def touches(self, folders: list[Folder]) -> bool:
-        return any(folder in folders for folder in self.folders)
-
     def apply(self) -> None:
         for folder, name, node in self.edits:
             if node is None:
@@ -273,12 +270,14 @@ class Namespace:
 
     def commit(self, folder: Folder, mark: int) -> None:
         """Makes durable what happened in ``folder`` up to ``mark``, and the earlier changes which that rests on."""
-        folders = [folder]
+        folders = {folder}
         committed: list[Change] = []
         for change in reversed(self._pending):
-            if change.number <= mark and change.touches(folders):
+            if change.number <= mark and not folders.isdisjoint(change.folders):
                 committed.append(change)
-                folders += change.folders
+                folders.update(change.folders)
+        if not committed:
+            return
         for change in reversed(committed):
             change.apply()
         self._pending = [change for change in self._pending if change not in committed]

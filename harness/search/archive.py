@@ -8,7 +8,7 @@ nothing here, since a process stands there. As there, what is known of the domai
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, TypeVar
@@ -61,6 +61,12 @@ class Archive(Generic[T]):
             self._kept.remove(least)
             gone.append(least.moment)
         return gone
+
+    def disfavour(self, whether: Callable[[T], bool], factor: float) -> None:
+        """Makes some moments so many times as likely as they were."""
+        for kept in self._kept:
+            if whether(kept.moment):
+                kept.favour *= factor
 
     def drop(self, kept: Kept[T]) -> None:
         """It can be left no more."""

@@ -13,7 +13,7 @@ from multiprocessing.reduction import recv_handle, send_handle
 from random import Random
 from typing import Final
 
-from assay.checkers.verdict import Judgement
+from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster.system import Eventful
 from assay.harness.core.history.handed_over import HandedOver
 from assay.harness.run.attempt import Reports
@@ -34,6 +34,9 @@ MOMENTS: Final = 6
 """Of one run, at most."""
 FAVOUR: Final = 4.0
 """Times as likely as another a moment is left at which the system has come to a turning point of its own."""
+DOUBTFUL: Final = 0.25
+"""The same of those of a run that was judged unknown: mostly so much is out of order there that branches show nothing,
+either."""
 DEPTH: Final = 3
 """Branches of a run, one after the other."""
 
@@ -226,7 +229,14 @@ class QuickPlayer:
         played = [run for run in runs if isinstance(run, Played)]
         steerings = [Steering.of(run.columns) for run in played]
         outcomes = map(_outcome, played, steerings, self._judge(played, steerings))
-        return [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
+        judged = [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
+        doubtful = [
+            run.example
+            for run, outcome in zip(runs, judged, strict=True)
+            if isinstance(run, Played) and outcome.verdict == Verdict.UNKNOWN
+        ]
+        self._archive.disfavour(lambda standing: standing.moment.example in doubtful, DOUBTFUL)
+        return judged
 
     def _judge(self, played: Sequence[Played], steerings: Sequence[Steering]) -> list[Judgement]:
         player = self._player

@@ -2,6 +2,7 @@
 compared with whom.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,8 @@ class Roles:
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
         self._nodes = nodes
-        self._roles: dict[tuple[str, str], Role] = {}
+        self._roles: defaultdict[str, dict[str, Role]] = defaultdict(dict)
+        """By key and node."""
         self._lives: dict[str, int] = {}
         self._began: dict[str, float | None] = {}
         """When the process was started that has written a node's last line."""
@@ -46,14 +48,11 @@ class Roles:
 
     def of(self, node: str, key: str) -> Role | None:
         """None: nothing has been said of it in this life."""
-        return None if self._reborn(node) else self._roles.get((node, key))
+        return None if self._reborn(node) else self._roles[key].get(node)
 
     def all_of(self, key: str) -> Iterator[tuple[str, Role]]:
         """Every node that has a replica of the partition, in the order of their names."""
-        yield from sorted(
-            ((node, role) for (node, of), role in self._roles.items() if of == key and not self._reborn(node)),
-            key=lambda one: one[0],
-        )
+        yield from ((node, role) for node, role in sorted(self._roles[key].items()) if not self._reborn(node))
 
     def _reborn(self, node: str) -> bool:
         """Does a process run there that has written no line yet? What the one before it had is not recovered."""
@@ -65,14 +64,15 @@ class Roles:
         self._began[node] = self._nodes[node].alive_since
         if self._lives.setdefault(node, line.incarnation) != line.incarnation:
             self._lives[node] = line.incarnation
-            self._roles = {place: role for place, role in self._roles.items() if place[0] != node}
+            for roles in self._roles.values():
+                roles.pop(node, None)
         if line.key is None:
             return
         if line.event == "partition-state-written" and line.unclean:
             self.unclean.add(line.key)
         if line.event == "recovered":
-            self._roles[node, line.key] = Role(line.topic_zxid, damaged=bool((line.detail or {}).get("damaged")))
-        role = self._roles.get((node, line.key))
+            self._roles[line.key][node] = Role(line.topic_zxid, damaged=bool((line.detail or {}).get("damaged")))
+        role = self._roles[line.key].get(node)
         if role is not None:
             self._change(role, line)
 

@@ -637,6 +637,31 @@ def test_a_session_is_cut_off_until_zookeeper_has_ended_it(zookeeper: object) ->
     assert play.cluster.untouched
 
 
+def test_no_other_heal_waits_for_a_sessions_end(zookeeper: object) -> None:
+    """One of them may be what keeps ZooKeeper from answering, or the session from ending."""
+    steps = Step(2.0, "zookeeper-expire", parse("n2"), 1.0), Step(2.5, "kill", parse("n1"), 1.0)
+    play = Play(Schedule(1, steps))
+    assert healed(play).took_effect is True
+    assert play.at(1, FaultPhase.HEALED) == 6.0
+    assert play.at(2, FaultPhase.HEALED) == 3.5
+
+
+def test_a_session_is_cut_off_until_its_end_in_a_run_that_ends_before(zookeeper: object) -> None:
+    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+
+    async def main() -> None:
+        conductor = play.conductor()
+        running = asyncio.create_task(conductor.run())
+        await asyncio.sleep(2.5)
+        assert await conductor.heal_all() == ()
+        await running
+        await conductor.close()
+
+    run(main())
+    assert play.row(1, FaultPhase.HEALED).took_effect is True
+    assert play.at(1, FaultPhase.HEALED) == 6.0
+
+
 def test_a_session_that_lives_on_has_not_expired(zookeeper: dict[int, tuple[str, float]]) -> None:
     zookeeper[7] = ("198.18.0.2", 60.0)
     play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
