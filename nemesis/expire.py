@@ -5,8 +5,8 @@ One that is cut off runs on, believes in its session until its own clock says ot
 znodes by then.
 
 The session lasts as long as was negotiated, so the cut lasts until ZooKeeper has ended it, if need be beyond the heal's
-time; other faults do not wait for that, and one of them may be what keeps ZooKeeper from answering. Proof, in addition to the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists
-none of them at the heal.
+time; other faults do not wait for that, and one of them may be what keeps ZooKeeper from answering. Proof, in addition
+to the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists none of them at the heal.
 """
 
 import asyncio

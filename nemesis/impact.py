@@ -42,6 +42,11 @@ class Impact:
         return self.ends_process or self.pauses_process
 
     @property
+    def changes_members(self) -> bool:
+        """Servers leave or join, with all replicas that they have or get."""
+        return self.ends_process and self.moves_replicas
+
+    @property
     def loses_data(self) -> bool:
         """What the targets hold on disk may be less afterwards, or wrong."""
         return self.loses_unsynced or self.damages_files

@@ -123,10 +123,14 @@ class InForce:
 
     async def _too_soon(self, step: Step, nodes: Collection[Node]) -> str | None:
         """Why these are not to be taken away yet, or None: one that has lost its data may be counted on until it serves
-        again, and would be left as the last of an in-sync set if the others left it before.
+        again, and would be left as the last of an in-sync set if the others left it before. And of two servers that
+        leave at once each would be given the other's replicas, and keys be left with fewer than they had.
         """
         context, fault = self._context, self._catalogue[step.fault]
         impact = fault.impact if step.target.of_main else fault.impact.beside_main
+        changing = [one for one in self if self._catalogue[one.step.fault].impact.changes_members]
+        if impact.changes_members and changing:
+            return f"{'+'.join(changing[0].names)} leaves or joins the cluster (fault {changing[0].id}), one at a time"
         if not (impact.stops_work or impact.cuts_links):
             return None
         held = self.away()

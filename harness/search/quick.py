@@ -37,7 +37,7 @@ FAVOUR: Final = 4.0
 DOUBTFUL: Final = 0.25
 """The same of those of a run that was judged unknown: mostly so much is out of order there that branches show nothing,
 either."""
-DEPTH: Final = 3
+DEPTH: Final = 2
 """Branches of a run, one after the other."""
 
 PATIENCE: Final = 120.0

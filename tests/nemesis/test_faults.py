@@ -87,6 +87,17 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
     assert play.cluster.untouched
 
 
+@pytest.mark.parametrize("other", ["membership-remove", "membership-replace"])
+def test_one_server_at_a_time_leaves_or_joins(other: str) -> None:
+    """Of two at once each would be given the other's replicas, and keys be left with fewer than they had."""
+    one = Step(2.0, "membership-remove", parse("n2"), 5.0, PARAMETERS["membership-remove"])
+    two = Step(3.0, other, parse("n3"), 2.0, PARAMETERS[other])
+    play = Play(Schedule(1, (one, two)), FakeCluster(5))
+    play.play()
+    assert play.at(1, FaultPhase.HEALED) <= play.at(2, FaultPhase.INJECTED)
+    assert play.row(2, FaultPhase.HEALED).took_effect is True
+
+
 @pytest.mark.parametrize(
     ("name", "deaf", "reason"),
     [
