@@ -34,7 +34,9 @@ LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
 NOT_CLOSED: Final = "operations may be missing from a history that was not closed"
 
 VERY_SMALL_ROWS: Final = 3_000
-"""Operations and effects of a history that SQLite judges at less than its share of what many at once take."""
+"""Operations and effects of a history that SQLite judges in a fifth of a second."""
+FEW: Final = 6
+"""So many of these it judges sooner than DuckDB judges them at once, which takes some 1.4 s however few there are."""
 
 
 class Opens(Protocol):
@@ -116,20 +118,18 @@ def judge_together(runs: Sequence[Unjudged], engines: Engines, registry: Registr
 def opened_together(histories: Sequence[HistoryReader], engines: Engines) -> Iterator[list[Opens]]:
     """What opens an engine for each of these histories, which are in memory: what all are asked is asked once.
 
-    A very small one has one of ``engines`` for itself, if that is SQLite. So has one that is left by itself: to ask for
-    many takes half as long again as to ask for one.
+    One that is left by itself has one of ``engines``: to ask for many takes half as long again as to ask for one. So
+    have a few very small ones, if that is SQLite.
     """
-    alone = [_very_small(history, engines) for history in histories]
-    many = [history for history, one in zip(histories, alone, strict=True) if not one]
-    if len(many) < 2:
+    few = len(histories) <= FEW and all(_very_small(history, engines) for history in histories)
+    if few or len(histories) < 2:
         yield [engines for _ in histories]
         return
-    tables = {name: [history.table(name) for history in many] for name in DATA_SETS}
-    with closing(Together(len(many), sum(history.rows("effects") for history in many))) as together:
+    tables = {name: [history.table(name) for history in histories] for name in DATA_SETS}
+    with closing(Together(len(histories), sum(history.rows("effects") for history in histories))) as together:
         for name, each in tables.items():
             together.load(name, each)
-        numbers = iter(range(len(many)))
-        yield [engines if one else _Given(together.engine(next(numbers))) for one in alone]
+        yield [_Given(together.engine(number)) for number in range(len(histories))]
 
 
 def _very_small(history: HistoryReader, engines: Engines) -> bool:

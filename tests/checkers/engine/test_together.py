@@ -17,7 +17,7 @@ from assay.checkers.source import open_history
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.handed_over import HandedOver
-from assay.harness.run.judging import VERY_SMALL_ROWS, Unjudged, judge_run, judge_together, opened_together
+from assay.harness.run.judging import FEW, VERY_SMALL_ROWS, Unjudged, judge_run, judge_together, opened_together
 from assay.harness.run.registry import Registry
 
 from helpers.examples import some_of
@@ -65,21 +65,22 @@ def test_one_by_itself_is_not_asked_as_many_are() -> None:
             assert [isinstance(opens, Engines) for opens in given] == alone
 
 
-def test_very_small_ones_have_sqlite_for_themselves() -> None:
-    """Unless another engine was asked for."""
+def test_a_few_very_small_ones_have_sqlite_for_themselves() -> None:
+    """Unless another engine was asked for. Many of them, or a few beside a larger one, are asked at once."""
     histories = sorted(map(in_memory, STORED), key=lambda history: history.rows("effects"))
-    rows = [history.rows("ops") + history.rows("effects") for history in histories]
-    few = sum(many <= VERY_SMALL_ROWS for many in rows)
-    assert 2 <= few <= len(histories) - 2
-    with opened_together(histories, Engines()) as given:
-        assert [isinstance(opens, Engines) for opens in given] == [True] * few + [False] * (len(histories) - few)
-        names = []
-        for history, opens in zip(histories, given, strict=True):
-            with opens.open(history) as engine:
-                names.append(engine.name)
-    assert names == ["sqlite"] * few + ["duckdb"] * (len(histories) - few)
-    with opened_together(histories[:few], Engines("duckdb")) as given:
-        assert not any(isinstance(opens, Engines) for opens in given)
+    tiny, large = histories[0], histories[-1]
+    assert tiny.rows("ops") + tiny.rows("effects") <= VERY_SMALL_ROWS < large.rows("ops") + large.rows("effects")
+    for those, engine, alone in (
+        ([tiny] * FEW, "auto", True),
+        ([tiny] * FEW, "duckdb", False),
+        ([tiny] * (FEW + 1), "auto", False),
+        ([tiny, large], "auto", False),
+    ):
+        with opened_together(those, Engines(engine)) as given:
+            assert [isinstance(opens, Engines) for opens in given] == [alone] * len(those)
+            for history, opens in zip(those, given, strict=True):
+                with opens.open(history) as opened:
+                    assert opened.name == ("sqlite" if alone else "duckdb")
 
 
 TEXTS = (

@@ -34,6 +34,15 @@ def test_what_is_favoured_is_chosen_so_many_times_as_often_and_kept_longer() -> 
     assert "turning point" not in gone
 
 
+def test_what_is_disfavoured_is_chosen_less_often() -> None:
+    archive: Archive[str] = Archive()
+    archive.add("of a run that was unknown", ["a"])
+    archive.add("other", ["b"])
+    archive.disfavour(lambda moment: moment != "other", 0.25)
+    doubtful, other = archive._kept
+    assert archive.weight(doubtful) == archive.weight(other) / 4
+
+
 def test_uniform_choice_knows_no_rarity() -> None:
     archive: Archive[str] = Archive(uniform=True)
     archive.came_through(["rare"])
