@@ -28,7 +28,7 @@ from assay.harness.search import stage
 from assay.harness.search.code_coverage.source import modules
 from assay.harness.search.example import Example
 from assay.harness.search.player import DIED, ENDLESS, Player
-from assay.harness.search.quick import DEATHS, QuickPlayer, StageError
+from assay.harness.search.quick import DEATHS, DOUBTFUL, FAVOUR, QuickPlayer, StageError
 from assay.harness.search.stage import Moment
 from assay.nemesis.schedule import Schedule, Step
 from assay.nemesis.target import parse
@@ -166,6 +166,20 @@ def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(playe
     assert with_it.digest == without_it.digest, "it is the same run"
     assert with_it.injected == without_it.injected == {1}
     assert player.play(an_example(1, KILL, vain).demanding()).digest != without_it.digest, "it says what was meant"
+
+
+@pytest.mark.slow
+def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: QuickPlayer) -> None:
+    vain = msgspec.structs.replace(KILL, trigger=OnEvent("never-comes", within=1.0, optional=True))
+    idle, struck = an_example(1, vain), an_example(2, KILL)
+    assert [outcome.verdict for outcome in player.play_all([idle, struck], never)] == ["unknown", "pass"]
+    favours: dict[int, set[float]] = {1: set(), 2: set()}
+    for kept in player._archive._kept:
+        favours[kept.moment.moment.example.seed].add(kept.favour)
+    assert favours[1]
+    assert favours[1] <= {DOUBTFUL, DOUBTFUL * FAVOUR}
+    assert favours[2]
+    assert favours[2] <= {1.0, FAVOUR}
 
 
 @pytest.mark.slow
