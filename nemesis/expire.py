@@ -69,9 +69,7 @@ class ZooKeeperExpire(Partition):
         return mine
 
     async def observe(self, injection: Injection) -> None:
-        wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
-        alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
-        injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
+        await self._look(injection)
         await super().observe(injection)
 
     async def heal(self, injection: Injection) -> None:
@@ -80,8 +78,14 @@ class ZooKeeperExpire(Partition):
         deadline = loop.time() + PATIENCE
         while injection.evidence.get("alive") and loop.time() < deadline:
             await asyncio.sleep(ASK_EVERY)
-            await self.observe(injection)
+            await self._look(injection)
         await super().heal(injection)
+
+    async def _look(self, injection: Injection) -> None:
+        """Which of the sessions are alive; it never fails, so nothing keeps the links from being restored."""
+        wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
+        alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
+        injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
 
     def proof(self, injection: Injection) -> Proof:
         cut = super().proof(injection)

@@ -1,8 +1,8 @@
 """Many stored runs in one pass: the verdicts and words of ``assay check`` for each, at a fraction of the price.
 
 Histories are judged some dozens at once, in one database (``opened_together``); a large one, or one in the oldest
-format, alone. On Spark each task judges as many, from the files, so that a night of any size
-is one job; its executors need this package, the modules of ``plugins``, and the files under the same paths.
+format, alone. On Spark each task judges as many, from the files, so that a night of any size is one job; its executors
+need this package, the modules of ``plugins``, and the files under the same paths.
 """
 
 import pickle
