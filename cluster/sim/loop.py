@@ -212,6 +212,11 @@ class SimLoop(asyncio.BaseEventLoop):
         """The time of the next timer; infinite when there is none."""
         return self._timers[0][0] if self._timers else math.inf
 
+    @property
+    def scheduled(self) -> int:
+        """Timers that were set and packets that were sent since the simulation began: how much has been simulated."""
+        return self._sequence
+
     def run_soon(self, runnable: Runnable) -> None:
         """As ``schedule``, now."""
         self._ready.append(runnable)

@@ -3,7 +3,8 @@
 After Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"): runs are told apart by cells, here the
 words for states that they come through; of each cell that is new one moment is kept; and a moment is chosen with a
 probability that falls with how often its cells were come to, and how often it was chosen already. Returning to it costs
-nothing here, since a process stands there. As there, what is known of the domain may weigh in.
+nothing here, since a process stands there; but going on from it costs what is left to be played, so that weighs in, as
+AFL prefers inputs that run quickly. As in Go-Explore, what is known of the domain may, too.
 """
 
 import math
@@ -22,12 +23,13 @@ MOST: Final = 24
 @dataclass
 class Kept(Generic[T]):
     """A moment that can be left. ``words``: its cells, those that were new when it was come to. ``favour``: how many
-    times as likely as another it is chosen.
+    times as likely as another it is chosen. ``cost``: of what is left to be played, in a unit that is the same for all.
     """
 
     moment: T
     words: tuple[str, ...]
     favour: float = 1.0
+    cost: float = 1.0
     chosen: int = 0
 
 
@@ -52,9 +54,9 @@ class Archive(Generic[T]):
         """A run has ended that came to these cells."""
         self._seen.update(set(words))
 
-    def add(self, moment: T, words: Iterable[str], favour: float = 1.0) -> list[T]:
-        """Keeps it. Returns those that were let go of for it. ``favour``: as of :class:`Kept`."""
-        self._kept.append(Kept(moment, tuple(words), favour))
+    def add(self, moment: T, words: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
+        """Keeps it. Returns those that were let go of for it. ``favour`` and ``cost``: as of :class:`Kept`."""
+        self._kept.append(Kept(moment, tuple(words), favour, cost))
         gone = []
         while len(self._kept) > MOST:
             least = min(self._kept, key=self.weight)
@@ -73,11 +75,11 @@ class Archive(Generic[T]):
         self._kept.remove(kept)
 
     def weight(self, kept: Kept[T]) -> float:
-        """How likely it is to be chosen, against the others: by the rarest of its cells."""
+        """How likely it is to be chosen, against the others: by the rarest of its cells, and by what it costs."""
         if self._uniform:
             return 1.0
         rarest = min((self._seen[word] for word in kept.words), default=0)
-        return kept.favour / math.sqrt(1 + rarest + kept.chosen)
+        return kept.favour / math.sqrt(kept.cost * (1 + rarest + kept.chosen))
 
     def choose(self, chance: Random) -> Kept[T] | None:
         """The next to be left; None when there is none."""

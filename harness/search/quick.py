@@ -6,7 +6,7 @@ the run in a folder, and is asked for whatever is to be shown to a person.
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
@@ -173,10 +173,19 @@ class QuickPlayer:
             return self._answer(ours, example)
 
     def _leave_no_more(self) -> None:
-        for standing in self._archive.clear():
-            standing.connection.close()
+        self._let_go(self._archive.clear())
 
     def _answer(self, connection: Connection, example: Example) -> Played | PlayOutcome:
+        left: list[Standing] = []
+        run = self._awaited(connection, example, left)
+        if isinstance(run, Played):
+            self._keep(left, run)
+        else:
+            self._let_go(left)
+        return run
+
+    def _awaited(self, connection: Connection, example: Example, left: list[Standing]) -> Played | PlayOutcome:
+        """The run; its moments go into ``left``."""
         deadline = time.monotonic() + self._patience
         try:
             while True:
@@ -185,10 +194,7 @@ class QuickPlayer:
                 answer = connection.recv()
                 if not isinstance(answer, Moment):
                     break
-                standing = Standing(answer, Connection(recv_handle(connection)), len(self._code))
-                favour = FAVOUR if answer.event in self._turning_points else 1.0
-                for gone in self._archive.add(standing, answer.words, favour):
-                    gone.connection.close()
+                left.append(Standing(answer, Connection(recv_handle(connection)), len(self._code)))
         except (EOFError, OSError):  # the latter in the middle of a message
             return self._died(example)
         self._deaths = 0
@@ -200,6 +206,16 @@ class QuickPlayer:
         self._archive.came_through(answer.words)
         self.seconds += answer.seconds
         return answer
+
+    def _keep(self, left: Sequence[Standing], run: Played) -> None:
+        for standing in left:
+            moment = standing.moment
+            favour = FAVOUR if moment.event in self._turning_points else 1.0
+            self._let_go(self._archive.add(standing, moment.words, favour, 1 + run.work - moment.work))
+
+    def _let_go(self, gone: Iterable[Standing]) -> None:
+        for standing in gone:
+            standing.connection.close()
 
     def _endless(self) -> PlayOutcome:
         """Its code never waits, so nothing but a kill ends it."""

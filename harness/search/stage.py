@@ -51,6 +51,10 @@ thousands, of which each is new once: each by itself would be rarer than any eve
 LAST: Final = 1.5
 """Seconds before the time limit in which there is no moment: too little is left to be played."""
 
+Where = tuple[str | None, str | None, str | None]
+"""A node, an event that it wrote, and the key that this is about."""
+NOWHERE: Final = (None, None, None)
+
 
 @dataclass(frozen=True)
 class Order:
@@ -78,6 +82,10 @@ class Played:
     """Of processor time that it took; of a branch, those since it left."""
     code: frozenset[Place] = frozenset()
     """What it was the first to reach of the system's lines and branches, as far as they are counted."""
+    work: int = 0
+    """Timers that were set and packets that were sent, since its start also where it left another run. Unlike
+    ``seconds`` the same in each play.
+    """
 
     @property
     def alarming(self) -> bool:
@@ -107,6 +115,8 @@ class Moment:
     node: str | None = None
     event: str | None = None
     key: str | None = None
+    work: int = 0
+    """Up to here, as of :class:`Played`."""
 
 
 def end_with(parent: int) -> None:
@@ -221,7 +231,7 @@ class _Run:
         self._words: set[str] = set()
         self._fresh: list[str] = []
         self._moments = 0
-        self._where: tuple[str | None, ...] = ()
+        self._where: Where = NOWHERE
         """Node, event and key of the latest event that led to one of the fresh words."""
         self._latest = -math.inf
         self._began = time.process_time()
@@ -241,7 +251,7 @@ class _Run:
             progress=Silent(),
         )
         trial.meant = example.schedule
-        loop = trial.world.loop
+        loop: Any = trial.world.loop
         try:
             trial.prepare()
             loop.run_until_complete(trial.set_up())
@@ -262,6 +272,7 @@ class _Run:
             frozenset(self._words),
             time.process_time() - self._began,
             self.code(),
+            loop.scheduled,
         )
 
     def code(self) -> frozenset[Place]:
@@ -285,7 +296,7 @@ class _Run:
             self._words.add(NEW_CODE)
             self._may_leave({NEW_CODE})
 
-    def _may_leave(self, new: Collection[str], where: tuple[str | None, ...] = ()) -> None:
+    def _may_leave(self, new: Collection[str], where: Where | None = None) -> None:
         if new and self._trial is not None and self._trial.tally.stage == "main" and self._moments < self.order.moments:
             if not self._fresh:
                 world = self._trial.world
@@ -295,9 +306,10 @@ class _Run:
 
     def _leave(self) -> None:
         fresh, self._fresh = tuple(self._fresh), []
-        where, self._where = self._where, ()
+        where, self._where = self._where, NOWHERE
         assert self._trial is not None
         conductor, limit = self._trial.conductor, self._trial.settings.time_limit
+        loop: Any = self._trial.world.loop
         if not (conductor.began and self._latest + APART <= conductor.elapsed < limit - LAST):
             return
         at = self._moment()
@@ -305,7 +317,7 @@ class _Run:
             return
         self._moments += 1
         self._latest = conductor.elapsed
-        self._left_at(Moment(self.order.example, at, fresh, *where))
+        self._left_at(Moment(self.order.example, at, fresh, *where, work=loop.scheduled))
 
     def _moment(self) -> float | None:
         """Now, in seconds of the main phase, such that a run that is to branch then does so exactly here."""

@@ -34,6 +34,14 @@ def test_what_is_favoured_is_chosen_so_many_times_as_often_and_kept_longer() -> 
     assert "turning point" not in gone
 
 
+def test_what_costs_a_fourth_is_chosen_twice_as_often() -> None:
+    archive: Archive[str] = Archive()
+    archive.add("early in a run", ["a"], cost=4000)
+    archive.add("late in a run", ["b"], cost=1000)
+    early, late = archive._kept
+    assert archive.weight(late) == 2 * archive.weight(early)
+
+
 def test_what_is_disfavoured_is_chosen_less_often() -> None:
     archive: Archive[str] = Archive()
     archive.add("of a run that was unknown", ["a"])

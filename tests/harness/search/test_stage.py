@@ -183,6 +183,22 @@ def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: QuickPlay
 
 
 @pytest.mark.slow
+def test_a_moment_costs_what_is_left_to_be_played_there_also_in_a_run_that_left_another(player: QuickPlayer) -> None:
+    player.play_all([an_example(1, KILL)], never)
+    costs = {kept.moment.moment.at: kept.cost for kept in player._archive._kept}
+    assert len(costs) > 1
+    by_time = [cost for _, cost in sorted(costs.items())]
+    assert by_time == sorted(by_time, reverse=True)
+    assert len(set(by_time)) == len(by_time)
+    player.branch(Random(1), stopping, 4, never)
+    of_branches = [kept for kept in player._archive._kept if kept.moment.moment.example.schedule.branches]
+    assert of_branches
+    for kept in of_branches:
+        (branch,) = kept.moment.moment.example.schedule.branches
+        assert 0 < kept.cost < 1.5 * costs[branch.at], "what was played before does not count"
+
+
+@pytest.mark.slow
 def test_a_process_that_died_with_nothing_to_do_costs_no_example(player: QuickPlayer) -> None:
     before = player.play(an_example(1))
     *_, playing = process_tree.descendants(os.getpid())
