@@ -177,12 +177,14 @@ class QuickPlayer:
 
     def _answer(self, connection: Connection, example: Example) -> Played | PlayOutcome:
         left: list[Standing] = []
-        run = self._awaited(connection, example, left)
-        if isinstance(run, Played):
-            self._keep(left, run)
-        else:
-            self._let_go(left)
-        return run
+        try:
+            run = self._awaited(connection, example, left)
+            if isinstance(run, Played):
+                while left:
+                    self._keep(left.pop(0), run)
+            return run
+        finally:
+            self._let_go(left)  # of a run that has not ended as it should
 
     def _awaited(self, connection: Connection, example: Example, left: list[Standing]) -> Played | PlayOutcome:
         """The run; its moments go into ``left``."""
@@ -207,11 +209,10 @@ class QuickPlayer:
         self.seconds += answer.seconds
         return answer
 
-    def _keep(self, left: Sequence[Standing], run: Played) -> None:
-        for standing in left:
-            moment = standing.moment
-            favour = FAVOUR if moment.event in self._turning_points else 1.0
-            self._let_go(self._archive.add(standing, moment.words, favour, 1 + run.work - moment.work))
+    def _keep(self, standing: Standing, run: Played) -> None:
+        moment = standing.moment
+        favour = FAVOUR if moment.event in self._turning_points else 1.0
+        self._let_go(self._archive.add(standing, moment.words, favour, 1 + run.work - moment.work))
 
     def _let_go(self, gone: Iterable[Standing]) -> None:
         for standing in gone:

@@ -83,8 +83,8 @@ class Played:
     code: frozenset[Place] = frozenset()
     """What it was the first to reach of the system's lines and branches, as far as they are counted."""
     work: int = 0
-    """Timers that were set and packets that were sent, since its start also where it left another run. Unlike
-    ``seconds`` the same in each play.
+    """How many timers were set and packets sent; of a branch, with what came before it. Unlike ``seconds`` the same in
+    each play.
     """
 
     @property
