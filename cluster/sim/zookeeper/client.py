@@ -202,7 +202,7 @@ class SimZooKeeper:
         while requests:
             future = requests.popleft().future
             if not future.done():
-                future.set_exception(error)
+                _refuse(future, error)
 
     def _fail_all(self, error: Exception) -> None:
         self._fail(self._flight, error)
@@ -332,7 +332,7 @@ class SimZooKeeper:
         if request.future.done():
             return
         if code:
-            request.future.set_exception(exceptions.EXCEPTIONS[code](result))
+            _refuse(request.future, exceptions.EXCEPTIONS[code](result))
         else:
             request.future.set_result(result)
 
@@ -344,6 +344,14 @@ class SimZooKeeper:
             watches |= self._child_watches.pop(path, {})
         for watch in watches:
             self._soon(watch, WatchedEvent(kind, KeeperState.CONNECTED, path))
+
+
+def _refuse(future: asyncio.Future[Any], error: Exception) -> None:
+    """The answer is an error. The one who asked may be in a process that was killed meanwhile, and takes no answer: then
+    it is not reported.
+    """
+    future.set_exception(error)
+    future.exception()
 
 
 def _address(server: str) -> tuple[str, int]:

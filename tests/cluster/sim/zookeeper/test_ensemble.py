@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -83,3 +84,29 @@ def test_what_a_server_reads_late_counts_only_as_long_as_the_session_is_with_it(
             assert await three.zk.get("/late")
 
     simulate(test)
+
+
+def test_an_error_that_a_killed_process_does_not_take_is_not_reported() -> None:
+    loop = SimLoop(3)
+    reported: list[str] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+
+    async def main() -> None:
+        three = Three(loop)
+        await asyncio.sleep(0.5)
+        await three.process.spawn(three.zk.connect(5), "connect")
+        three.there.stop()
+        writing = three.process.spawn(three.zk.create("/late"), "test")
+        await asyncio.sleep(0.1)
+        three.zk._tell = lambda *_: three.process.kill()  # type: ignore[method-assign]  # right after it has failed
+        three.there.kill()
+        await asyncio.sleep(1)
+        assert three.process.dead
+        assert not writing.done() or writing.cancelled()
+        for server in three.servers:
+            server.kill()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(main())
+    gc.collect()
+    assert reported == []
