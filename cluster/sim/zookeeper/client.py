@@ -347,9 +347,7 @@ class SimZooKeeper:
 
 
 def _refuse(future: asyncio.Future[Any], error: Exception) -> None:
-    """The answer is an error. The one who asked may be in a process that was killed meanwhile, and takes no answer: then
-    it is not reported.
-    """
+    """The answer is an error. That no one takes it, as in a process that was killed meanwhile, is not reported."""
     future.set_exception(error)
     future.exception()
 
