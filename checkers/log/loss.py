@@ -53,6 +53,8 @@ def _about(row: Row) -> tuple[str, ...]:
 
 
 def _missing(row: Row, evidence: Evidence) -> str:
+    if row["position"] < 0:
+        return "no log has an offset below 0"
     if row["settled"] is not None:
         return f"the log of {row['key']} settled at end offset {row['settled']}, at or below it"
     claim = (
@@ -64,7 +66,7 @@ def _missing(row: Row, evidence: Evidence) -> str:
 
 
 def _others(row: Row) -> int:
-    return 0 if row["settled"] is not None else int(row["without_it"]) - 1
+    return 0 if row["settled"] is not None else max(0, int(row["without_it"]) - 1)
 
 
 def _lost(row: Row, evidence: Evidence) -> Explanation:

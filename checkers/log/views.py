@@ -299,7 +299,7 @@ LACKING: Final = Table(
     """
     select c.key, c.position, c.passes
     from log_cover c left join log_settled t on c.key = t.key
-    where c.passes > c.least_shown or c.position >= t.settled
+    where c.passes > c.least_shown or c.position >= t.settled or c.position < 0
     """,
 )
 """The offsets of which something may be gone: few, so that all others need not be looked up."""
@@ -308,16 +308,19 @@ GONE: Final = Table(
     "log_gone",
     f"""
     select p.key, p.value, p.position, p.acks, p.acked, p.ack_op, p.observed, p.seen, p.seen_op,
-        c.passes - p.shown as without_it, case when c.passes > p.shown then null else t.settled end as settled,
-        case when c.passes > p.shown then null else t.sentinel_op end as sentinel_op
+        c.passes - p.shown as without_it,
+        case when c.passes > p.shown or p.position < 0 then null else t.settled end as settled,
+        case when c.passes > p.shown or p.position < 0 then null else t.sentinel_op end as sentinel_op
     from log_judged p
         join log_lacking c on p.key = c.key and p.position = c.position
         left join log_settled t on p.key = t.key
-    where p.judged = 1 and p.value is not null and (c.passes > p.shown or (p.position >= t.settled
-        and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))
+    where p.value is not null and ((p.position < 0 and p.acks > 0)
+        or (p.judged = 1 and (c.passes > p.shown or (p.position >= t.settled
+            and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))))
     """,
 )
-"""Every (value, offset) that some poll passed without showing it, or that lies behind the settled end."""
+"""Every (value, offset) that some poll passed without showing it, or that lies behind the settled end, or that was
+acknowledged with an offset which no log has."""
 
 SAID: Final = View(
     "log_said",

@@ -370,7 +370,8 @@ def _break(rows: list[Row], rng: random.Random) -> None:
         case 0:
             rows.remove(row)
         case 1 if row["position"] is not None:
-            row["position"] = max(0, row["position"] + rng.randint(-3, 3))
+            least = -2 if row["kind"] == "append" else 0
+            row["position"] = max(least, row["position"] + rng.randint(-3, 3))
         case 2 if row["value"] is not None:
             row["value"] = rng.choice([*values, 1_000_000])
         case 3:

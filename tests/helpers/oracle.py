@@ -147,7 +147,8 @@ class Judge:
         return {
             (send["value"], send["position"])
             for send in self.acked
-            if send["value"] not in self.seen_values() and self.gone(send["value"], send["position"])
+            if send["value"] not in self.seen_values()
+            and (send["position"] < 0 or self.gone(send["value"], send["position"]))
         }
 
     def find_vanished(self) -> set[tuple[int, int]]:

@@ -245,6 +245,18 @@ def _failed_poll_between(book: Book) -> None:
     book.poll(6, [(6, 2), (7, 3)], 8, (40, 50))
 
 
+def _acknowledged_below_zero(book: Book) -> None:
+    book.send([1], -1, (0, 10))
+    book.send([2], 0, (20, 30), process=1)
+    book.poll(0, [(0, 2)], 1, (40, 50))
+
+
+def _indeterminate_below_zero(book: Book) -> None:
+    book.send([1], -1, (0, 10), outcome="info")
+    book.send([2], 0, (20, 30), process=1)
+    book.poll(0, [(0, 2)], 1, (40, 50))
+
+
 def _end_falls(book: Book) -> None:
     book.add("end", (0, 10), 8, leader_epoch=3)
     book.add("end", (20, 30), 7, leader_epoch=4)
@@ -272,6 +284,8 @@ CASES: list[tuple[str, Make, set[str]]] = [
     ("lost-write", _below_the_log_start, set()),
     ("lost-write", _cut_below_the_sentinel, {"inconsistent-offset", "lost-write", "real-time-order"}),
     ("lost-write", _raced_with_the_sentinel, set()),
+    ("lost-write", _acknowledged_below_zero, {"lost-write"}),
+    ("lost-write", _indeterminate_below_zero, set()),
     ("vanished", _seen_then_gone, {"vanished"}),
     ("vanished", _never_seen_indeterminate, set()),
     ("unseen", _drain_stuck, {"unseen"}),

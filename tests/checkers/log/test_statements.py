@@ -136,6 +136,12 @@ def acknowledged_behind_the_settled_end(book: Pages) -> None:
     book.drained(2, (60, 70))
 
 
+@case("misplaced-ack", "duplicate")
+def acknowledged_at_an_offset_that_no_log_has(book: Pages) -> None:
+    book.send([1], -1, (0, 10))
+    book.poll(0, [(0, 1)], 1, (20, 30))
+
+
 @case()
 def the_same_value_had_an_earlier_send_of_unknown_outcome_at_another_offset(book: Pages) -> None:
     book.send([1], None, (0, None), outcome="info")
