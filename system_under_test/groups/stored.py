@@ -6,6 +6,7 @@ replicas have it. Where that is not known in time the outcome is unknown; the re
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,9 @@ class StoredGroups:
             await woken
         try:
             found = await self._read(partition.log.start_offset, term.start_offset)
-        except (CorruptLog, OffsetOutOfRange) as damage:
+        except (CorruptLog, OffsetOutOfRange, OSError) as damage:
+            if isinstance(damage, OSError) and damage.errno != errno.EIO:
+                raise  # what the disk does not give is damage of the log by now, which is handed over
             _log.error("%s: its groups cannot be loaded: %s", partition.key, damage)
             return
         if partition.leader is not term:

@@ -7,7 +7,6 @@ a power loss is the matter of ``row``.
 
 from __future__ import annotations
 
-import errno
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable
@@ -197,10 +196,6 @@ class Log:
             except CorruptLog as damage:
                 row.note(damage)
                 raise
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                raise segment.lost(error) from error
         return EMPTY
 
     # -- cutting -------------------------------------------------------------------------------------------------

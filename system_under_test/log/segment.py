@@ -135,7 +135,7 @@ class Segment:
             cut = begin + position + size
         if cut > start or not at_least_one:
             return cut
-        size = ENTRY_HEADER.unpack(self.file.read(start, HEADER_SIZE))[1]
+        size = ENTRY_HEADER.unpack(self.read(start, HEADER_SIZE))[1]
         return start + HEADER_SIZE + int(size)
 
     def slice(self, start: int, end: int, max_bytes: int, *, at_least_one: bool) -> Slice:
@@ -264,6 +264,20 @@ class Segment:
         self.index.close()
         self.times.close()
 
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the file. Raises :class:`CorruptLog` where the disk does not give them."""
+        with self._reading():
+            return self.file.read(position, size)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise self.lost(error) from error
+
     def lost(self, error: OSError) -> CorruptLog:
         damage = CorruptLog(self.path, 0, self.base_offset, f"it cannot be read: {error}")
         self.on_damage(damage)
@@ -280,7 +294,7 @@ class Segment:
         """The bytes from an entry that is known to be at ``position`` to the end of its block, checked."""
         if position < self._trusted_from:
             self._verify(position, position + 1)
-        return self.file.read(position, self.index.ceiling_position(position, self.size) - position)
+        return self.read(position, self.index.ceiling_position(position, self.size) - position)
 
     def _verify(self, start: int, end: int) -> bool:
         """Checks the blocks between two positions that were there at opening and were never read since.
@@ -301,7 +315,7 @@ class Segment:
 
     def _is_good(self, position: int, end: int) -> bool:
         """Whether exactly the block's entries are there, the first with the offset that the index promises."""
-        data = self.file.read(position, end - position)
+        data = self.read(position, end - position)
         offset = self.index.offset_at(position)
         found = self.config.check(data, offset, self.base_offset)
         # Below the first index entry there is only the base offset, at which a compacted segment need not begin.
@@ -310,7 +324,8 @@ class Segment:
 
     def _rescue(self) -> None:
         """A block is bad: a scan shows whether the index was (then it is rebuilt) or the data (CorruptLog)."""
-        scan = self.scan().run()
+        with self._reading():
+            scan = self.scan().run()
         if scan.problem is not None or scan.position != self.size:
             problem = scan.problem or f"{self.size} bytes expected"
             raise CorruptLog(self.path, scan.position, scan.next_offset, problem)
@@ -374,9 +389,7 @@ class Cut:
 
 def cut_at(segments: Sequence[Segment], keep: int, offset: int) -> Cut:
     """The cut that leaves what is below ``offset``, which is in or at the end of the last of the first ``keep``
-    segments.
-
-    Raises ``CorruptLog``.
+    segments. Raises ``CorruptLog``.
     """
     segment = segments[keep - 1]
     position, next_offset, end = segment.cut_point(offset)

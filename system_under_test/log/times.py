@@ -13,15 +13,15 @@ from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.time_index import TimeIndex
 from assay.system_under_test.records.message import NO_TIMESTAMP
 from assay.system_under_test.records.message_set import messages, timestamps
-from assay.system_under_test.runtime import File
 
 
 class Blocks(Protocol):
     """What is needed of the segment."""
 
     base_offset: int
-    file: File
     config: LogConfig
+
+    def read(self, position: int, size: int) -> bytes: ...
 
     def locate(self, offset: int) -> int: ...
 
@@ -84,7 +84,7 @@ class SegmentTimes:
         position = self._segment.locate(self._index.floor(timestamp - 1))
         for newest, _, end in self._timestamps(position):
             if newest >= timestamp:
-                for message in messages(self._segment.file.read(position, end - position)):
+                for message in messages(self._segment.read(position, end - position)):
                     if message.timestamp is not None and message.timestamp >= timestamp:
                         return message.timestamp, message.offset
             position = end

@@ -84,13 +84,16 @@ class Setting:
         """
         path = segments(self.victim)[1]
         if without_times:
-            await self.restarted_with(segments(self.victim, ".timeindex")[1], b"")
-            await until(self.in_sync, "all are in sync")
+            await self.without_times()
         await self.restarted_with(path, flipped(self.victim, path, 60))
         await until(self.in_sync, "all are in sync, and no one knows")
         if leads:
             await self.made_leader()
         return path
+
+    async def without_times(self) -> None:
+        await self.restarted_with(segments(self.victim, ".timeindex")[1], b"")
+        await until(self.in_sync, "all are in sync")
 
     async def configure(self, name: str, value: str) -> None:
         admin = Admin(self.cluster.bootstrap, runtime=self.cluster.cluster.harness_runtime())
@@ -295,11 +298,21 @@ async def retention(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("meet", [cleaning, look_up_by_time, retention])
-def test_a_leader_hands_over_whatever_part_of_it_meets_the_damage(meet: Callable[[Setting], Awaitable[None]]) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["flipped", "bad-sector"])
+def test_a_leader_hands_over_whatever_part_of_it_meets_the_damage(
+    monkeypatch: pytest.MonkeyPatch, meet: Callable[[Setting], Awaitable[None]], lost: bool
+) -> None:
+    """A bad sector that retention met ended the process, and the next one; one that a look-up met the connection."""
+
     async def check() -> None:
         async with cluster_with_records(cleanup_policy="compact", min_compaction_lag_ms=3_600_000) as setting:
             cluster, victim = setting.cluster, setting.victim
-            await setting.damaged(leads=True, without_times=True)
+            if lost:
+                await setting.without_times()
+                await setting.made_leader()
+                spoil(monkeypatch, victim, segments(victim)[1], 60)
+            else:
+                await setting.damaged(leads=True, without_times=True)
             assert setting.since("log-damaged") == []
             await meet(setting)
             await until(lambda: setting.since("log-damaged") != [], "it is met", 70)
@@ -311,6 +324,7 @@ def test_a_leader_hands_over_whatever_part_of_it_meets_the_damage(meet: Callable
             (cut,) = setting.since("truncated")
             assert cut["epoch"] > offline["epoch"], "nothing was deleted before it had left the in-sync set"
             assert await cluster.leader() is not victim
+            assert victim.exit_code is None
             assert f"{FOLDER}/{DAMAGED}" not in victim.disk.files()
             await cluster.producer_with(repeat_unknown=True).send("orders", 0, [(b"k", b"30")])
             assert await read(cluster, COUNT, COUNT + 1) == numbers(COUNT, COUNT + 1)
@@ -318,21 +332,32 @@ def test_a_leader_hands_over_whatever_part_of_it_meets_the_damage(meet: Callable
     simulate(check)
 
 
-def test_a_coordinator_that_meets_damage_as_it_loads_its_groups_hands_over() -> None:
-    """The next one has all that was committed."""
+@pytest.mark.parametrize("lost", [False, True], ids=["flipped", "bad-sector"])
+def test_a_coordinator_that_meets_damage_as_it_loads_its_groups_hands_over(
+    monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """The next one has all that was committed. A bad sector, in what this process has copied, ended the process."""
 
     async def check() -> None:
         async with brokers(Broker(partitions=1).with_setting("index.interval.bytes", "64")) as cluster:
+            await cluster.consumer.commit("g", {("orders", 0): Position(0)})
+            key = f"{OFFSETS_TOPIC}-{partition_of('g', OFFSETS_TOPIC_PARTITIONS)}"
+            path = f"{DATA}/{key}/{0:020d}.log"
+            victim = await cluster.leader(key)
+            loads = len(cluster.events(victim, "groups-loaded"))
+            if lost:
+                await victim.terminate()
             for offset in range(COUNT):
                 await cluster.consumer.commit("g", {("orders", 0): Position(offset)})
             await asyncio.sleep(2.5)
-            key = f"{OFFSETS_TOPIC}-{partition_of('g', OFFSETS_TOPIC_PARTITIONS)}"
-            victim = await cluster.leader(key)
-            loads = len(cluster.events(victim, "groups-loaded"))
-            await victim.terminate()
-            path = f"{DATA}/{key}/{0:020d}.log"
-            victim.disk.write(path, flipped(victim, path, 60))
-            await victim.start()
+            if lost:
+                await victim.start()
+                await until(lambda: len(cluster.stored(victim, key)) > COUNT, "it has copied all", 30)
+                spoil(monkeypatch, victim, path, len(victim.disk.read(path)) - 10)
+            else:
+                await victim.terminate()
+                victim.disk.write(path, flipped(victim, path, 60))
+                await victim.start()
             admin = Admin(cluster.bootstrap, runtime=cluster.cluster.harness_runtime())
             topic, _, index = key.rpartition("-")
 
@@ -347,6 +372,7 @@ def test_a_coordinator_that_meets_damage_as_it_loads_its_groups_hands_over() -> 
             committed = await cluster.consumer.committed("g", [("orders", 0)])
             assert committed["orders", 0].offset == COUNT - 1
             assert await cluster.leader(key) is not victim
+            assert victim.exit_code is None
             assert not [e for e in cluster.events(victim, "groups-loaded")[loads:] if e["key"] == key]
             await until(lambda: len(cluster.stored(victim, key)) >= COUNT, "it is made whole", 30)
 
