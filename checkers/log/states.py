@@ -147,8 +147,8 @@ OVERLOOKED_LOG: Final = Check(
             select e.key, e.epoch, e.controller_epoch, e.leader, e.time,
                 concat(b.isr, case when b.isr <> '' and b.elr <> '' then ',' else '' end, b.elr) as members
             from election_states e join election_states b on b.key = e.key and b.epoch = greatest(e.epoch, 0) - 1
-            where b.leader < 0 and e.leader >= 0 and {length("e.isr")} = 1 and e.elr = '' and e.min_insync > 1
-                and {length("b.isr")} + {length("b.elr")} > 1
+            where b.leader < 0 and e.leader >= 0 and {length("e.isr")} = 1 and e.min_insync > 1
+                and {length("b.isr")} + {length("b.elr")} > {length("e.isr")} + {length("e.elr")}
             """,
         ),
         Table(

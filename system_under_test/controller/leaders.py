@@ -3,7 +3,7 @@
 A member of the ISR or of ``elr`` counts only in the life in which it was admitted: registered under another czxid, it
 has failed, whether the controller saw it or not (KIP-903). A member that came back after a clean stop still has all it
 had; one that came back otherwise may have lost what its disk had not taken, and is elected only when all members came
-back that way and its log is the longest (KIP-966).
+back that way and its log is the longest (KIP-966). Those that turn out to have the same log stay eligible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,6 +103,25 @@ def longest(ends: Mapping[int, tuple[int, int]], assignment: Sequence[int]) -> i
     """The member with the greatest (last epoch, log end); the first in the assignment among equals."""
     order = {member: position for position, member in enumerate(assignment)}
     return max(ends, key=lambda member: (ends[member], -order.get(member, len(order))))
+
+
+def by_length(
+    ends: Mapping[int, tuple[int, int]],
+    assignment: Sequence[int],
+    brokers: Brokers,
+    state: PartitionState,
+    policy: Policy,
+    controller_epoch: int,
+) -> PartitionState:
+    """Led by the member with the longest log. Those whose logs are the same are eligible as long as it is too few
+    alone: they have all that it has, and nothing is acknowledged until then.
+    """
+    leader = longest(ends, assignment)
+    if policy.min_insync <= 1:
+        return alone(leader, brokers, state, controller_epoch)
+    same = tuple(member for member in ends if member != leader and ends[member] == ends[leader])
+    epochs = {member: brokers[member].czxid for member in (leader, *same)}
+    return Members((leader,), epochs, same).state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:

@@ -195,8 +195,8 @@ class PartitionStates:
     async def _next(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
     ) -> PartitionState | None:
-        brokers, epoch = self.cluster.whole(partition), self.term.epoch
-        wanted = self.decide(state, assignment, brokers, self._policy(partition[0]), epoch)
+        brokers, policy, epoch = self.cluster.whole(partition), self._policy(partition[0]), self.term.epoch
+        wanted = self.decide(state, assignment, brokers, policy, epoch)
         if not isinstance(wanted, AskLogEnds):
             return wanted
         if state.leader != znodes.NO_LEADER:
@@ -212,7 +212,7 @@ class PartitionStates:
         if max(ends.values()) == (-1, -1):  # all are damaged
             self.cluster.undecided[partition] = None
             return None
-        return leaders.alone(leaders.longest(ends, assignment), brokers, state, epoch)
+        return leaders.by_length(ends, assignment, brokers, state, policy, epoch)
 
     async def _write(
         self,

@@ -130,9 +130,9 @@ def _overlooked(events: list[Row]) -> Iterator[Found]:
             if (before["key"], before["epoch"], before["value"]) != (after["key"], after["epoch"] - 1, -1):
                 continue
             members = [*ids_of(before, "isr"), *ids_of(before, "elr")]
-            if True in (before["unclean"], after["unclean"]) or after["min_insync"] < 2 or len(members) < 2:
+            if True in (before["unclean"], after["unclean"]) or after["min_insync"] < 2:
                 continue
-            if after["value"] < 0 or len(ids_of(after, "isr")) != 1 or after["elr"]:
+            if after["value"] < 0 or len(ids_of(after, "isr")) != 1 or len(ids_of(after, "elr")) + 1 >= len(members):
                 continue
             ends = {broker: _answers(events, after, brokers[broker]) for broker in members if brokers[broker] in whole}
             own = set(ends.get(after["value"], []))

@@ -86,11 +86,14 @@ def test_an_election_by_length_that_leaves_a_log_out_is_reported(tmp_path: Path)
         in (longer["overlooked-log"])
     )
     younger = [*RECORDED[:2], recorded(1, "n3", 4, 1)]
+    same = numbered([*NODES, NONE_LEADS, *RECORDED[1:], written(1, 5, 2, [2], elr=[3])])
+    assert "was not asked" in found(tmp_path / "the third has the same log", same)["overlooked-log"]
     assert found(tmp_path / "a later epoch", numbered([*NODES, NONE_LEADS, *younger, ELECTED]))
 
 
 LEGAL: dict[str, list[Row]] = {
     "all were asked, and the longest leads": [NONE_LEADS, *RECORDED, ELECTED],
+    "those with the same log stay eligible": [NONE_LEADS, *RECORDED, written(1, 5, 2, [2], elr=[3])],
     "it is not a member": [written(1, 4, -1, [1, 2]), *RECORDED[:2], ELECTED],
     "there was a leader before": [written(1, 4, 1, [1, 2], elr=[3]), ELECTED],
     "it came back cleanly, and the others stay eligible": [NONE_LEADS, written(1, 5, 2, [2], elr=[1, 3])],

@@ -13,7 +13,7 @@ from assay.system_under_test.controller.leaders import (
     AskLogEnds,
     BrokerLife,
     Policy,
-    alone,
+    by_length,
     first_state,
     longest,
     moved,
@@ -92,6 +92,18 @@ def test_unclean_starters_are_asked_only_when_all_are_back() -> None:
     assert next_state(gone, ASSIGNMENT, both, POLICY, 1) == AskLogEnds((1, 2))
     assert longest({1: (4, 10), 2: (5, 3)}, ASSIGNMENT) == 2
     assert longest({2: (5, 3), 1: (5, 3)}, ASSIGNMENT) == 1
+
+
+@pytest.mark.parametrize(("min_insync", "elr"), [(1, []), (2, [3])])
+def test_those_with_the_same_log_as_the_longest_stay_eligible(min_insync: int, elr: list[int]) -> None:
+    """One of them was left out once, the leader was killed, its disk lost what it had not taken, and it led again."""
+    gone = state(NO_LEADER, [1, 3], {1: 10, 2: 20, 3: 30}, elr=(2,))
+    back = {member: broker(member, 40 + member) for member in (1, 2, 3)}
+    ends = {1: (4, 10), 2: (4, 9), 3: (4, 10)}
+    found = by_length(ends, ASSIGNMENT, back, gone, Policy(min_insync, False), 1)
+    assert (found.leader, found.isr, found.elr) == (1, [1], elr)
+    assert found.isr_epochs == {str(member): 40 + member for member in (1, *elr)}
+    assert found.leader_epoch == gone.leader_epoch + 1
 
 
 def test_a_clean_return_is_elected_without_asking() -> None:
@@ -340,7 +352,8 @@ class Model:
                 leader = longest(ends, self.assignment)
                 self.lost = self.logs[leader] < self.acknowledged
                 self.acknowledged = min(self.acknowledged, self.logs[leader])
-                wanted = alone(leader, self.live, self.state, 1)
+                wanted = by_length(ends, self.assignment, self.live, self.state, POLICY, 1)
+                assert wanted.leader == leader
             elif wanted.leader != NO_LEADER and not (self.state is None or wanted.leader in self.damaged):
                 assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
             self.state = wanted

@@ -646,3 +646,23 @@ def test_after_all_have_failed_a_log_of_another_topic_of_that_name_is_not_the_lo
             assert (answered["topic_zxid"], others["position"]) == (others["topic_zxid"], COUNT)
 
     simulate(check)
+
+
+def test_after_all_have_failed_those_with_the_same_log_as_the_longest_may_lead_next() -> None:
+    """Else the longest would be alone: killed, and cut by its disk, it would lead again, and what it lost be gone."""
+
+    async def check() -> None:
+        async with cluster_with_records() as setting:
+            cluster, victim = setting.cluster, setting.victim
+            for node in cluster.nodes:
+                await node.kill()
+            await asyncio.sleep(3)  # their sessions end
+            victim.disk.write(segments(victim)[-1], b"")
+            await asyncio.gather(*(node.start() for node in cluster.nodes))
+            await setting.made_whole()
+            written = [e for n in cluster.nodes for e in cluster.events(n, "partition-state-written")]
+            (elected,) = [e for e in written if e["value"] > 0 and len(e["isr"]) == 1]
+            assert sorted([*elected["isr"], *elected["elr"]]) == sorted(node.index for node in setting.others)
+            assert await read(cluster, 0, COUNT) == numbers()
+
+    simulate(check)
