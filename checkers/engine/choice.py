@@ -167,7 +167,7 @@ def _require() -> None:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise EngineUnavailable(
             "Spark needs Java 17 or later, and there is no java on the PATH; install a JRE "
-            "(apt-get install openjdk-17-jre-headless), or use --engine=duckdb"
+            "(apt-get install default-jre-headless), or use --engine=duckdb"
         )
 
 

@@ -58,6 +58,7 @@ RUN printf '%s\\n' 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/
 REFERENCE = "assay-layer:" + hashlib.sha256(DOCKERFILE.encode()).hexdigest()[:12]
 
 
+INSTALL_DOCKER = "`apt install docker.io`, from Debian 13 on `apt install docker.io docker-cli`"
 TAIL = 12
 """Lines of a failed command that are shown."""
 
@@ -146,7 +147,7 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
         )
     except FileNotFoundError as error:
-        raise ImageError("docker is not installed; on Debian, as root: `apt install docker.io`") from error
+        raise ImageError(f"there is no docker command; as root: {INSTALL_DOCKER}") from error
     with run, _limit(run, timeout) as over:
         assert run.stdout is not None, "it was asked for"
         for line in run.stdout:
@@ -189,8 +190,8 @@ def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) ->
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, env=_environment())
     except FileNotFoundError as error:
-        package = "docker.io" if argv[0] == "docker" else argv[0]
-        raise ImageError(f"{argv[0]} is not installed; on Debian, as root: `apt install {package}`") from error
+        remedy = INSTALL_DOCKER if argv[0] == "docker" else f"`apt install {argv[0]}`"
+        raise ImageError(f"there is no {argv[0]} command; as root: {remedy}") from error
     except subprocess.TimeoutExpired as error:
         raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s") from error
     if check and done.returncode != 0:

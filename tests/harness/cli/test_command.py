@@ -257,12 +257,12 @@ def test_images_are_listed_with_what_they_are_of(
 
 
 @pytest.mark.parametrize("action", ["list", "prune"])
-def test_images_without_a_docker_command_name_its_package(
+def test_images_without_a_docker_command_name_its_packages(
     action: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert main(["image", action]) == Exit.USAGE
-    assert "docker is not installed; on Debian, as root: `apt install docker.io`" in capsys.readouterr().err
+    assert "there is no docker command; as root: `apt install docker.io`" in capsys.readouterr().err
 
 
 def test_the_doctor_of_hosts_needs_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
