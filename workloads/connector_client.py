@@ -142,7 +142,8 @@ class Member:
         try:
             yield
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._settled.wait(), LEAVING_SECONDS)
+                async with asyncio.timeout(LEAVING_SECONDS):
+                    await self._settled.wait()
         finally:
             self._in_hand.clear()
 

@@ -36,7 +36,7 @@ class SimFuture(asyncio.Future):  # type: ignore[type-arg]
 
     ``asyncio.wait``, ``asyncio.as_completed``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate
     over those; the default hash is an address, which differs between two runs of one program. A task is hashed when it
-    is created (asyncio registers it in a set), a future when it first goes into one.
+    is created (:meth:`SimLoop.create_task`), a future when it first goes into a set.
     """
 
     __slots__ = ("_order",)
@@ -292,6 +292,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._task_count += 1
         process = PROCESS.get() if context is None else context.get(PROCESS)
         task = SimTask(coro, loop=self, name=str(name or f"Task-{self._task_count}"), context=context)
+        hash(task)  # fixes its order: from Python 3.14 on asyncio itself no longer hashes a task that is created
         task.process = process
         if process is not None and process.dead:
             close_coroutine(coro)

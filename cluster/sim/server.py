@@ -37,6 +37,8 @@ class SimServer(asyncio.AbstractServer):
         self.process = process
         self._context: Context = copy_context()
         self._closed: asyncio.Future[None] | None = None
+        self._connections: dict[SimTransport, None] = {}
+        self._waiting: list[asyncio.Future[None]] = []
         if process is not None:
             process.own(self)
 
@@ -60,7 +62,14 @@ class SimServer(asyncio.AbstractServer):
             transport.abort()
 
     def _accept(self, transport: SimTransport) -> None:
+        self._connections[transport] = None
+        transport.server = self
         transport.attach(self._factory())
+
+    def detach(self, transport: SimTransport) -> None:
+        """Called by an accepted connection once its protocol has heard of its end."""
+        self._connections.pop(transport, None)
+        self._wake()
 
     def is_serving(self) -> bool:
         return self._host.listeners.get(self._port) is self
@@ -84,6 +93,15 @@ class SimServer(asyncio.AbstractServer):
             del self._host.listeners[self._port]
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.is_serving() or self._connections:
+            return
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     async def start_serving(self) -> None:
         if not self.is_serving():
@@ -94,8 +112,29 @@ class SimServer(asyncio.AbstractServer):
         self._closed = self._network.loop.create_future()
         try:
             await self._closed
-        finally:
-            self.close()
+        except asyncio.CancelledError:
+            try:
+                self.close()
+                await self.wait_closed()
+            finally:
+                raise
 
     async def wait_closed(self) -> None:
-        """Returns at once, as asyncio's does up to Python 3.11: open connections are their owners' business."""
+        """Returns when the server is closed and all its connections are lost, as asyncio's does from Python 3.12 on.
+
+        Python 3.11 does not wait for connections. A simulation is the same on every Python, so this method does.
+        """
+        if self.is_serving() or self._connections:
+            future: asyncio.Future[None] = self._network.loop.create_future()
+            self._waiting.append(future)
+            await future
+
+    def close_clients(self) -> None:
+        """Closes the connections that the server has accepted."""
+        for transport in list(self._connections):
+            transport.close()
+
+    def abort_clients(self) -> None:
+        """Aborts the connections that the server has accepted."""
+        for transport in list(self._connections):
+            transport.abort()

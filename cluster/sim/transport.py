@@ -26,6 +26,7 @@ from assay.cluster.sim.sender import FIN, HIGH_WATER, RESET, SEND_BUFFER, Kernel
 
 if TYPE_CHECKING:
     from assay.cluster.sim.network import Host, Network
+    from assay.cluster.sim.server import SimServer
 
 
 class SimSocket:
@@ -49,7 +50,7 @@ class SimSocket:
 class SimTransport(Sender):
     """One end; ``peer`` is the other. Made in pairs by the network."""
 
-    __slots__ = ("_arrived", "_close_asked", "_reading")
+    __slots__ = ("_arrived", "_close_asked", "_reading", "server")
 
     def __init__(
         self, network: Network, host: Host, process: Process | None, context: Context, extra: dict[str, Any]
@@ -58,6 +59,7 @@ class SimTransport(Sender):
         self._arrived: deque[list[bytes] | Mark] = deque()
         self._reading = True
         self._close_asked = False  # by the step in which the process stopped
+        self.server: SimServer | None = None  # which accepted it
         network.connections[self] = None
         if process is not None:
             process.own(self)
@@ -255,8 +257,12 @@ class SimTransport(Sender):
         self._lost = True
         self._closing = True
         self._release()
-        if self._protocol is not None:
-            self._protocol.connection_lost(error)
+        try:
+            if self._protocol is not None:
+                self._protocol.connection_lost(error)
+        finally:
+            if self.server is not None:
+                self.server.detach(self)
 
     def _release(self) -> None:
         self._network.connections.pop(self, None)

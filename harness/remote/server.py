@@ -58,9 +58,12 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
 
     server = await asyncio.start_server(accept, None, options.port, limit=messages.LONGEST)
     try:
-        await server.serve_forever()
+        # Not serve_forever: once cancelled it waits until the harness has closed its connections (from Python 3.12 on).
+        await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
         return 0
+    finally:
+        server.close()
     return 0
 
 

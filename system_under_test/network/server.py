@@ -41,6 +41,7 @@ class Server:
         self._accepted: dict[asyncio.Task[None], AcceptedConnection] = {}
         self._per_host = Counter[str]()
         self._server: asyncio.Server | None = None
+        self._closing = False
 
     @property
     def port(self) -> int:
@@ -57,10 +58,12 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listens from now on. Raises ``OSError`` when the address is not available."""
+        self._closing = False
         self._server = await asyncio.start_server(self._accept, host, port, limit=_READ_AHEAD, backlog=512)
 
     async def close(self) -> None:
         """Stops listening and ends all connections at once, and with them the handlers they wait for."""
+        self._closing = True  # a connection accepted in this turn has no task yet that could be cancelled below
         if self._server is not None:
             self._server.close()
         tasks = list(self._accepted)
@@ -103,6 +106,8 @@ class Server:
     def _refusal(self, accepted: AcceptedConnection) -> str | None:
         """Why there is no place for one connection more, or None."""
         limits = self._limits
+        if self._closing:
+            return "the broker is closing"
         if self._per_host[accepted.host] >= limits.max_connections_per_ip:
             return f"its address has the {limits.max_connections_per_ip} connections that it may have"
         if len(self._accepted) >= limits.max_connections and not self._make_room():

@@ -144,7 +144,8 @@ class DraftCoordinator:
         )
         term.groups.setdefault(group.group_id, group)  # by the first that may join it
         try:
-            return await asyncio.wait_for(future, LONGEST_WAIT)
+            async with asyncio.timeout(LONGEST_WAIT):
+                return await future
         except TimeoutError as error:  # it is cancelled: to the group the consumer has not joined
             raise GroupError(ErrorCode.REQUEST_TIMED_OUT) from error
 

@@ -59,12 +59,16 @@ class World:
         self.a = Process(loop, self.network.add_host("a", "198.18.0.2"), "a", "a.1")
         self.b = Process(loop, self.network.add_host("b", "198.18.0.3"), "b", "b.1")
         self.inbox = Inbox()
+        self.writers: list[asyncio.StreamWriter] = []
+        """Kept, because from Python 3.12 on a writer that is no longer referred to closes its connection."""
 
     async def listen(self) -> None:
         await self.b.spawn(asyncio.start_server(self.inbox.accept, "0.0.0.0", PORT), "listen")
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await self.a.spawn(asyncio.open_connection("b", PORT), "connect")
+        reader, writer = await self.a.spawn(asyncio.open_connection("b", PORT), "connect")
+        self.writers.append(writer)
+        return reader, writer
 
     def cut(self, source: Process, target: Process) -> None:
         self.network.drop(source.host, target.host)

@@ -36,6 +36,8 @@ LIMIT = 5.0
 
 did: list[str] = []
 """What clients did, on whichever node."""
+made_here: list[RemoteClient] = []
+"""The clients of :func:`opened`. A connection must be closed before its loop is: Python 3.12 and later complain."""
 
 
 class Recording:
@@ -93,6 +95,9 @@ async def node() -> AsyncIterator[Node]:
         yield made
     finally:
         await cluster.close()
+        for client in made_here:
+            await client.close()
+        made_here.clear()
 
 
 async def until(holds: Callable[[], Coroutine[Any, Any, bool]]) -> None:
@@ -107,6 +112,7 @@ async def until(holds: Callable[[], Coroutine[Any, Any, bool]]) -> None:
 
 async def opened(node: Node, name: str = "n1") -> RemoteClient:
     client = RemoteClient(Recording, LIMIT)
+    made_here.append(client)
     await client.open(endpoint(node, name), None)
     return client
 
@@ -132,6 +138,7 @@ def test_that_a_client_asks_for_other_addresses_is_known_from_its_node() -> None
     async def main() -> list[bool]:
         async with node() as made:
             client, observed = RemoteClient(Recording, LIMIT), Observed.of(endpoint(made))
+            made_here.append(client)
             await client.open(observed, None)
             known = [observed.others]
             for f in ("anything", "look elsewhere"):

@@ -106,11 +106,12 @@ class Link:
     async def down(self) -> None:
         if self._server is not None:
             self._server.close()
-            await self._server.wait_closed()
-            self._server = None
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
+        if self._server is not None:
+            await self._server.wait_closed()  # from Python 3.12 on it waits for the connections, too
+            self._server = None
 
     async def restore(self) -> None:
         if not self._open.is_set():
