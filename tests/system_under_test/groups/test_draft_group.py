@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
@@ -160,6 +160,7 @@ steps = st.lists(
 
 
 @settings(max_examples=some_of(60), deadline=None)
+@example([("topics", consumer, 0.0) for consumer in (0, 1, 1, 2, 3, 3)])  # no consumer subscribes to "a"
 @given(steps)
 def test_with_members_that_come_go_and_sleep_the_group_comes_to_rest(plan: list[tuple[str, int, float]]) -> None:
     async def check() -> None:
@@ -186,7 +187,9 @@ def test_with_members_that_come_go_and_sleep_the_group_comes_to_rest(plan: list[
         assert {actor.consumer_id for actor in actors} == set(scene.group.consumers)
         assert {actor.generation for actor in actors} == {scene.group.generation}
         assert scene.group.generation == len(scene.store.written)
-        assert scene.store.written[-1].partitions["a"] == scene.partitions["a"]
+        last = scene.store.written[-1]
+        subscribed = {topic for consumer in last.consumers.values() for topic in consumer.topics}
+        assert last.partitions == {topic: scene.partitions[topic] for topic in subscribed}
         scene.check()
         for actor in actors:
             actor.sleep()
