@@ -325,9 +325,9 @@ class Conductor:
         others = [f"fault {other.id} ({other.step.fault})" for other in self._in_force if other is not injection]
         if injection.step.yields and others:
             trouble = f"{trouble}; in force were {', '.join(others)}"
-            self._reporter.failed(injection.id, injection.names, Stage.HINDERED, trouble)
+            self._reporter.not_injected(injection, Stage.HINDERED, trouble)
         else:
-            self._reporter.failed(injection.id, injection.names, Stage.INJECT, trouble)
+            self._reporter.not_injected(injection, Stage.INJECT, trouble)
 
     async def _choose(self, number: int, step: Step, fired: Fired | None, *, waits: bool) -> Chosen | str:
         """The targets, or why there are none."""

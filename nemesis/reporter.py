@@ -91,10 +91,20 @@ class Reporter:
         self._resolved[injection.id] = Resolved(step, injection.names, at, None, dict(detail))
 
     def injected(self, injection: Injection) -> None:
-        resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)
-        self._resolved[injection.id] = resolved
+        resolved = self._retarget(injection)
         extra = {"at": resolved.at, "parameters": injection.step.parameters, "evidence": injection.evidence}
         self._row(injection.id, injection.names, FaultPhase.INJECTED, {**resolved.detail, **extra})
+
+    def not_injected(self, injection: Injection, stage: Stage, reason: str) -> None:
+        """The injection failed, perhaps after a part of it was done."""
+        self._retarget(injection)
+        self.failed(injection.id, injection.names, stage, reason)
+
+    def _retarget(self, injection: Injection) -> Resolved:
+        """Records the present targets, because an injection may turn to other nodes than those it began with."""
+        resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)
+        self._resolved[injection.id] = resolved
+        return resolved
 
     def healed(self, injection: Injection, proof: Proof, at: float) -> None:
         """It is undone; whether it took effect is known."""

@@ -113,7 +113,8 @@ class Schedule(
 class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a step came to. Times are seconds from the start of the main phase; ``healed_at`` None: it never was.
 
-    ``targets`` is empty when no node could be hit; ``detail`` then says why.
+    ``targets`` is empty when no node could be hit; ``detail`` then says why. If the injection failed, ``targets`` are
+    the nodes on which it was tried: a part of it may have been done.
     """
 
     step: Step

@@ -24,6 +24,7 @@ from helpers.judging import Opens
 
 pytest_plugins = ("pytester",)
 
+settings.register_profile("deep", deadline=None, max_examples=20 * ALL)
 settings.register_profile("night", deadline=None, max_examples=ALL)
 settings.register_profile("day", deadline=None, max_examples=15)
 settings.load_profile("day")

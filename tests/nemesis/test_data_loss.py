@@ -107,6 +107,23 @@ def test_who_was_hit_first_is_hit_again(name: str) -> None:
     assert [node.name for node in one.cluster.servers if "kill" in node.calls] == ["n2"]
 
 
+def test_an_injection_that_turned_to_another_node_and_failed_is_recorded_with_that_node() -> None:
+    one = play("wipe", "leader:orders-1", "leader:orders-0")
+
+    async def main() -> None:
+        conductor = one.conductor()
+        asyncio.get_running_loop().call_later(9.0, one.cluster.node("n2").refuse.update, {"kill": 1})
+        await conductor.run()
+        await conductor.close()
+        record = conductor.outcome
+        assert [done.targets for done in record.resolved] == [("n2",), ("n2",)]
+        assert [step.target.names for step in record.as_resolved().steps] == [("n2",), ("n2",)]
+
+    run(main())
+    failed = one.row(2, FaultPhase.FAILED)
+    assert (failed.targets, failed.stage) == (("n2",), Stage.INJECT)
+
+
 def test_another_by_name_is_rejected() -> None:
     one = play("wipe", "n2", "n3")
     one.play()
