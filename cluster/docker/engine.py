@@ -54,13 +54,16 @@ def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
 
 def _remedy(error: APIError) -> str:
     """Of one that answers, and so has been started."""
-    taken = re.search(r'The container name "/?([^"]+)" is already in use', str(error))
-    if taken is None:
-        return "`assay doctor` says more"
-    return (
-        f"a container {taken[1]} is there already: `assay heal` removes what a session that was killed has left, "
-        f"`docker rm -f {taken[1]}` any other"
-    )
+    for pattern, kind, removal in (
+        (r'The container name "/?([^"]+)" is already in use', "container", "docker rm -f"),
+        (r"network with name (\S+) already exists", "network", "docker network rm"),
+    ):
+        if (taken := re.search(pattern, str(error))) is not None:
+            return (
+                f"a {kind} {taken[1]} is there already: `assay heal` removes what a session that was killed has left, "
+                f"`{removal} {taken[1]}` any other"
+            )
+    return "`assay doctor` says more"
 
 
 def _knock(timeout: float) -> None:
@@ -122,7 +125,7 @@ def remove_container(client: docker.DockerClient, name: str) -> bool:
 
 
 def remove_network(client: docker.DockerClient, name: str) -> bool:
-    """False when it is gone already. By their ids: two sessions of one run's name have two networks of one name."""
+    """Removes all networks of this name, because older engines (Docker 20) allow several. False if there is none."""
     gone = True
     for found in client.networks.list(names=[f"^{re.escape(name)}$"]):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,11 @@ import requests
 from docker.errors import APIError, DockerException
 
 from assay.cluster.docker import engine as module
-from assay.cluster.docker.engine import EngineError, engine
+from assay.cluster.docker.engine import EngineError, engine, remove_network
 
 TAKEN = 'Conflict. The container name "/assay-r1-n1" is already in use by container "0f3a". You have to remove it.'
+
+SAME_NETWORK = "network with name assay-r1-net already exists"
 
 
 def refused(status: int, said: str) -> APIError:
@@ -31,12 +34,43 @@ def advice(monkeypatch: pytest.MonkeyPatch, error: Exception) -> str:
     return str(raised.value)
 
 
-def test_a_name_that_is_taken_says_whose_it_is_and_what_removes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = advice(monkeypatch, refused(409, TAKEN))
-    assert "assay-r1-n1 is there already" in said
+@pytest.mark.parametrize(
+    ("explanation", "name", "removal"),
+    [
+        (TAKEN, "a container assay-r1-n1", "docker rm -f assay-r1-n1"),
+        (SAME_NETWORK, "a network assay-r1-net", "docker network rm assay-r1-net"),
+    ],
+    ids=["container", "network"],
+)
+def test_a_name_that_is_taken_says_whose_it_is_and_what_removes_it(
+    monkeypatch: pytest.MonkeyPatch, explanation: str, name: str, removal: str
+) -> None:
+    said = advice(monkeypatch, refused(409, explanation))
+    assert f"{name} is there already" in said
     assert "`assay heal`" in said
-    assert "`docker rm -f assay-r1-n1`" in said
+    assert f"`{removal}`" in said
     assert "dockerd" not in said
+
+
+class FakeNetworks:
+    """The networks of an engine that allows equal names; ``list`` takes the engine's pattern."""
+
+    def __init__(self, **names: str) -> None:
+        self.names = names
+
+    def list(self, names: list[str]) -> list[Any]:
+        return [SimpleNamespace(id=one) for one, name in self.names.items() if re.search(names[0], name)]
+
+    def get(self, network_id: str) -> Any:
+        return SimpleNamespace(remove=lambda: self.names.pop(network_id))
+
+
+def test_all_networks_of_one_name_go_on_an_engine_that_allows_several() -> None:
+    networks = FakeNetworks(first="assay-r1-net", second="assay-r1-net", third="assay-r1-net-other")
+    client: Any = SimpleNamespace(networks=networks)
+    assert remove_network(client, "assay-r1-net")
+    assert networks.names == {"third": "assay-r1-net-other"}
+    assert not remove_network(client, "assay-r1-net"), "they are gone already"
 
 
 @pytest.mark.parametrize(
