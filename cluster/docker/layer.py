@@ -30,6 +30,9 @@ IMPORTED_BASE = f"assay-base:{SUITE}"
 PULL_TIMEOUT = 60.0
 """Seconds for the whole pull of 30 MB; without a way out the engine gives up at once or hangs until then."""
 
+NO_PROGRAM = (FileNotFoundError, PermissionError)
+"""Errors of a program that no folder of PATH has. PermissionError is raised if one of these folders cannot be read."""
+
 PACKAGES = (
     "iproute2",
     "iptables",
@@ -146,8 +149,8 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
         run = subprocess.Popen(
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
         )
-    except FileNotFoundError as error:
-        raise ImageError(f"there is no docker command; as root: {INSTALL_DOCKER}") from error
+    except NO_PROGRAM as error:
+        raise ImageError(_not_installed("docker")) from error
     with run, _limit(run, timeout) as over:
         assert run.stdout is not None, "it was asked for"
         for line in run.stdout:
@@ -189,9 +192,8 @@ def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) ->
     """Raises :class:`ImageError` with the last lines when it fails, is missing, or lasts over ``timeout`` seconds."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, env=_environment())
-    except FileNotFoundError as error:
-        remedy = INSTALL_DOCKER if argv[0] == "docker" else f"`apt install {argv[0]}`"
-        raise ImageError(f"there is no {argv[0]} command; as root: {remedy}") from error
+    except NO_PROGRAM as error:
+        raise ImageError(_not_installed(argv[0])) from error
     except subprocess.TimeoutExpired as error:
         raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s") from error
     if check and done.returncode != 0:
@@ -200,6 +202,11 @@ def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) ->
             "`assay doctor` says what this machine lacks"
         )
     return done
+
+
+def _not_installed(program: str) -> str:
+    remedy = INSTALL_DOCKER if program == "docker" else f"`apt install {program}`"
+    return f"{program} is not installed, or this user may not run it; on Debian, as root: {remedy}"
 
 
 def _environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from docker.models.containers import Container
@@ -43,6 +44,19 @@ def test_an_engine_error_says_how_to_get_one() -> None:
 def test_a_missing_program_is_an_error_with_a_remedy() -> None:
     with pytest.raises(layer.ImageError, match="no-such-program-of-assay is not installed"):
         layer.command(["no-such-program-of-assay"])
+
+
+@pytest.mark.parametrize(
+    "run", [layer.command, lambda argv: layer.docker_build([], lambda step: None)], ids=["any", "docker"]
+)
+def test_a_program_that_this_user_may_not_run_is_an_error_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[list[str]], object]
+) -> None:
+    """A folder of PATH that this user cannot read has the same effect, but not for root."""
+    (tmp_path / "docker").write_text("no program")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(layer.ImageError, match="docker is not installed, or this user may not run it; "):
+        run(["docker"])
 
 
 def test_a_failed_command_shows_its_last_lines() -> None:

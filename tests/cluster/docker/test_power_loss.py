@@ -70,11 +70,18 @@ asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-def storing(engine_needed: None, tmp_path_factory: pytest.TempPathFactory, state: Path) -> Iterator[Live]:
+def disks_needed() -> None:
+    """Skips the test on a machine that can make no disks, and says what is missing."""
     try:
         disk.check()
     except disk.DiskError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def storing(
+    engine_needed: None, disks_needed: None, tmp_path_factory: pytest.TempPathFactory, state: Path
+) -> Iterator[Live]:
     system = StoringEcho(tmp_path_factory.mktemp("storing"))
     cluster = DockerCluster(
         system, {"broker": 2}, run_id=run_of_its_own("test-power"), seed=1, state_dir=state, own_disks=True
@@ -249,6 +256,7 @@ async def reason(cluster: DockerCluster, system: Any) -> str:
     return said
 
 
+@pytest.mark.usefixtures("disks_needed")
 def test_a_disk_that_loses_nothing_is_found_out_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = power.argv
 

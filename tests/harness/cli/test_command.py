@@ -262,7 +262,9 @@ def test_images_without_a_docker_command_name_its_packages(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert main(["image", action]) == Exit.USAGE
-    assert "there is no docker command; as root: `apt install docker.io`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "docker is not installed, or this user may not run it" in said
+    assert "as root: `apt install docker.io`" in said
 
 
 def test_the_doctor_of_hosts_needs_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
