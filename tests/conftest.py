@@ -1,7 +1,7 @@
-"""For all tests: pytest's own means of testing plugins, no time limits in Hypothesis, Ctrl-C, one Spark, and --fast.
+"""For all tests: pytest's own means of testing plugins, a time limit for each test, Ctrl-C, one Spark, and --fast.
 
-Time limits per example fail on a busy machine and say nothing about the property. A shell has what it starts in the
-background ignore Ctrl-C; tests that send it to their own process need it.
+Time limits per example in Hypothesis fail on a busy machine and say nothing about the property. A shell has what it
+starts in the background ignore Ctrl-C; tests that send it to their own process need it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assay.checkers.engine import Engines, EngineUnavailable, SQLite
 from helpers.examples import ALL
 from helpers.judging import Opens
 
-pytest_plugins = ("pytester",)
+pytest_plugins = ("pytester", "helpers.time_limit")
 
 settings.register_profile("deep", deadline=None, max_examples=20 * ALL)
 settings.register_profile("night", deadline=None, max_examples=ALL)
