@@ -12,7 +12,7 @@ that were made small. With it a store that begins empty every night knows what w
 
   assay carry store --into=past      after a night
   assay carry past --into=store      before `assay index` and `assay summary` of the next
-  assay gc past --keep=100           now and then
+  assay gc past --keep=100 --yes           now and then
 """
 
 

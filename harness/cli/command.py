@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable
 from datetime import date
 from enum import IntEnum
-from typing import NoReturn, TypeVar
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 from assay.harness.run.settings import SettingsError
 from assay.harness.run.systems import DEFAULT
@@ -29,7 +30,11 @@ class InputError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, with exit code 64."""
+    """As argparse's, with exit code 64. An empty path is wrong usage: ``Path("")`` is the current folder."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("type", Path, _path)
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -51,6 +56,28 @@ def reading(read: Callable[[], T]) -> T:
         return read()
     except wrong as error:
         raise InputError(str(error)) from error
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty; is a variable of the shell not set?")
+    return Path(text)
+
+
+def yes_option(parser: argparse.ArgumentParser) -> None:
+    """``--yes``, for verbs that ask before they delete or execute."""
+    parser.add_argument("--yes", action="store_true", help="do not ask; without a terminal nothing is done without it")
+
+
+def confirmed(question: str, arguments: argparse.Namespace) -> bool:
+    """Whether the user agrees, by ``--yes`` or at the terminal. Without a terminal the answer is no."""
+    if arguments.yes:
+        return True
+    if not sys.stdin.isatty():
+        note(f"{question} There is no terminal to ask at; --yes agrees")
+        return False
+    print(f"assay: {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def note(line: str) -> None:

@@ -4,18 +4,27 @@ import argparse
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from assay.harness.cli.command import Exit, InputError, count
+from assay.harness.cli.command import Exit, InputError, confirmed, count, note, yes_option
+
+DESCRIPTION: Final = """\
+Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept.
+The newest runs of each test, those that latest links point at, and those still going on are kept, too.
+"""
+EPILOG: Final = """\
+exit codes: 0 done, or nothing to do; 2 nothing was deleted, because it was not confirmed; 64 wrong usage
+"""
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("gc", help="delete old runs", description=(
-        "Keeps the newest runs of each test, those that latest links point at, and those still going on."))  # fmt: skip
+    parser = commands.add_parser("gc", help="delete old runs", description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument("--keep", type=count, default=10, metavar="N", help="newest runs to keep of each test (10)")
     parser.add_argument("--older-than", type=count, metavar="DAYS", help="only runs that began longer ago")
     parser.add_argument("--dry-run", action="store_true", help="only list what would go")
+    yes_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -26,9 +35,19 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     age = None if arguments.older_than is None else timedelta(days=arguments.older_than)
     paths = store.collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
+    for path in store.foreign(arguments.store):
+        note(f"kept: {path}, because no run.json of ours is at {path}")
     for path in paths:
-        print(path)
-    if not arguments.dry_run:
+        print(path, flush=True)
+    if arguments.dry_run or not paths:
+        print(f"{len(paths)} runs would be deleted", file=sys.stderr)
+        return Exit.PASS
+    if not confirmed(f"delete these {len(paths)} runs?", arguments):
+        note("nothing was deleted")
+        return Exit.UNKNOWN
+    try:
         store.delete(paths)
-    print(f"{len(paths)} runs {'would be ' if arguments.dry_run else ''}deleted", file=sys.stderr)
+    except OSError as error:
+        raise InputError(f"{error.filename} cannot be deleted: {error.strerror}") from error
+    print(f"{len(paths)} runs deleted", file=sys.stderr)
     return Exit.PASS

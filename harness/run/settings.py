@@ -214,6 +214,13 @@ def parse_engine(text: str, spark_master: str | None) -> str:
     return engine
 
 
+def parse_path(option: str, text: str) -> str:
+    """A path that is not empty: an empty one would mean the folder that pytest was started in."""
+    if not text:
+        raise SettingsError(f"{option}= is empty; give a path (is a variable of the shell not set?)")
+    return text
+
+
 def parse_setting(option: str, text: str) -> str:
     """``name=value``, as it was."""
     name, sign, value = text.partition("=")

@@ -238,18 +238,48 @@ def _folders(path: Path) -> list[Path]:
 def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
     """What ``gc`` would delete: all but the ``keep`` newest runs of each test, and only if older than ``older_than``.
 
-    A run that is still going on is never among them, nor is one that a ``latest`` link points at.
+    A folder that is no run of ours is never among them. A run that is still going on is neither, nor is one that a
+    ``latest`` link points at.
     """
     latest = {link.resolve() for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     by_test: dict[Path, list[Path]] = {}
     for run in runs(root):
-        by_test.setdefault(run.parent, []).append(run)
+        if is_run(run):
+            by_test.setdefault(run.parent, []).append(run)
     return [
         run
         for folder in by_test.values()
         for run in folder[: max(0, len(folder) - keep)]
         if run.resolve() not in latest and not goes_on(run) and _old(run, older_than, now)
     ]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder may be deleted as a run: it has a readable ``run.json`` of ours, and is no link."""
+    if folder.is_symlink() or not (folder / "run.json").is_file():
+        return False
+    info = read_run(folder)
+    return info is not None and _started(info) is not None
+
+
+def foreign(root: Path) -> list[Path]:
+    """Folders at STORE/TEST/RUN that are no runs of ours; a folder of a test without any run stands for all in it."""
+    found: list[Path] = []
+    for test in _folders(root):
+        if test.name == NIGHTS or not (inside := _folders(test)):
+            continue
+        others = [folder for folder in inside if not is_run(folder)]
+        found += [test] if others == inside else others
+    return found
+
+
+def _started(info: RunInfo) -> datetime | None:
+    """When the run began; None unless ``run.json`` has a time with its zone."""
+    try:
+        started = datetime.fromisoformat(info.started)
+    except ValueError:
+        return None
+    return started if started.tzinfo is not None else None
 
 
 def goes_on(run: Path) -> bool:
@@ -262,13 +292,15 @@ def _old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
     if older_than is None:
         return True
     info = read_run(run)
-    started = datetime.fromisoformat(info.started) if info else datetime.fromtimestamp(run.stat().st_mtime, UTC)
-    return now - started > older_than
+    started = None if info is None else _started(info)
+    return started is not None and now - started > older_than
 
 
 def delete(paths: Iterable[Path]) -> None:
+    """Deletes runs. A folder that is no run of ours, or that has a run which goes on by now, is left alone."""
     for path in paths:
-        shutil.rmtree(path)
+        if is_run(path) and not goes_on(path):
+            shutil.rmtree(path)
 
 
 def resolve(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -189,15 +190,66 @@ def test_a_report_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "needs the run folder" in capsys.readouterr().err
 
 
+def stored_run(root: Path, day: int) -> Path:
+    folder = store.create(root, "a.py::t", datetime(2026, 1, day, tzinfo=UTC))
+    info = store.RunInfo(
+        test="a.py::t", status=store.FINISHED, started=datetime(2026, 1, day, tzinfo=UTC).isoformat(), owner="",
+        seed=1, cluster="sim", nemesis="none", command="pytest a.py::t",
+    )  # fmt: skip
+    folder.write_run(info)
+    return folder.path
+
+
 def test_gc_lists_and_then_deletes_the_older_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    older, newer = run_folder(tmp_path, STRICT), run_folder(tmp_path, STRICT)
+    older, newer = stored_run(tmp_path, 1), stored_run(tmp_path, 2)
     assert main(["gc", str(tmp_path), "--keep=1", "--dry-run"]) == Exit.PASS
     assert capsys.readouterr().out.split() == [str(older)]
     assert older.exists()
-    assert main(["gc", str(tmp_path), "--keep=1"]) == Exit.PASS
+    assert main(["gc", str(tmp_path), "--keep=1", "--yes"]) == Exit.PASS
     assert not older.exists()
     assert newer.exists()
     assert main(["gc", str(tmp_path / "nowhere")]) == Exit.USAGE
+
+
+def test_gc_without_a_terminal_and_without_yes_deletes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stored_run(tmp_path, 1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(["gc", str(tmp_path), "--keep=0"]) == 2
+    said = capsys.readouterr()
+    assert said.out.split() == [str(run)]
+    assert "--yes" in said.err
+    assert run.exists()
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", False), ("\n", True), ("no\n", True), ("", True)])
+def test_gc_asks_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: bool) -> None:
+    run = stored_run(tmp_path, 1)
+    terminal = io.StringIO(answer)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert main(["gc", str(tmp_path), "--keep=0"]) == (2 if left else 0)
+    assert run.exists() == left
+
+
+def test_gc_names_and_keeps_other_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("photos/2024", "thesis/figures", "code/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == Exit.PASS
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert all(f"kept: {tmp_path / name}" in said.err for name in ("photos", "thesis", "code"))
+    assert len(list(tmp_path.glob("*/*"))) == 3
+
+
+def test_an_empty_path_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise ``assay gc "$STORE"`` would mean the current folder."""
+    for arguments in (["gc", "", "--yes"], ["check", ""], ["index", ""], ["replay", "x", "--store="], ["watch", ""]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == Exit.USAGE, arguments
+        assert "path is empty" in capsys.readouterr().err
 
 
 def test_help_teaches_paths_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,8 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
         ("--nemesis=kil", "no fault 'kil'; did you mean kill?"),
         ("--nemesis=none,kill", "none stands alone"),
         ("--nemesis-target=no one", "unknown target 'no one'"),
+        ("--store=", "--store= is empty; give a path"),
+        ("--replay=", "--replay= is empty; give a path"),
         ("--time-limit=x", "--time-limit='x' is not a number of seconds"),
         ("--cluster=moon", "--cluster='moon' is not one of docker, sim, ssh, attach"),
         ("--cluster=ssh", "hosts.toml: write it (docs/hosts.md), or name another with --hosts"),

@@ -145,10 +145,68 @@ def test_gc_keeps_the_newest_of_each_test_the_latest_and_what_is_going_on(tmp_pa
 
 def test_a_run_whose_owner_died_is_not_going_on(tmp_path: Path) -> None:
     folder = store.create(tmp_path, "a.py::t", NOW)
-    store.create(tmp_path, "a.py::t", NOW + timedelta(days=1))
+    newer = store.create(tmp_path, "a.py::t", NOW + timedelta(days=1))
     dead = str(dataclasses.replace(current(), started=1))
     folder.write_run(info(NOW, store.RUNNING, dead))
+    newer.write_run(info(NOW + timedelta(days=1)))
     assert store.collectable(tmp_path, keep=1, older_than=None, now=NOW) == [folder.path]
+
+
+NOT_OURS = {
+    "no run.json": None,
+    "no JSON": "{",
+    "another tool's": '{"id": 7, "status": "done"}',
+    "no time": '{"test":"t","status":"finished","started":"then","owner":"o","seed":1,"cluster":"sim",'
+    '"nemesis":"none","command":"pytest"}',
+}
+
+
+@pytest.mark.parametrize("content", NOT_OURS.values(), ids=NOT_OURS)
+def test_a_folder_that_is_no_run_of_ours_is_never_deleted(tmp_path: Path, content: str | None) -> None:
+    theirs = tmp_path / "thesis" / "chapters"
+    theirs.mkdir(parents=True)
+    if content is not None:
+        (theirs / "run.json").write_text(content)
+    assert store.collectable(tmp_path, keep=0, older_than=None, now=NOW) == []
+    assert store.collectable(tmp_path, keep=0, older_than=timedelta(0), now=NOW + timedelta(days=9)) == []
+    assert store.foreign(tmp_path) == [tmp_path / "thesis"]
+    store.delete([theirs])
+    assert theirs.is_dir()
+
+
+def test_a_foreign_folder_among_runs_is_named_and_does_not_count_as_a_newer_run(tmp_path: Path) -> None:
+    run = store.create(tmp_path, "a.py::t", NOW)
+    run.write_run(info(NOW))
+    notes = run.path.parent / "zz-notes"
+    notes.mkdir()
+    assert store.collectable(tmp_path, keep=1, older_than=None, now=NOW) == []
+    assert store.collectable(tmp_path, keep=0, older_than=None, now=NOW) == [run.path]
+    assert store.foreign(tmp_path) == [notes]
+
+
+def test_a_run_of_a_test_is_not_taken_for_a_test_of_runs(tmp_path: Path) -> None:
+    """``gc store/TEST`` would otherwise have deleted ``history/`` of every run."""
+    run = store.create(tmp_path, "a.py::t", NOW)
+    run.write_run(info(NOW))
+    assert store.collectable(run.path.parent, keep=0, older_than=None, now=NOW) == []
+
+
+def test_a_run_json_that_is_a_folder_or_a_pipe_makes_no_run(tmp_path: Path) -> None:
+    folder = tmp_path / "t" / "r"
+    (folder / "run.json").mkdir(parents=True)
+    assert not store.is_run(folder)
+    (folder / "run.json").rmdir()
+    os.mkfifo(folder / "run.json")
+    assert not store.is_run(folder)
+
+
+def test_a_run_that_began_to_go_on_after_it_was_listed_is_kept(tmp_path: Path) -> None:
+    run = store.create(tmp_path, "a.py::t", NOW)
+    run.write_run(info(NOW))
+    listed = store.collectable(tmp_path, keep=0, older_than=None, now=NOW)
+    run.write_run(info(NOW, store.RUNNING))
+    store.delete(listed)
+    assert run.path.exists()
 
 
 def test_a_path_that_is_no_run_says_what_was_looked_for(tmp_path: Path) -> None:
