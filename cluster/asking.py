@@ -74,8 +74,9 @@ def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes
 
 
 def written(system: System, node: Node) -> list[str]:
-    """What a process that is not root's must be able to write: its data's folder (with a ``/`` at the end) and logs.
+    """The paths that a process writes: its data's folder (with a ``/`` at the end) and its logs.
 
+    Before each start the folders are made where they are missing; a user that is not root gets them.
     Raises :class:`DeploymentError`.
     """
     events = system.event_log(node)

@@ -298,7 +298,10 @@ class Durable(Protocol):
     """A system that says where its data are as a whole; a real node needs that to have its power cut."""
 
     def data_folder(self, node: Node) -> str:
-        """Absolute path of the folder that is to be a disk of its own. The event log must not lie in there."""
+        """Absolute path of the folder that is to be a disk of its own. The event log must not lie in there.
+
+        The folder is there at each start of a process, in every kind of cluster, and is empty at the first.
+        """
 
 
 @runtime_checkable

@@ -6,10 +6,11 @@ that name its use, so that adding one use leaves the others as they were.
 """
 
 import asyncio
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from assay.cluster.asking import command, provided
+from assay.cluster.asking import command, provided, written
 from assay.cluster.naming import main_role, node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
@@ -120,6 +121,8 @@ class SimCluster:
             self._prepared.add(node.name)
             for path, data in provided(self._system, node, self).items():
                 await node.write_file(path, data)
+        for path in written(self._system, node):
+            node.disk.make_folder(posixpath.dirname(path))
         runtime = SimRuntime(
             label=f"{self._seed} {process.incarnation}",
             chance=self._loop.chance,

@@ -171,6 +171,11 @@ class SimDisk:
         inode.fsync()
         self._names.pin(path)
 
+    def make_folder(self, path: str) -> None:
+        """Makes a folder from outside, with those above it, durably and at once. No error when it is there."""
+        self._names.mkdir(path)
+        self._names.pin(path)
+
     def remove(self, path: str) -> None:
         """Removes a file or a folder with all in it from outside, durably and at once."""
         self._names.remove(path)

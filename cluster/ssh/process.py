@@ -61,6 +61,7 @@ def launch(
     environment: Mapping[str, str],
     user: str | None = None,
     owned: Sequence[str] = (),
+    needed: Sequence[str] = (),
     process: str = MAIN,
     stop_signal: Signals = Signals.SIGTERM,
 ) -> str:
@@ -68,13 +69,15 @@ def launch(
     unless it has been given a meaning of its own.
 
     ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files, and folders (with a ``/`` at the
-    end), that are made where they are missing, and that this user gets.
+    end), that are made where they are missing, and that this user gets. Root gets the folders alone, since it makes
+    files anywhere. ``needed``: the same as ``owned``, but only their folders are made, and no user is given them.
     """
     pid, output = f"{FOLDER}/{process}.pid", log(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
     own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
     heeding = f"python3 -Ic {shlex.quote(HEEDING)} " if stop_signal in IGNORED else ""
+    folders = _make_folders([*needed, *owned] if user is None else needed)
     become = "" if user is None else _become(user, [*owned, output])
     return f"""{_identify(process)}
 case "$state" in ''|Z|X) ;; *) echo "process $pid is alive already (state $state)" >&2; exit 17;; esac
@@ -82,6 +85,7 @@ mkdir -p {FOLDER} {LOG.rpartition("/")[0]} {shlex.quote(folder)}
 rm -f {pid}
 cd {shlex.quote(folder)} || exit 18
 who= as=
+{folders}
 {become}
 {heeding}env $who {settings} setsid sh -c {shlex.quote(own)} main $as {shlex.join(argv)} </dev/null >>{output} 2>&1 &
 tries=0
@@ -91,6 +95,12 @@ until [ -s {pid} ]; do
 done
 cat {pid}
 """
+
+
+def _make_folders(paths: Sequence[str]) -> str:
+    """Makes the folders that are missing: those of ``paths`` that end in ``/``, and those that its files lie in."""
+    folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
+    return f"mkdir -p {shlex.join(filter(None, folders))} || exit 26" if any(folders) else ""
 
 
 def _become(user: str, owned: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ class Program:
     """A node's main process as it is launched; asked for again at every start, as a defect or a fault may change it.
 
     ``user``: whom it runs as, if not root; ``owned``: files, and folders (with a ``/`` at the end), that it then gets.
+    ``needed``: folders (with a ``/`` at the end) that it finds; the user may not own them.
     ``beside``: the others, by name, in the order in which they start, before it.
     """
 
@@ -28,19 +29,21 @@ class Program:
     environment: Mapping[str, str]
     user: str | None = None
     owned: Sequence[str] = ()
+    needed: Sequence[str] = ()
     beside: Mapping[str, Program] = field(default_factory=dict)
 
 
 def beside(main: Program, others: Mapping[str, Sidecar]) -> Program:
     """The main process's program with these beside it, which run where and as it does unless they say otherwise.
 
-    One that runs as another user gets none of what is the main process's.
+    One that runs as another user owns none of what is the main process's. It starts first, so it finds the folders.
     """
+    folders = [path for path in main.owned if path.endswith("/")]
     programs = {}
     for named, one in others.items():
         environment = {**main.environment, BESIDE: "1", **one.environment}
         program = replace(main, argv=one.argv, environment=environment)
-        programs[named] = program if one.user is None else replace(program, user=one.user, owned=())
+        programs[named] = program if one.user is None else replace(program, user=one.user, owned=(), needed=folders)
     return replace(main, beside=programs)
 
 
@@ -124,6 +127,7 @@ class Running(Commanded):
             environment=program.environment,
             user=program.user,
             owned=program.owned,
+            needed=program.needed,
             process=named,
             stop_signal=self._asked_by(named),
         )

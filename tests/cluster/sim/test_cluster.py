@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -109,6 +109,46 @@ def test_power_loss_keeps_what_was_acknowledged() -> None:
         assert await ask(n1, "add") == "6"
 
     simulate(test)
+
+
+class Storing(Counter):
+    """A counter that names its data folder and a log. Each start reports whether it finds their folders."""
+
+    def data_folder(self, node: Any) -> str:
+        return "/srv/counter/data"
+
+    def logs(self, node: Any) -> list[str]:
+        return ["/srv/log/counter.log"]
+
+    async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
+        found = [runtime.storage.exists(path) for path in ("srv/counter/data", "srv/log")]
+        runtime.event_log(json.dumps({"folders": found}))
+        return await super().entry(runtime, argv)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "power", "files", "folder", "state"])
+def test_each_start_finds_the_data_folder(lost: str) -> None:
+    """Whatever a fault, or the process itself, has done to it before."""
+
+    async def test(cluster: SimCluster) -> None:
+        n1 = cluster.nodes[1]
+        await n1.save("/srv/counter/data")
+        await n1.kill()
+        match lost:
+            case "power":
+                await n1.power_loss()
+            case "files":
+                await n1.remove_contents("/srv/counter/data")
+            case "folder":
+                n1.disk.remove("/srv")
+            case "state":
+                await n1.restore("/srv/counter/data")
+        await n1.start()
+        await asyncio.sleep(0)
+        await cluster.close()
+        assert [line["folders"] for line in await lines_of(n1) if "folders" in line] == [[True, True]] * 2
+
+    simulate(test, system=Storing())
 
 
 def test_a_held_process_shows_the_event_and_nothing_later_until_it_is_resumed() -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from signal import Signals
+from typing import Any
 
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.cluster.ssh import process
+from assay.cluster.sidecars import Sidecar
+from assay.cluster.ssh import data, process
+from assay.cluster.ssh.running import Program, beside
 
 GONE = """#!/bin/sh
 case $3 in *gone) rm "$3";; esac
@@ -205,3 +209,53 @@ def test_one_that_does_not_heed_sigterm_ends_by_itself_at_its_own_stop_signal(tm
         assert log.read_text().split() == ["up", "interrupted"]
     finally:
         shell(process.if_there(process.kill()))
+
+
+def launched(folder: Path, *paths: str, **options: Any) -> str:
+    """Starts a process that needs these paths below the folder, and ends it. Returns what the machine said."""
+    owned = [f"{folder}/{path}" for path in paths]
+    command = process.launch(["sleep", "60"], folder=str(folder), environment={}, **{"owned": owned} | options)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=30)
+    shell(process.if_there(process.kill()))
+    return done.stderr
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_a_process_of_root_finds_its_data_folder_and_those_of_its_logs(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert launched(tmp_path, "var/data/", "var/log/mine/events.jsonl") == ""
+        assert sorted(tmp_path.glob("var/**/*")) == [
+            tmp_path / "var/data", tmp_path / "var/log", tmp_path / "var/log/mine",
+        ]  # fmt: skip
+        shutil.rmtree(tmp_path / "var")  # as a process may do to its own folder
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_a_process_does_not_start_where_its_data_folder_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "var").write_text("no folder")
+    assert f"{tmp_path}/var" in launched(tmp_path, "var/data/")
+    assert process.status(shell(process.look())).state is ProcessState.DEAD
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")
+@pytest.mark.usefixtures("own_folders")
+def test_a_process_beside_the_main_one_finds_the_data_folder_whichever_user_it_has(tmp_path: Path) -> None:
+    main = Program(["main"], "/", {}, "daemon", [f"{tmp_path}/data/", f"{tmp_path}/log/mine/events.jsonl"])
+    agent = beside(main, {"agent": Sidecar(["agent"], user="games")}).beside["agent"]
+    assert launched(tmp_path, user=agent.user, owned=agent.owned, needed=agent.needed) == ""
+    assert (tmp_path / "data").owner() == "root"
+    assert not (tmp_path / "log/mine").exists(), "the user of the main process is to own it"
+    assert launched(tmp_path, user=main.user, owned=main.owned) == ""
+    assert (tmp_path / "data").owner() == (tmp_path / "log/mine").owner() == "daemon"
+
+
+def test_a_rollback_makes_a_data_folder_that_the_process_has_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "file").write_text("kept")
+    shell(data.copy(str(folder)))
+    shutil.rmtree(folder)
+    shell(data.restore(str(folder)))
+    assert (folder / "file").read_text() == "kept"
+    shell(data.remove(str(folder)))
+    assert list(folder.iterdir()) == []
