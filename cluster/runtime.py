@@ -65,6 +65,14 @@ class Storage(Protocol):
     def remove(self, path: str) -> None:
         """A file, or a folder with all that is in it."""
 
+    def lock(self, path: str) -> None:
+        """Takes the lock of a file, which is created empty if it is missing, until this process has ended.
+
+        An advisory lock of the kernel: a killed process or a power loss releases it, a stopped process keeps it.
+        Raises ``BlockingIOError`` if a live process holds the lock; ``strerror`` then says who. Nothing is changed in
+        that case.
+        """
+
 
 class Runtime(Protocol):
     """One process's. It gets a new one with each start."""

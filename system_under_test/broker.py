@@ -1,7 +1,7 @@
 """One broker: puts the parts together, from the configuration to the listener, and takes them down again.
 
-Order of a start: ZooKeeper, topics' settings, logs (recovered when the last stop was not clean), registration,
-listener, controller.
+Order of a start: the lock of the data directory, ZooKeeper, topics' settings, logs (recovered when the last stop was
+not clean), registration, listener, controller.
 """
 
 import argparse
@@ -215,6 +215,16 @@ class BrokerProcess:
             await self._zookeeper.close()
 
 
+def reserve_directory(config: BrokerConfig, runtime: Runtime) -> None:
+    """Locks the data directory until this process has ended. Raises ``BrokerError``."""
+    try:
+        log_traits(config.defects).reserve(runtime.storage, config.data_dir)
+    except DirectoryError as error:
+        raise BrokerError(str(error)) from error
+    except OSError as error:
+        raise BrokerError(f"the data in {config.data_dir} cannot be locked: {error}") from error
+
+
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
     """``broker --config FILE [--event-log FILE]``; exits with 2 and a usage line otherwise."""
     parser = argparse.ArgumentParser(prog="python -m assay.system_under_test", description=__doc__)
@@ -233,7 +243,9 @@ async def entry(runtime: Runtime, argv: Sequence[str]) -> int:
             data = runtime.read_file(options.config)
         except OSError as error:
             raise ConfigError(f"configuration {options.config}: {error.strerror or error}") from error
-        config = await with_id(parse(data, options.config), runtime)
+        config = parse(data, options.config)
+        reserve_directory(config, runtime)
+        config = await with_id(config, runtime)
         await BrokerProcess(config, runtime).run()
     except (BrokerError, ConfigError) as error:
         print(f"broker: {error}", file=sys.stderr)

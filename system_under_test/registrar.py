@@ -67,7 +67,10 @@ class Registrar:
         self.cache.cluster_id = znodes.decode(znodes.ClusterId, paths.CLUSTER_ID, data).id
 
     async def claim_directory(self) -> bool:
-        """Makes the data directory this broker's own. Did the last process that used it stop cleanly?"""
+        """Makes the data directory this broker's own. Did the last process that used it stop cleanly?
+
+        Raises ``BrokerError`` for the directory of another broker or another cluster, which stays as it is.
+        """
         storage, where = self.runtime.storage, self.config.data_dir
         await directory.make_root(storage, where)
         found = directory.read_meta_properties(storage, where)
@@ -75,6 +78,13 @@ class Registrar:
             raise BrokerError(
                 f"data_dir {where} belongs to broker {found.broker_id}, not {self.config.broker_id}; "
                 "give this broker a directory of its own"
+            )
+        if found is not None and found.cluster_id not in (None, self.cache.cluster_id):
+            raise BrokerError(
+                f"data_dir {where} belongs to cluster {found.cluster_id}, but ZooKeeper at {self.config.zookeeper} is "
+                f"that of cluster {self.cache.cluster_id}; correct the setting zookeeper, or give this broker a "
+                "directory of its own. If ZooKeeper has lost its data: docs/running_the_broker.md, After ZooKeeper lost "
+                "its data"
             )
         self._clean_lives = await directory.take_clean_marker(storage, where)
         if found is None:
@@ -88,7 +98,7 @@ class Registrar:
         they be deleted again.
 
         Not those of partitions that are being moved away: the controller may still wait for this broker to delete
-        them. Never in the directory of another cluster.
+        them. Never in a directory that names no cluster.
         """
         storage, where = self.runtime.storage, self.config.data_dir
         claimed = directory.read_meta_properties(storage, where)

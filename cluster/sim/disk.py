@@ -26,16 +26,15 @@ import asyncio
 import errno
 import os
 import posixpath
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, Protocol
-from zlib import crc32
 
 from assay.cluster.node import DiskChange
 from assay.cluster.sim.breaking import Breaking, Changing, Mortal, Rejected
 from assay.cluster.sim.names import Folder, Inode, Namespace
 from assay.cluster.sim.slowness import Slowness, Stoppable
+from assay.cluster.sim.snapshot import Snapshot, within
 
 UNLIMITED = 1 << 40
 """Bytes."""
@@ -79,13 +78,14 @@ class SimDisk:
         fsync_delay: Delay = default_fsync_delay,
         root: str = "",
         process: Owner | None = None,
+        name: str = "",
     ) -> SimStorage:
         """A process's view of the folder ``root``, which is made when missing.
 
         ``check`` is called at the start of every operation and after each wait for an fsync; what it raises, the
         operation raises. ``fsync_delay`` gives the seconds that the next fsync takes. ``process``: who stands still in
-        calls that are slow, and meets the disk's failures. After a power loss the view is that of a dead process: what
-        it does reaches nothing; ask for a new one.
+        calls that are slow, and meets the disk's failures. ``name``: what locked files call the process. After a power
+        loss the view is that of a dead process: what it does reaches nothing; ask for a new one.
         """
         if root:
             self._names.mkdir(root)
@@ -100,6 +100,7 @@ class SimDisk:
             self._room,
             lambda: slowness.of_call(process),
             Changing(self.breaking, process, alive),
+            name,
         )
 
     @property
@@ -118,7 +119,7 @@ class SimDisk:
 
     def snapshot(self, folder: str = "") -> Snapshot:
         """All that is in a folder as it is seen now, to be rolled back to."""
-        return Snapshot(folder, {path: self.read(path) for path in self.files() if _within(path, folder)})
+        return Snapshot(folder, {path: self.read(path) for path in self.files() if within(path, folder)})
 
     def roll_back(self, snapshot: Snapshot) -> None:
         """As it was then, durably; what came into being since is gone. Processes must be dead."""
@@ -199,23 +200,6 @@ class FileState(NamedTuple):
         return self.size - self.durable
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The content of every file in a folder, by path."""
-
-    folder: str
-    files: Mapping[str, bytes]
-
-    @property
-    def sums(self) -> dict[str, str]:
-        """Size and checksum of each."""
-        return {path: f"{len(data)} {crc32(data):08x}" for path, data in self.files.items()}
-
-
-def _within(path: str, folder: str) -> bool:
-    return f"/{path.strip('/')}".startswith(f"/{folder.strip('/')}/".replace("//", "/"))
-
-
 class SimSlice:
     """A range of a simulated file."""
 
@@ -240,7 +224,7 @@ class SimSlice:
 class SimFile:
     """An open file; goes on working when its name is gone, as an open descriptor does."""
 
-    __slots__ = ("_call", "_changing", "_check", "_closed", "_delay", "_inode", "_room")
+    __slots__ = ("_call", "_changing", "_check", "_closed", "_delay", "_inode", "_room", "size")
 
     def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call, changing: Changing) -> None:
         self._room = room
@@ -250,22 +234,22 @@ class SimFile:
         self._check = check
         self._delay = delay
         self._closed = False
-
-    @property
-    def size(self) -> int:
-        return len(self._inode.content)
+        self.size = len(inode.content)
+        """As this process knows it: a second process that writes to the file changes the content, and not this."""
 
     def append(self, data: bytes) -> None:
         self._enter()
         self._call()
         with self._changing(DiskChange.WRITE):
-            self._room(len(self._inode.content) + len(data) - self._inode.size)
-            self._inode.content += data
+            self._room(self.size + len(data) - self._inode.size)
+            self._inode.write(self.size, data)
+            self.size += len(data)
 
     def read(self, position: int, size: int) -> bytes:
         self._enter()
         self._call()
-        return bytes(memoryview(self._inode.content)[position : position + size])
+        end = min(position + size, self.size)
+        return bytes(memoryview(self._inode.content)[position:end])
 
     def slice(self, position: int, size: int) -> SimSlice:
         self._enter()
@@ -275,6 +259,7 @@ class SimFile:
         self._enter()
         with self._changing(DiskChange.CUT):
             self._inode.truncate(size)
+            self.size = min(size, self.size)
 
     def reserve(self, size: int) -> None:
         self._enter()
@@ -301,12 +286,21 @@ class SimStorage:
     """One process's view of a disk: satisfies ``assay.cluster.runtime.Storage``, and the broker's own, structurally."""
 
     def __init__(
-        self, names: Namespace, check: Check, delay: Delay, root: str, room: Room, call: Call, changing: Changing
+        self,
+        names: Namespace,
+        check: Check,
+        delay: Delay,
+        root: str,
+        room: Room,
+        call: Call,
+        changing: Changing,
+        name: str = "",
     ) -> None:
         self._room = room
         self._changing = changing
         self._call = call
         self._names = names
+        self._name = name
         self._check = check
         self._delay = delay
         self._root = root
@@ -366,6 +360,22 @@ class SimStorage:
         names = self._enter()
         with self._changing(DiskChange.NAME):
             names.remove(self._path(path))
+
+    def lock(self, path: str) -> None:
+        inode = self._enter().file(self._path(path), create=True)
+        if inode.holds_lock is not None and inode.holds_lock():
+            holder = inode.whole.decode("ascii", "replace").strip()
+            raise BlockingIOError(errno.EWOULDBLOCK, f"process {holder or 'unknown'} holds the lock", path)
+        inode.holds_lock = self._is_alive
+        inode.truncate(0)
+        inode.write(0, f"{self._name}\n".encode())
+
+    def _is_alive(self) -> bool:
+        try:
+            self._check()
+        except OSError:
+            return False
+        return True
 
     def _enter(self) -> Namespace:
         self._check()

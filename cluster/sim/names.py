@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from operator import itemgetter
@@ -47,7 +48,7 @@ class DurableContent:
 class Inode:
     """A file."""
 
-    __slots__ = ("_flights", "_fsyncs", "content", "cuts", "durable", "reserved")
+    __slots__ = ("_flights", "_fsyncs", "content", "cuts", "durable", "holds_lock", "reserved")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
@@ -56,6 +57,8 @@ class Inode:
         """How often it was cut."""
         self.reserved = 0
         """So large is the file, if it is larger than its content."""
+        self.holds_lock: Callable[[], bool] | None = None
+        """Whether the process that locked the file last still has the lock; None if no process locked it."""
         self._fsyncs = 0
         self._flights: list[DurableContent] = []
 
@@ -74,13 +77,33 @@ class Inode:
         self.content += bytes(self.size - len(self.content))
         self.reserved = 0
 
+    def write(self, position: int, data: bytes) -> None:
+        """Puts ``data`` at ``position``. Between the end of the content and a position behind it are zeros then.
+
+        A process appends at the end that it knows, which is another one only if a second process has written.
+        """
+        content = self.content
+        if position == len(content):
+            content += data
+            return
+        if position < len(content):
+            self._before_cut(position)
+            self.cuts += 1
+        else:
+            content += bytes(position - len(content))
+        content[position : position + len(data)] = data
+
     def truncate(self, size: int) -> None:
         self.cuts += 1
         self.reserved = 0
+        self._before_cut(size)
+        del self.content[size:]
+
+    def _before_cut(self, size: int) -> None:
+        """The content from ``size`` on is about to be cut or replaced."""
         self.durable.before_cut(self.content, size)
         for flight in self._flights:
             flight.before_cut(self.content, size)
-        del self.content[size:]
 
     def begin_fsync(self) -> DurableContent:
         """What must be durable once this fsync is over, no matter what happens to the file until then."""
@@ -102,6 +125,8 @@ class Inode:
         self.finish_fsync(self.begin_fsync())
 
     def after_power_loss(self, random: Random) -> Inode:
+        if self.holds_lock is not None:
+            return Inode()  # what it holds is information for people, so nothing is left to chance
         durable = self.durable
         size = durable.reserved
         if size != self.reserved:

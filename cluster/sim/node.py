@@ -10,9 +10,10 @@ from typing import Any
 from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
 from assay.cluster.sim.breaking import Rejected
 from assay.cluster.sim.device import Device
-from assay.cluster.sim.disk import SimDisk, Snapshot
+from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
+from assay.cluster.sim.snapshot import Snapshot
 
 PRESSURE = 0.3
 """Seconds from when memory runs short until the kernel ends a process."""

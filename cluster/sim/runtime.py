@@ -40,7 +40,10 @@ class SimRuntime:
         self.random = chance.source(label)
         delays = chance.source(f"{label} fsync")
         self.storage = disk.storage(
-            check=self._check, fsync_delay=lambda: 0.0002 + 0.0018 * delays.random(), process=process
+            check=self._check,
+            fsync_delay=lambda: 0.0002 + 0.0018 * delays.random(),
+            process=process,
+            name="" if process is None else process.incarnation,
         )
 
     def read_file(self, path: str) -> bytes:

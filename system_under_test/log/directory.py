@@ -3,6 +3,7 @@
 ``T-P`` is partition P of topic T. ``.kafka_cleanshutdown`` says that the last process stopped cleanly;
 ``meta.properties`` whose directory this is; ``T-P/topic-incarnation`` which creation of the topic the folder
 belongs to (the czxid of the topic's znode), so that a topic created again under its old name does not get old data.
+``.lock`` is locked by the process that uses the directory; it is never removed, and its content is information only.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from assay.system_under_test.log.checkpoints import crc_line
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import write_atomic
 
+LOCK = ".lock"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 INCARNATION = "topic-incarnation"
@@ -21,6 +23,22 @@ STRAY_SUFFIX = ".stray"
 
 class DirectoryError(Exception):
     """A file of the log directory cannot be understood; the message names it and says what to do."""
+
+
+def lock(storage: Storage, root: str) -> None:
+    """Reserves the log directory, which is made if it is missing, for this process until it has ended.
+
+    Comes before anything of the directory is read. Raises :class:`DirectoryError` if another process has it; the
+    directory is unchanged then.
+    """
+    storage.mkdir(root)
+    try:
+        storage.lock(_join(root, LOCK))
+    except BlockingIOError as error:
+        raise DirectoryError(
+            f"data_dir {root} is in use: {error.strerror} of {_join(root, LOCK)}; end that process first, or give this "
+            "broker a directory of its own"
+        ) from error
 
 
 async def make_root(storage: Storage, root: str) -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Protocol
 
+from assay.system_under_test.log import directory
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, NO_TIMESTAMP, Buffer
 from assay.system_under_test.records.message_set import Checked
-from assay.system_under_test.runtime import File
+from assay.system_under_test.runtime import File, Storage
 
 
 class CheckBytes(Protocol):
@@ -20,11 +21,13 @@ class CheckBytes(Protocol):
 
 @dataclass(frozen=True)
 class LogTraits:
-    """How bytes from a disk are checked, and which index is kept over them."""
+    """How a directory is reserved, how bytes from a disk are checked, and which index is kept over them."""
 
     check: CheckBytes = message_set.check
     index: Callable[[File, int], OffsetIndex] = OffsetIndex
     """Over a file, of the segment with this base offset; still to be loaded or rebuilt."""
+    reserve: Callable[[Storage, str], None] = directory.lock
+    """Reserves the log directory for this process."""
 
 
 CORRECT = LogTraits()
@@ -36,7 +39,13 @@ def log_traits(defects: Collection[str]) -> LogTraits:
         return LogTraits(check=follow_sizes)
     if "index-trusted" in defects:
         return LogTraits(index=TrustedIndex)
+    if "no-directory-lock" in defects:
+        return LogTraits(reserve=leave_unlocked)
     return CORRECT
+
+
+def leave_unlocked(storage: Storage, root: str) -> None:
+    """Lets any number of processes use the directory."""
 
 
 def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> Checked:

@@ -3,6 +3,9 @@
 Appends and reads are plain system calls: they touch the page cache and take microseconds. Only fsync, which waits
 for the device, goes to the running loop's default executor, so that the loop goes on serving.
 
+The lock of a file is ``flock(2)`` on an open file: the kernel releases it when the last descriptor is closed, so when
+the process has ended, in whichever way. No exec passes the descriptor on.
+
 Three properties that the log relies on:
 
 - An append happens wholly or not at all: a short write (disk full) is cut off again before the error is raised.
@@ -15,7 +18,9 @@ Three properties that the log relies on:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import fcntl
 import os
 import shutil
 
@@ -24,6 +29,8 @@ from assay.system_under_test.storage.sendfile import send_range
 
 SENDFILE_FROM = 4 * 1024 * 1024
 """Bytes from which on sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""
+HOLDER_BYTES = 64
+"""Bytes of a locked file that may name its holder."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
@@ -195,6 +202,8 @@ class LocalStorage:
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
         self._fsyncs = Fsyncs()
+        self._locks: list[int] = []
+        """Descriptors of locked files. They stay open until the process ends."""
         os.makedirs(self._root, exist_ok=True)
 
     def open(self, path: str) -> LocalFile:
@@ -236,6 +245,22 @@ class LocalStorage:
         else:
             os.remove(absolute)
 
+    def lock(self, path: str) -> None:
+        absolute = self._absolute(path)
+        descriptor = os.open(absolute, OPEN_FLAGS, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(descriptor, HOLDER_BYTES, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise held_by(holder, absolute) from error
+            raise
+        self._locks.append(descriptor)
+        with contextlib.suppress(OSError):  # a full disk: the note is information for people, and nothing relies on it
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+
     def _absolute(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"{path!r} is not a path below the storage's root")
@@ -244,6 +269,11 @@ class LocalStorage:
     async def _fsync(self, absolute: str, flags: int) -> None:
         self._fsyncs.check(absolute)
         await self._fsyncs.run(os.open(absolute, flags | os.O_CLOEXEC))
+
+
+def held_by(holder: str, path: str) -> BlockingIOError:
+    """Returns the refusal of a lock; ``holder`` is what the file says of the process that has it, if anything."""
+    return BlockingIOError(errno.EWOULDBLOCK, f"process {holder or 'unknown'} holds the lock", path)
 
 
 def _fsync_and_close(descriptor: int) -> None:

@@ -141,8 +141,8 @@ def test_fsync_covers_what_was_there_at_the_call_and_nothing_later() -> None:
 def test_an_earlier_fsync_that_ends_later_takes_nothing_back() -> None:
     async def scenario(disk: SimDisk) -> None:
         slow = disk.storage(fsync_delay=lambda: 0.01).open("a")
-        quick = disk.storage(fsync_delay=lambda: 0).open("a")
         slow.append(b"1")
+        quick = disk.storage(fsync_delay=lambda: 0).open("a")
         pending = asyncio.ensure_future(slow.fsync())
         await asyncio.sleep(0)
         quick.append(b"2")

@@ -1,0 +1,167 @@
+"""A data directory has one process at a time, and belongs to one broker of one cluster.
+
+A broker that is refused changes nothing in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from assay.system_under_test.log.directory import CLEAN_MARKER, LOCK
+from assay.system_under_test.zookeeper import paths
+
+from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until
+
+CLOSED_PORT = 1
+"""Nothing listens there: a broker that has its directory waits for ZooKeeper."""
+
+
+def contents(cluster: Brokers, number: int = 0) -> dict[str, str]:
+    return dict(cluster.nodes[number].disk.snapshot(DATA).sums)
+
+
+async def refused(cluster: Brokers, number: int = 0) -> None:
+    node = cluster.nodes[number]
+    await node.start()
+    await until(lambda: node.exit_code is not None, "it gives up")
+    assert node.exit_code == 1
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_a_directory_of_another_cluster_is_refused_by_both_names_and_left_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            node = cluster.nodes[0]
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            await node.terminate()
+            own = node.disk.read(f"{DATA}/meta.properties")
+            other = own.replace(b"cluster.id=", b"cluster.id=other-")
+            node.disk.write(f"{DATA}/meta.properties", other)
+            assert node.disk.read(f"{DATA}/{CLEAN_MARKER}")
+            before = contents(cluster)
+            await refused(cluster)
+            after = contents(cluster)
+            del before[f"{DATA}/{LOCK}"], after[f"{DATA}/{LOCK}"]  # it names the last process that had it
+            assert after == before
+            name = own.decode().split("cluster.id=")[1].strip()
+            line = said(capsys)
+            assert f"data_dir {DATA} belongs to cluster other-{name}, but ZooKeeper at " in line
+            assert f"is that of cluster {name};" in line
+            assert "docs/running_the_broker.md" in line
+            node.disk.write(f"{DATA}/meta.properties", own)  # the way back: the directory and ZooKeeper agree again
+            before_start = len(cluster.events(node, "registered"))
+            await node.start()
+            await until(lambda: len(cluster.events(node, "registered")) > before_start, "it is back")
+            assert [value for _, value in cluster.stored(node, "orders-0")] == [b"x"]
+
+    simulate(check)
+
+
+def test_after_zookeeper_got_another_id_and_its_old_one_back_the_cluster_serves_what_it_had(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def check() -> None:
+        async with brokers() as cluster:
+            await cluster.producer.send("orders", 0, [(None, b"x")])
+            for node in cluster.nodes:
+                await node.terminate()
+            zookeeper = cluster.cluster.harness_runtime().zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(10.0)
+            backup, _ = await zookeeper.get(paths.CLUSTER_ID)
+            await zookeeper.set(paths.CLUSTER_ID, json.dumps({"version": "1", "id": "new"}).encode())
+            for number in range(3):
+                await refused(cluster, number)
+                assert "is that of cluster new;" in said(capsys)
+            await zookeeper.set(paths.CLUSTER_ID, backup)
+            for node in cluster.nodes:
+                await node.start()
+            await cluster.producer.send("orders", 0, [(None, b"y")])
+            leader = await cluster.leader()
+            assert [value for _, value in cluster.stored(leader, "orders-0")] == [b"x", b"y"]
+            await zookeeper.close()
+
+    simulate(check)
+
+
+# -- real processes ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def process(folder: Path, **settings: object) -> Iterator[subprocess.Popen[str]]:
+    """A broker of this folder, which waits for ZooKeeper once it has its directory."""
+    config = {"zookeeper": f"127.0.0.1:{CLOSED_PORT}", "host": "127.0.0.1", "data_dir": str(folder / "data")} | settings
+    (folder / "broker.json").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(folder / "broker.json")]
+    made = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield made
+    finally:
+        made.kill()
+        made.communicate()
+
+
+def wait_until_locked(folder: Path, by: subprocess.Popen[str]) -> None:
+    """Returns once the process has noted that it has the directory."""
+    lock = folder / "data" / LOCK
+    while not (lock.exists() and lock.read_text() == f"{by.pid}\n"):
+        assert by.poll() is None, "it ended"
+        os.sched_yield()
+
+
+def rest(made: subprocess.Popen[str]) -> str:
+    _, error = made.communicate(timeout=60)
+    assert made.returncode == 1
+    return error.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("broker_id", [-1, 1, 2])
+def test_a_second_process_ends_before_it_reads_anything_of_the_directory(
+    tmp_path: Path, broker_id: int, stopped: bool
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "meta.properties").write_text("no id\n")  # who reads this stops for that
+    with process(tmp_path, broker_id=1) as first:
+        wait_until_locked(tmp_path, first)
+        if stopped:
+            first.send_signal(signal.SIGSTOP)
+            os.waitpid(first.pid, os.WUNTRACED)
+        before = {path.name: (path.read_bytes(), path.stat().st_ctime_ns) for path in data.iterdir()}
+        with process(tmp_path, broker_id=broker_id) as second:
+            line = rest(second)
+        named = str(data).lstrip("/")
+        assert line.startswith(
+            f"broker: data_dir {named} is in use: process {first.pid} holds the lock of {named}/.lock;"
+        )
+        assert {path.name: (path.read_bytes(), path.stat().st_ctime_ns) for path in data.iterdir()} == before
+        assert first.poll() is None
+
+
+def test_a_killed_process_leaves_the_directory_to_the_next(tmp_path: Path) -> None:
+    with process(tmp_path, broker_id=1) as first:
+        wait_until_locked(tmp_path, first)
+    with process(tmp_path, broker_id=1) as second:
+        wait_until_locked(tmp_path, second)
+
+
+def test_a_directory_that_cannot_be_locked_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "data" / LOCK).mkdir(parents=True)
+    with process(tmp_path, broker_id=1) as made:
+        assert f"the data in {str(tmp_path / 'data').lstrip('/')} cannot be locked: " in rest(made)
