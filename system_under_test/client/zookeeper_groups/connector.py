@@ -42,7 +42,7 @@ class ChangeKind(enum.StrEnum):
     RELEASED = "released"
     """It is about to let go, in order: nothing of this hold is handed out or committed any more."""
     LOST = "lost"
-    """The session is over, or may be."""
+    """The session is over, or may be; or someone has deleted the znode of its claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,10 @@ class ConsumerConnector:
         self.consumer_id = f"{config.group}_{chosen}"
         self.effort = Effort()
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout)
-        self._registration = Registration(self._zookeeper, config.group, self.consumer_id)
-        self._ownership = Ownership(self._zookeeper, config.group, self._registration)
+        self._registration = Registration(self._zookeeper, config.group, self.consumer_id, self._changed)
+        self._ownership = Ownership(
+            self._zookeeper, config.group, self._registration, self._claim_gone, lambda: self._wake.set()
+        )
         self._session = traits.session(self._zookeeper, self._registration, self._lose, self._ownership.forget)
         self._zookeeper.add_listener(lambda state: self._wake.set())
         self._brokers = KnownBrokers.of(config.bootstrap) if config.bootstrap else KnownBrokers()
@@ -241,6 +243,17 @@ class ConsumerConnector:
             self._end(ChangeKind.LOST)
             self._wake.set()
 
+    def _claim_gone(self, partition: Partition) -> None:
+        self._lose_hold(partition)
+        self._wake.set()
+
+    def _lose_hold(self, partition: Partition) -> None:
+        """Its claim is gone, and anyone may own it by now: nothing more of it is handed out or committed."""
+        hold = self._holds.pop(partition, None)
+        if hold is not None:
+            _log.warning("%s: the claim of %s-%d was deleted by someone else", self.consumer_id, *partition)
+            self._report(ChangeKind.LOST, hold)
+
     def _end(self, kind: ChangeKind) -> None:
         ended, self._holds = self._holds, {}
         for hold in ended.values():
@@ -278,6 +291,10 @@ class ConsumerConnector:
         view = await read_view(self._zookeeper, self._config.group, subscription, self._changed, by_broker=by_broker)
         if not self._config.bootstrap:
             self._brokers.addresses = await registered_brokers(self._zookeeper)
+        if self.consumer_id not in view.members:
+            return False  # its registration has gone since: what it owns it can neither keep nor release without one
+        for gone in await self._ownership.find_gone():
+            self._lose_hold(gone)
         wanted = view.allotted_to(self.consumer_id)
         self.effort.rebalances += 1
         owned = {partition: hold.thread for partition, hold in self._current().items()}
@@ -286,15 +303,15 @@ class ConsumerConnector:
         )  # else a claim came to nothing half-way
         self.effort.unchanged += unchanged
         if unchanged and not self._config.classic:
-            return self.consumer_id in view.members
+            return True
         await self._release()
         if not wanted:
-            return self.consumer_id in view.members
+            return True
         made = await self._ownership.claim(wanted)
         if not made:
             return False
         positions = await self._start(wanted)
-        if not self._session.alive or (self._wake.is_set() and not self._config.classic):
+        if not self._session.alive or self._ownership.in_doubt or (self._wake.is_set() and not self._config.classic):
             return False
         self._on_claim(Claim(view.version, made, {one: share.member for one, share in view.shares.items()}))
         for partition, thread in wanted.items():

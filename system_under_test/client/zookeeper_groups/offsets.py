@@ -72,7 +72,7 @@ class ZooKeeperOffsets(OffsetStore):
                     sent = False
                     self._known.clear()
                     if not await self._registration.stands(session):
-                        raise CommitFailed(f"{what}: the session is over", Certainty.NOT_DONE, undone) from error
+                        raise CommitFailed(f"{what}: it is not registered", Certainty.NOT_DONE, undone) from error
         except KazooException as error:
             known = Certainty.UNKNOWN if sent else Certainty.NOT_DONE
             each = dict.fromkeys(offsets, known)

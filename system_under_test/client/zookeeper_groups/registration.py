@@ -6,16 +6,17 @@ over: no claim of others is taken away, and no offset rewound, by a member that 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, SessionExpiredError
-from kazoo.protocol.serialization import CheckVersion
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.serialization import CheckVersion, Delete
+from kazoo.protocol.states import KazooState, WatchedEvent
 
 from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.zookeeper import paths
+from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import encode
 
 FIRST_VERSION = 0
@@ -23,31 +24,56 @@ FIRST_VERSION = 0
 
 
 class Registration:
-    """The registration of one member. ``session`` is the one under which it is registered, 0 while it is not."""
+    """The registration of one member. ``session`` is the one under which it is registered, 0 while it is not.
 
-    def __init__(self, zookeeper: ZooKeeper, group: str, consumer_id: str) -> None:
+    ``on_change`` is called when the znode was deleted or overwritten, or may have been; then :meth:`ensure` looks.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        group: str,
+        consumer_id: str,
+        on_change: Callable[[WatchedEvent], None] = lambda event: None,
+    ) -> None:
         self._zookeeper = zookeeper
         self._path = paths.consumer(group, consumer_id)
+        self._on_change = on_change
+        self._watched = False
         self.session = 0
 
     async def ensure(self, subscription: StreamSubscription, timestamp_ms: int) -> None:
         """Registers under the present session, if it is not. Raises kazoo's errors.
 
+        Someone may have deleted or overwritten the znode while the session lives: then it is made again. The claims of
+        the session are not touched by that, and still keep the others out.
+
         ``NodeExistsError``: another session holds this id, our own former one mostly; it goes when that is over.
         """
-        if self.session and self.session == self._zookeeper.session_id:
-            return
         session = self._zookeeper.session_id
+        if session and self.session == session and self._watched:
+            return
         if not session:
             raise SessionExpiredError(f"{self._path}: no session to register under")
-        data = encode(subscription.registered(timestamp_ms))
-        try:
+        creation = znodes.create(self._path, encode(subscription.registered(timestamp_ms)), ephemeral=True)
+        if self.session != session:
+            await self._create(creation.data)
+        while (stat := await self._zookeeper.exists(self._path, self._changed)) is None:
+            await self._create(creation.data)
+        if stat.ephemeralOwner != session:
+            raise NodeExistsError(f"{self._path} is held by session {stat.ephemeralOwner:#x}")
+        if stat.version != FIRST_VERSION:  # overwritten: the others may have read that, and no fence holds
+            await self._zookeeper.multi([Delete(self._path, stat.version), creation])
+            await self._zookeeper.exists(self._path, self._changed)
+        self.session, self._watched = session, True
+
+    async def _create(self, data: bytes) -> None:
+        with contextlib.suppress(NodeExistsError):
             await self._zookeeper.create(self._path, data, ephemeral=True, makepath=True)
-        except NodeExistsError:
-            stat = await self._zookeeper.exists(self._path)
-            if stat is None or stat.ephemeralOwner != session:
-                raise
-        self.session = session
+
+    def _changed(self, event: WatchedEvent) -> None:
+        self._watched = False
+        self._on_change(event)
 
     async def fenced(self, session: int, operations: Sequence[Any]) -> None:
         """All of these or none, if the member is registered under ``session``. Raises kazoo's errors.

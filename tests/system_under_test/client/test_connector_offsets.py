@@ -155,16 +155,13 @@ def test_one_whose_session_is_over_rewinds_no_other() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=PARTITIONS)) as cluster:
             zookeeper = await zookeeper_of(cluster)
-            one = Consumer(cluster, "c1", auto_commit=False, defects=("zk-owner-overlap",))
-            await one.start()
-            await fill(cluster, "x", PARTITIONS)
-            await until(lambda: sum(one.values.values()) == 10, "all is read")
+            registration = Registration(zookeeper, "g", "g_c1")
+            await registration.ensure(Static({"orders": 1}), 0)
             await zookeeper.delete("/consumers/g/ids/g_c1")
-            with pytest.raises(CommitFailed, match="session is over") as failed:
-                await one.call(one.connector.commit_offsets())
+            with pytest.raises(CommitFailed, match="it is not registered") as failed:
+                await ZooKeeperOffsets(zookeeper, "g", registration).commit({("orders", 0): 5})
             assert failed.value.outcome is Certainty.NOT_DONE
             assert await zookeeper.exists("/consumers/g/offsets/orders/0") is None
-            await one.shutdown()
             await zookeeper.close()
 
     simulate(check)

@@ -10,15 +10,18 @@ from collections.abc import Mapping
 
 import pytest
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Delete
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.coordinated import Position
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector
 from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
-from assay.system_under_test.client.zookeeper_groups.subscription import Filter
+from assay.system_under_test.client.zookeeper_groups.registration import Registration
+from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import znodes
 from assay.system_under_test.zookeeper.znodes import TopicAssignment, decode
 
 from helpers.consumers import Consumer, fill, make_topic
@@ -559,3 +562,118 @@ def test_a_member_has_an_id_of_its_own_and_there_is_a_default_group() -> None:
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ConnectorConfig(zookeeper="zk:2181", bootstrap=["b:9092"], **wrong)  # type: ignore[arg-type]
+
+
+REMOVED = {
+    "deleted": lambda zookeeper, path: zookeeper.delete(path),
+    "overwritten": lambda zookeeper, path: zookeeper.set(path, b"nonsense"),
+}
+
+
+@pytest.mark.parametrize("done", list(REMOVED))
+def test_a_member_whose_registration_was_removed_by_hand_registers_again_and_the_group_goes_on(done: str) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=4)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            one, two = Consumer(cluster, "c1"), Consumer(cluster, "c2")
+            await one.start()
+            await two.start()
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0", 2: "g_c2-0", 3: "g_c2-0"})
+            before = await zookeeper.exists("/consumers/g/ids/g_c1")
+            await REMOVED[done](zookeeper, "/consumers/g/ids/g_c1")
+
+            async def registered() -> bool:
+                now = await zookeeper.exists("/consumers/g/ids/g_c1")
+                return now is not None and now.czxid > before.czxid and now.version == 0
+
+            await until(registered, "it has registered again")
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0", 2: "g_c2-0", 3: "g_c2-0"})
+            await until(lambda: len(one.owned) == len(two.owned) == 2, "both own their shares")
+            sent = await fill(cluster, "x", 4)
+            await until(lambda: set(one.values + two.values) == sent, "all is read")
+            await one.call(one.connector.commit_offsets())
+            await one.shutdown()
+            await shared_as(zookeeper, {0: "g_c2-0", 1: "g_c2-0", 2: "g_c2-0", 3: "g_c2-0"})
+            await two.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_nothing_is_released_without_a_registration_and_everything_once_there_is_one_again() -> None:
+    """Else the claims would stay for as long as the session, and no one could have the partitions."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            registration = Registration(zookeeper, "g", "g_c1")
+            ownership = Ownership(zookeeper, "g", registration)
+            await registration.ensure(Static({"orders": 1}), 0)
+            assert await ownership.claim({("orders", 0): "g_c1-0"})
+            await zookeeper.delete("/consumers/g/ids/g_c1")
+            with pytest.raises(NoNodeError):
+                await ownership.release()
+            assert ownership.claimed == {("orders", 0)}
+            await registration.ensure(Static({"orders": 1}), 0)
+            await ownership.release()
+            assert not ownership.claimed
+            assert await owners(zookeeper) == {}
+            await zookeeper.close()
+
+    simulate(check)
+
+
+@pytest.mark.parametrize("classic", [False, True])
+def test_a_member_stops_reading_a_partition_whose_claim_is_deleted_by_hand_and_claims_it_again(classic: bool) -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            member = Consumer(cluster, "c1", classic=classic)
+            await member.start()
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
+            await until(lambda: len(member.owned) == 2, "it owns both")
+            first = member.connector.effort.watches
+            await zookeeper.multi(
+                [
+                    Delete("/consumers/g/owners/orders/1", -1),
+                    znodes.create("/consumers/g/owners/orders/1", b"g_other-0"),
+                ]
+            )
+            await until(lambda: ChangeKind.LOST in member.kinds(), "it has noticed")
+            lost = next(change for _, change in member.changes if change.kind is ChangeKind.LOST)
+            assert (lost.topic, lost.partition) == ("orders", 1)
+            assert ("orders", 1) not in member.owned
+            other = await fill(cluster, "other", 2)
+            await asyncio.sleep(3.0)
+            assert not member.values[b"other-1-0"], "it belongs to another"
+            await zookeeper.delete("/consumers/g/owners/orders/1")
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
+            await until(lambda: set(member.values) == other, "it reads both again")
+            assert member.connector.effort.watches == first, "its own releases do not wake it"
+            await member.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_claim_that_is_deleted_while_its_owner_is_cut_off_is_noticed_when_it_is_back() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            member = Consumer(cluster, "c1", session_timeout=6.0)
+            await member.start()
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
+            await until(lambda: len(member.owned) == 2, "it owns both")
+            await member.cut_from(cluster.zookeepers)
+            await asyncio.sleep(3.5)
+            await zookeeper.delete("/consumers/g/owners/orders/0")
+            await member.heal()
+            await until(lambda: ChangeKind.LOST in member.kinds(), "it has noticed")
+            lost = [change.partition for _, change in member.changes if change.kind is ChangeKind.LOST]
+            assert lost == [0], "its session goes on, and so does the other partition"
+            await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
+            await until(lambda: len(member.owned) == 2, "it owns both again")
+            await member.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
