@@ -210,6 +210,29 @@ def pending(state: Path) -> tuple[list[Pending], list[str]]:
     return found, broken
 
 
+def outstanding(state: Path, mine: owner.Owner) -> list[str]:
+    """Describes what a process has made and not taken away. A fault inside a container that is listed goes with it."""
+    found, _ = pending(state)
+    actions = [action for journal in found if journal.owner == mine for _, action in journal.actions]
+    gone = {action.name for action in actions if isinstance(action, RemoveContainer)}
+    lines = []
+    for action in actions:
+        match action:
+            case RemoveContainer(name):
+                lines.append(f"container {name}")
+            case RemoveNetwork(name):
+                lines.append(f"network {name}")
+            case RemoveFile(path):
+                lines.append(f"file {path}")
+            case RemoveDisk(image):
+                lines.append(f"disk {image}")
+            case RunInContainer(container) | Unpause(container) if container in gone:
+                pass
+            case _:
+                lines.append(f"not undone: {describe(action)}")
+    return lines
+
+
 def describe(action: Action) -> str:
     match action:
         case RemoveContainer(name):

@@ -35,6 +35,7 @@ from assay.harness.cli import (
 )
 from assay.harness.cli.command import Exit, InputError, Parser
 from assay.harness.run.full_disk import is_full
+from assay.harness.run.interrupt import stopped_by_all
 
 VERBS: Final = (
     check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
@@ -72,9 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], Exit] = arguments.run
     try:
-        code = int(run(arguments))
-        sys.stdout.flush()  # not at the end of the process, where what cannot be written has an exit code of its own
-        return code
+        with stopped_by_all():
+            code = int(run(arguments))
+            sys.stdout.flush()  # at the end of the process, a failed write would have an exit code of its own
+            return code
     except InputError as error:
         print(f"assay: {error}", file=sys.stderr)
         return int(Exit.USAGE)

@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -76,7 +75,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         store, path, night, budget, note=_printer(night), begins=_begins, stopping=_stopping, shrank=_shrank,
         shrinks=lambda cell: _under_way(f"{cell}: its failure is made small ..."),
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, lambda number, frame: one.interrupt.request())
     part = f", part {night.part} of {night.parts}" * (night.parts > 1)
     note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
     reading(one.run)

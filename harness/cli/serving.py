@@ -7,7 +7,6 @@ reachable from this machine.
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,13 +15,13 @@ from typing import Final
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import System, zookeeper_servers
+from assay.harness.run.interrupt import handled_signals
 from assay.harness.run.settings import DOCKER, Settings
 from assay.harness.run.worlds import World, open_world
 from assay.nemesis.target import servers
 
 START_SECONDS: Final = 90.0
 WATCH_SECONDS: Final = 5.0
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Addresses:
 def serve(
     system: System, nodes: int, zookeepers: int, note: Callable[[str], None], serving: Callable[[Addresses], None]
 ) -> None:
-    """Starts the cluster, calls ``serving``, and takes it away at the first SIGINT or SIGTERM.
+    """Starts the cluster, calls ``serving``, and takes it away at the first SIGINT, SIGTERM or SIGHUP.
 
     Raises ``NodeError`` or ``DeploymentError`` when it does not come up.
     """
@@ -54,7 +53,8 @@ async def _life(
 ) -> None:
     """Serves until it fails or a signal comes; further signals do not keep it from clearing up."""
     loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_serve(world, system, note, serving))
-    for number in SIGNALS:
+    signals = handled_signals()
+    for number in signals:
         loop.add_signal_handler(number, served.cancel)
     try:
         with contextlib.suppress(asyncio.CancelledError):
@@ -62,7 +62,7 @@ async def _life(
     finally:
         note("taking the cluster away")
         await world.close(keep=False)
-        for number in SIGNALS:
+        for number in signals:
             loop.remove_signal_handler(number)
 
 

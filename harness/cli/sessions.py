@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from assay.harness.run.interrupt import handled_signals
 from assay.harness.run.process_group import signal_group, start
 
 OUTPUT: Final = "output.txt"
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PATIENCE: Final = (20.0, 60.0)
-"""Seconds that a session has after the first Ctrl-C, to stop its load, and after the second, to clear up."""
+PATIENCE: Final = (80.0, 5.0)
+"""Seconds that a session has after the first Ctrl-C, to heal and to clear up, and after the second, which ends it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _signals() -> Iterator[int]:
     """A descriptor that can be read once a signal to end has come: nothing is interrupted where it stands."""
     read, write = os.pipe()
     os.set_blocking(write, False)
-    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    before = {number: signal.signal(number, lambda *_: None) for number in handled_signals()}
     former = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield read

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.harness.plugin import clusters, hookspecs, own_modules, remarks, rounds
+from assay.harness.plugin import clusters, hookspecs, own_modules, remarks, rounds, signals
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
+from assay.harness.run.interrupt import Interrupt, StopSignals
 from assay.harness.run.settings import ONCE, SIM, SettingsError, asked_by_name
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ SKIPPED: Final = "assay_not_applicable"
 OPTIONS: Final = pytest.StashKey[Options]()
 SESSION: Final = pytest.StashKey["Session"]()
 REGISTRY: Final = pytest.StashKey["Registry"]()
+SIGNALS: Final = pytest.StashKey[StopSignals]()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SIGNALS] = signals.register(config, is_experiment)
     config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
@@ -136,7 +139,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    experiments = [item for item in items if FIXTURE in getattr(item, "fixturenames", ())]
+    experiments = [item for item in items if is_experiment(item)]
     reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
@@ -167,7 +170,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """A failed trial has a text of its own; what the harness logged during the run is left out."""
     report: Any = yield
-    if FIXTURE in getattr(item, "fixturenames", ()):
+    if is_experiment(item):
         report.sections.clear()
     return report
 
@@ -223,6 +226,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             command=lambda again: repeat_command(base, again),
             progress=_progress(request.config),
             engines=assay_engines,
+            interrupt=Interrupt(request.config.stash[SIGNALS]),
             registry=registry_of(request.config),
         )
         try:
@@ -238,6 +242,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         test=request.node.nodeid,
         command=repeat_command(base, settings),
         progress=_progress(request.config),
+        interrupt=Interrupt(request.config.stash[SIGNALS]),
         reports=Reports(options.reports),
         engines=assay_engines,
         registry=registry_of(request.config),
@@ -260,8 +265,12 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         if attempt.passed is not None:
             remarks.keep_pass(request.node, *attempt.passed)
         if attempt.interrupted:  # also where the cluster cannot be taken away
-            request.session.shouldstop = "interrupted; what there was has been checked and reported"
+            request.session.shouldstop = signals.REPORTED
         attempt.tear_down()
+
+
+def is_experiment(item: pytest.Item) -> bool:
+    return FIXTURE in getattr(item, "fixturenames", ())
 
 
 def registry_of(config: pytest.Config) -> Registry:

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import platform
 import secrets
+import signal
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -187,7 +188,7 @@ class Attempt:
     def _run(self) -> str | None:
         assert self._trial is not None
         assert self._world is not None, "set_up comes first"
-        with self.interrupt.listening():
+        with self.interrupt.listening(self._ended_at_once):
             try:
                 with naming_a_full_disk(self.settings.store):
                     ended = self._world.loop.run_until_complete(self._trial.run())
@@ -206,7 +207,8 @@ class Attempt:
             self._world.loop.run_until_complete(self._trial.keep_logs())
         self.progress.note("checking the history")
         history = open_history(self.folder.history)
-        judgement = self.judgement = self._judge(history, ended)
+        with self.interrupt.breaking():
+            judgement = self.judgement = self._judge(history, ended)
         self.folder.write_json("verdict.json", judgement)
         self._write(verdict=judgement.verdict)
         self.folder.write_json(FIGURES, figures(history))
@@ -223,7 +225,8 @@ class Attempt:
         world, self._world = self._world, None
         try:
             if world is not None:
-                self._take_away(world)
+                with self.interrupt.listening(self._ended_at_once):
+                    self._take_away(world)
         finally:
             self.progress.close()
             if self._folder is not None:
@@ -246,6 +249,10 @@ class Attempt:
             world.loop.run_until_complete(trial.keep_logs())
         return "\n".join([*last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
+    def _ended_at_once(self, number: signal.Signals) -> None:
+        if self._info is not None and self._info.status == store.RUNNING:
+            self._end(store.ERROR, problem=f"interrupted twice: ended at once by {number.name}")
+
     def _keep(self) -> bool:
         failed = self.judgement is None or self.judgement.verdict is not Verdict.PASS
         return self.settings.keep_cluster == "always" or (self.settings.keep_cluster == "failed" and failed)
@@ -259,6 +266,7 @@ class Attempt:
             interrupted=ended.interrupted,
             notes=ended.notes,
             stood_still=ended.stood_still,
+            watch=lambda what, done, total: None,  # a signal breaks the checks off: what they have found is kept
         )
         watched = self._trial.watched if self._trial is not None else None
         if watched is None or not watched.found or judgement.verdict is Verdict.FAIL:

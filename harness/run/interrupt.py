@@ -1,20 +1,120 @@
-"""Ctrl-C, twice: the first asks the run to stop, heal, check and report; the second stops everything at once."""
+"""Requests to stop: Ctrl-C (SIGINT), SIGTERM and SIGHUP, which all mean the same.
 
+The first request asks: a run stops, heals, checks and reports; code outside a run gets ``KeyboardInterrupt``. The
+second request insists. Each program decides how: pytest ends at once and names what is left (``harness/plugin``).
+
+`timeout` and terminals signal a process and its whole group, so one request may arrive as several signals. Signals
+within ``TOGETHER`` seconds after the first one are part of the first request.
+"""
+
+import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MAY_BE_IGNORED: Final = (signal.SIGTERM, signal.SIGHUP)
+"""If they are ignored at the start, as SIGHUP is under nohup, they stay ignored. SIGINT does not: shells ignore it in
+every background command of a script, and a night asks its runs to end by SIGINT.
+"""
+TOGETHER: Final = 1.0
+
+
+def raise_interrupt(number: signal.Signals) -> None:
+    """Raises ``KeyboardInterrupt``, as Python does by itself at SIGINT alone."""
+    raise KeyboardInterrupt(number.name)
+
+
+def _as_usual(number: signal.Signals) -> None:
+    """Does in a forked child what the signal does in a process without handlers. Its code may be anyone's."""
+    if number == signal.SIGINT:
+        raise_interrupt(number)
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+
+
+def raise_again(number: signal.Signals) -> None:
+    raise KeyboardInterrupt(f"interrupted twice: aborted by {number.name}")
+
+
+def handled_signals() -> list[signal.Signals]:
+    """Returns the signals that ask this process to stop."""
+    return [
+        number for number in SIGNALS if number not in MAY_BE_IGNORED or signal.getsignal(number) is not signal.SIG_IGN
+    ]
+
+
+class StopSignals:
+    """The signals of one process that ask it to stop, and what they do.
+
+    ``first`` handles the first request unless a block of :meth:`asking` is active. ``again`` handles each later one.
+    The handlers only call these functions. The simulation's loop never waits for real signals, so a run must look at
+    its :class:`Interrupt` by itself.
+    """
+
+    def __init__(
+        self,
+        first: Callable[[signal.Signals], None] = raise_interrupt,
+        again: Callable[[signal.Signals], None] = raise_again,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._first = first
+        self._again = again
+        self._clock = clock
+        self._asked_at = 0.0
+        self._process = os.getpid()
+        self._asked: list[Callable[[signal.Signals], None]] = []
+        self.received: signal.Signals | None = None
+        """The signal of the first request."""
+        self.last_words: Callable[[signal.Signals], None] | None = None
+        """Called by a program that is about to end at once, so that the run which is going on can be marked."""
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Handles the signals inside the block. Does nothing off the main thread: Python allows no handlers there."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._handle) for number in handled_signals()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def asking(self, action: Callable[[signal.Signals], None]) -> Iterator[None]:
+        """Has ``action`` called at a first request inside the block."""
+        self._asked.append(action)
+        try:
+            yield
+        finally:
+            self._asked.remove(action)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        name, now = signal.Signals(number), self._clock()
+        if os.getpid() != self._process:
+            _as_usual(name)
+            return
+        if self.received is None:
+            self.received, self._asked_at = name, now
+            (self._asked[-1] if self._asked else self._first)(name)
+        elif now >= self._asked_at + TOGETHER:
+            self._again(name)
 
 
 class Interrupt:
-    """Set by the first SIGINT. A second one while set raises ``KeyboardInterrupt`` where the program stands.
+    """Asks one run to end before its time. ``signals``: those of the session, by default of this run alone.
 
-    The flag is looked at by the run itself, ten times a second of its own time, rather than by the loop's signal
-    handling: the simulation's loop never waits for real signals.
+    The run itself looks at ``requested``, ten times a second of its own time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: StopSignals | None = None) -> None:
+        self._signals = signals or StopSignals()
         self.requested = False
         self.reason: str | None = None
         """Why the run is to end before its time, where no one asked for that by Ctrl-C."""
@@ -30,19 +130,58 @@ class Interrupt:
         self.requested = True
         self.reason = reason
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.by_user:
-            raise KeyboardInterrupt("interrupted twice: aborted")
-        self.request()
+    @contextmanager
+    def listening(self, last_words: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
+        """Takes a first signal as a request. Code inside the block is not broken off by it.
+
+        ``last_words``: called if a second signal ends the process at once.
+        """
+        before, self._signals.last_words = self._signals.last_words, last_words
+        try:
+            with self._signals.installed(), self._signals.asking(lambda number: self.request()):
+                yield
+        finally:
+            self._signals.last_words = before
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Takes SIGINT over while inside; does nothing off the main thread, where Python allows no handlers."""
-        if threading.current_thread() is not threading.main_thread():
+    def breaking(self) -> Iterator[None]:
+        """Takes a first signal as a request, and raises ``KeyboardInterrupt`` where the program stands."""
+
+        def asked(number: signal.Signals) -> None:
+            self.request()
+            raise_interrupt(number)
+
+        with self._signals.installed(), self._signals.asking(asked):
             yield
-            return
-        before = signal.signal(signal.SIGINT, self._handle)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def stopped_by_all() -> Iterator[None]:
+    """Has SIGTERM and SIGHUP raise ``KeyboardInterrupt``, each time, as SIGINT does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number)
+        (raise_interrupt if os.getpid() == process else _as_usual)(name)
+
+    taken = [number for number in MAY_BE_IGNORED if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def leave_to_parent() -> None:
+    """Prepares a child process that its parent ends, by SIGTERM at the latest.
+
+    A terminal signals all processes of its group, so SIGINT and SIGHUP are ignored.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -17,6 +17,7 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Co
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full
+from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive
@@ -59,6 +60,7 @@ class Exploration:
     """``auto``: lines and branches of the system are counted where there is Python source of it; ``on``, ``off``."""
     workers: int = os.cpu_count() or 1
     interrupted: bool = False
+    interrupt: Interrupt = field(default_factory=Interrupt)
     registry: Registry = field(default_factory=Registry.standard)
 
     def __post_init__(self) -> None:
@@ -207,6 +209,7 @@ class Exploration:
             progress=self.progress,
             reports=Reports.FAILED,
             engines=self.engines,
+            interrupt=self.interrupt,
             registry=self.registry,
         )
         try:

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import NoReturn
 
+from assay.harness.run.interrupt import leave_to_parent
 from assay.harness.search.stage import Stage, end_with
 
 
@@ -41,8 +42,7 @@ class Stages:
         playing: int | None = None
         try:
             end_with(parent)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            leave_to_parent()
             _close_all_but(orders.fileno())
             while True:
                 connection = Connection(recv_handle(orders))

@@ -7,7 +7,6 @@ share no corpus, so that what each of them does is a function of its seed; which
 
 import multiprocessing
 import os
-import signal
 import time
 import traceback
 from collections import Counter
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
+from assay.harness.run.interrupt import leave_to_parent
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found, Tally
@@ -92,8 +92,7 @@ class _Worker:
 
 def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
     end_with(pid)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the parent ends us
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leave_to_parent()
     try:
         explorer = make(number, lambda line: parent.send(("note", line)))
         explorer.on_found = lambda found: parent.send(("found", found))

@@ -11,6 +11,7 @@ import pytest
 
 from assay.harness.cli import sessions
 from assay.harness.cli.sessions import Session, SessionEnd, perform
+from assay.harness.run.interrupt import SIGNALS
 
 from helpers.process_tree import left
 
@@ -103,9 +104,9 @@ def test_one_that_takes_too_long_is_killed_with_what_it_started(tmp_path: Path) 
     assert not left(started(folder))
 
 
-@pytest.mark.parametrize("number", ["INT", "TERM"])
+@pytest.mark.parametrize("number", ["INT", "TERM", "HUP"])
 def test_a_signal_asks_each_to_end_and_nothing_is_left(number: str, tmp_path: Path) -> None:
-    before = [signal.getsignal(one) for one in sessions.SIGNALS]
+    before = [signal.getsignal(one) for one in SIGNALS]
     waiting, asking, never = (tmp_path / name for name in ("waiting", "asking", "never"))
     once_both = f"while not pathlib.Path({str(waiting / 'child')!r}).exists(): time.sleep(0.01)\n    "
     complete, found = performed(
@@ -122,7 +123,7 @@ def test_a_signal_asks_each_to_end_and_nothing_is_left(number: str, tmp_path: Pa
     assert (asking / "asked").exists()
     assert not never.exists()
     assert not left(started(waiting, asking))
-    assert [signal.getsignal(one) for one in sessions.SIGNALS] == before
+    assert [signal.getsignal(one) for one in SIGNALS] == before
 
 
 def test_one_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,16 +254,6 @@ def test_an_interrupt_ends_the_session_also_where_the_cluster_cannot_be_taken_aw
     result.assert_outcomes(failed=1, errors=1)
 
 
-@pytest.mark.alone
-def test_the_second_interrupt_aborts(toy_project: pytest.Pytester) -> None:
-    interrupt_at(toy_project, 200, 200)
-    result = toy_project.runpytest_subprocess(*SIM)
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert "interrupted twice" in result.stdout.str()
-    info = json.loads((toy_project.path / "store/latest/run.json").read_text())
-    assert (info["status"], info["verdict"]) == ("error", None)
-
-
 def interrupt_at(project: pytest.Pytester, *operations: int) -> None:
     """Ctrl-C from inside the client, once per number, when so many operations have been invoked."""
     toy = project.path / "toy_log.py"

@@ -1,26 +1,111 @@
-"""Ctrl-C asks, then insists."""
+"""A first signal asks, the second one insists."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import pytest
 
-from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.interrupt import SIGNALS, Interrupt, StopSignals, stopped_by_all
 
 
-def test_the_first_asks_and_the_second_raises() -> None:
-    interrupt = Interrupt()
+class Clock:
+    """Seconds that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_asks_and_the_second_raises(number: signal.Signals) -> None:
+    clock = Clock()
+    interrupt = Interrupt(StopSignals(clock=clock))
     with interrupt.listening():
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         assert interrupt.requested
+        clock.now += 1.0
         with pytest.raises(KeyboardInterrupt, match="twice"):
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
 
 
-def test_the_handler_of_before_comes_back() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with Interrupt().listening():
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
+def test_one_request_may_come_as_several_signals() -> None:
+    """`timeout` signals its command and then the group of it; at Ctrl-C a session passes on what its workers got."""
+    clock = Clock()
+    interrupt = Interrupt(StopSignals(clock=clock))
+    with interrupt.listening():
+        for number in SIGNALS:
+            os.kill(os.getpid(), number)
+        clock.now += 0.9
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupt.requested
+
+
+def test_a_second_signal_in_another_part_of_the_run_is_the_second() -> None:
+    clock = Clock()
+    interrupt = Interrupt(StopSignals(clock=clock))
+    with interrupt.listening():
+        os.kill(os.getpid(), signal.SIGTERM)
+    clock.now += 1.0
+    with interrupt.breaking(), pytest.raises(KeyboardInterrupt, match="twice"):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_while_a_history_is_checked_it_breaks_off_and_asks() -> None:
+    interrupt = Interrupt()
+    with interrupt.breaking(), pytest.raises(KeyboardInterrupt, match="SIGHUP"):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert interrupt.by_user
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_was_ignored_at_the_start_stays_ignored(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        interrupt = Interrupt()
+        with stopped_by_all(), interrupt.listening():
+            os.kill(os.getpid(), number)
+        assert not interrupt.requested
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
+FORKED = """
+import os, signal
+from assay.harness.run.interrupt import Interrupt, stopped_by_all
+interrupt = Interrupt()
+with {block}:
+    child = os.fork()
+    if child == 0:
+        signal.raise_signal(signal.SIGTERM)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), interrupt.requested)
+"""
+
+
+@pytest.mark.parametrize("block", ["stopped_by_all()", "interrupt.listening()"])
+def test_a_forked_child_dies_by_sigterm_as_it_would_without_handlers(block: str) -> None:
+    command = [sys.executable, "-c", FORKED.format(block=block)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "-15 False\n"
+
+
+def test_commands_are_interrupted_by_each_signal() -> None:
+    with stopped_by_all():
+        for number in SIGNALS:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)

@@ -1,0 +1,163 @@
+"""Signals to a pytest session: SIGTERM and SIGHUP do what Ctrl-C does, and a second signal ends a run at once.
+
+1. During a run, the first signal asks the run to heal, check and report; then the session ends.
+2. While the fixtures of a run are taken down, the first signal lets that finish; then the session ends.
+3. Everywhere else, such as during collection, a signal raises ``KeyboardInterrupt``.
+4. After a signal in a test with a run, the next one ends the process where it stands. The process prints what it
+   leaves behind, from its undo journals.
+
+The controller of pytest-xdist passes a signal on to its workers, and waits: each has a run to heal. A worker that is
+between two tests starts no further test. The workers of a session without experiments are left to pytest-xdist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from assay.harness.run.interrupt import StopSignals, raise_interrupt, stopped_by_all
+
+PLUGIN: Final = "assay-signals"
+REPORTED: Final = "interrupted; what there was has been checked and reported"
+RUNS: Final = "assay_runs"
+"""In the input of a worker: a folder with a file for each worker that has experiments. Its name is the process's id.
+
+The controller of pytest-xdist collects nothing itself.
+"""
+
+
+class SessionSignals:
+    """The plugin of one session. ``has_run``: whether a test is an experiment."""
+
+    def __init__(self, config: pytest.Config, has_run: Callable[[pytest.Item], bool]) -> None:
+        self.signals = StopSignals(raise_interrupt, self._end_at_once)
+        self._config = config
+        self._has_run = has_run
+        self._runs: Path | None = None
+        self._input: dict[str, Any] | None = getattr(config, "workerinput", None)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Ends the session after a test in which a signal came, even if the test went on."""
+        if not self._has_run(item):
+            with self.signals.asking(raise_interrupt):
+                return (yield)
+        try:
+            with self.signals.installed(), self.signals.asking(raise_interrupt):
+                return (yield)
+        finally:
+            if self.signals.received is not None and not item.session.shouldstop:
+                item.session.shouldstop = REPORTED
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Only notes a first signal meanwhile, because a cluster must be taken away whole."""
+        if not self._has_run(item):
+            return (yield)
+        with self.signals.asking(lambda number: None):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        """Between two tests, a worker only notes a signal; the controller has the workers end first."""
+        if self._config.pluginmanager.hasplugin("dsession"):
+            with self.signals.installed(), self.signals.asking(self._end_workers):
+                return (yield)
+        if self._input is None or RUNS not in self._input or not any(map(self._has_run, session.items)):
+            return (yield)
+        self._config.pluginmanager.register(NoFurtherTests(self.signals), f"{PLUGIN}-no-further-tests")
+        mine = Path(self._input[RUNS]) / str(os.getpid())
+        with self.signals.installed(), self.signals.asking(lambda number: None):
+            mine.touch()
+            try:
+                return (yield)
+            finally:
+                mine.unlink(missing_ok=True)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Hands the folder to a worker that is about to start, if it runs on this machine."""
+        if not node.gateway.spec.popen:
+            return
+        if self._runs is None:
+            self._runs = runs = Path(tempfile.mkdtemp(prefix="assay-workers-"))
+            self._config.add_cleanup(lambda: shutil.rmtree(runs, ignore_errors=True))
+        node.workerinput[RUNS] = str(self._runs)
+
+    def _end_workers(self, number: signal.Signals) -> None:
+        if not self._pass_on(number):
+            raise_interrupt(number)
+        self._print(f"assay: {number.name}: each worker ends its run; a second signal ends all at once")
+
+    def _end_at_once(self, number: signal.Signals) -> None:
+        self._pass_on(number)
+        with contextlib.suppress(Exception):  # whatever it is, the process ends now
+            if self.signals.last_words is not None:
+                self.signals.last_words(number)
+        self._print(f"assay: a second signal, {number.name}: ended at once; {left_behind()}")
+        os._exit(128 + number)
+
+    def _pass_on(self, number: signal.Signals) -> bool:
+        """Signals the workers with experiments; False: there are none."""
+        workers = [] if self._runs is None else [int(file.name) for file in self._runs.iterdir()]
+        for process in workers:
+            with contextlib.suppress(OSError):
+                os.kill(process, number)
+        return bool(workers)
+
+    def _print(self, text: str) -> None:
+        """Prints around pytest's capturing."""
+        capture: Any = self._config.pluginmanager.getplugin("capturemanager")
+        with contextlib.suppress(Exception):  # a terminal that is gone, too, must not keep the process
+            released = contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
+            with released:
+                sys.stderr.write(f"\n{text}\n")
+                sys.stderr.flush()
+
+
+class NoFurtherTests:
+    """The plugin of a worker that runs none of its tests after a signal."""
+
+    def __init__(self, signals: StopSignals) -> None:
+        self._signals = signals
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """True: the test is dealt with, and there is nothing to report."""
+        if self._signals.received is None:
+            return None
+        item.session.shouldstop = REPORTED
+        return True
+
+
+def register(config: pytest.Config, has_run: Callable[[pytest.Item], bool]) -> StopSignals:
+    """Handles the signals until the session's end."""
+    plugin = SessionSignals(config, has_run)
+    config.pluginmanager.register(plugin, PLUGIN)
+    stack = contextlib.ExitStack()
+    stack.enter_context(stopped_by_all())
+    config.add_cleanup(stack.close)
+    return plugin.signals
+
+
+def left_behind() -> str:
+    """Names what this process has not taken back, and the remedy."""
+    try:
+        from assay.cluster import owner
+        from assay.cluster.journal import outstanding, state_folder
+
+        left = outstanding(state_folder(), owner.current())
+    except Exception as error:  # noqa: BLE001 - the process ends now, whatever it is
+        return f"what is left behind cannot be read: {error}; `assay heal` undoes it"
+    if not left:
+        return "nothing is left behind"
+    return "\n".join(["left behind, until `assay heal` or the next session undoes it:", *(f"  {one}" for one in left)])
