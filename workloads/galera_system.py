@@ -7,7 +7,7 @@ there for what they lack.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assay import Cluster, Node, Software
+from assay import Cluster, Node, NodeCounts, Software
 from assay.workloads.mariadb_system import DATA, TABLES, VARIANTS, MariaDB, connect
 
 SETTINGS, BEGIN = "/etc/assay-galera.cnf", "/etc/assay-begin"
@@ -25,6 +25,7 @@ TABLE_OF_SETS = "create table if not exists assay.elements (element int primary 
 @dataclass(frozen=True)
 class Galera(MariaDB):
     name: str = "galera"
+    node_counts: NodeCounts = field(default_factory=dict)
     variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: VARIANTS | {"wsrep_sync_wait": ("0", "1")})
 
     def software(self, role: str) -> Software:

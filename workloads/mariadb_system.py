@@ -6,7 +6,7 @@ from typing import Any
 
 import pymysql
 
-from assay import BANK_ANOMALIES, Cluster, Node, Software, System
+from assay import BANK_ANOMALIES, Cluster, Node, NodeCounts, Software, System
 
 PORT, DATA = 3306, "/var/lib/mysql/assay"
 SNAPSHOTS = "innodb_snapshot_isolation"
@@ -34,6 +34,7 @@ def connect(host: str) -> Any:
 class MariaDB(System):
     name: str = "mariadb"
     roles: Sequence[str] = ("server",)
+    node_counts: NodeCounts = field(default_factory=lambda: {"server": 1})
     variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: VARIANTS)
     chosen: tuple[str, ...] = ()
 

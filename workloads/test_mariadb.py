@@ -1,7 +1,7 @@
 """MariaDB 10.11 on one node: what its levels of isolation promise. In Docker; nodes install it from Debian.
 
-pytest workloads/test_mariadb.py --nodes=1 --nemesis=none --nemesis=kill --nemesis-interval=8
-pytest workloads/test_mariadb.py --nodes=1 -k repeatable_read --set=innodb_snapshot_isolation=ON
+pytest workloads/test_mariadb.py --nemesis=none --nemesis=kill --nemesis-interval=8
+pytest workloads/test_mariadb.py -k repeatable_read --set=innodb_snapshot_isolation=ON
 
 Repeatable read, its default, reads a snapshot and writes over what came later, which loses updates: tolerated by name,
 and reported (https://jepsen.io/analyses/mysql-8.0.34 shows the same of MySQL). With ``innodb_snapshot_isolation`` they

@@ -1,6 +1,6 @@
 """PostgreSQL 15 on one node, at each level of isolation. In Docker; nodes install it from Debian.
 
-pytest workloads/test_postgresql.py --nodes=1 --nemesis=none --nemesis=kill --nemesis-interval=8
+pytest workloads/test_postgresql.py --nemesis=none --nemesis=kill --nemesis-interval=8
 
 What a level allows is tolerated by name, and reported with the reason: write skew at repeatable read, lost updates at
 read committed (https://www.postgresql.org/docs/15/transaction-iso.html). Serializable allows nothing.

@@ -16,7 +16,7 @@ from assay.cluster.deploy import start_system
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import System, zookeeper_servers
 from assay.harness.run.interrupt import handled_signals
-from assay.harness.run.settings import DOCKER, Settings
+from assay.harness.run.settings import Settings
 from assay.harness.run.worlds import World, open_world
 from assay.nemesis.target import servers
 
@@ -33,13 +33,15 @@ class Addresses:
 
 
 def serve(
-    system: System, nodes: int, zookeepers: int, note: Callable[[str], None], serving: Callable[[Addresses], None]
+    system: System,
+    settings: Settings,
+    note: Callable[[str], None],
+    serving: Callable[[Addresses], None],
 ) -> None:
     """Starts the cluster, calls ``serving``, and takes it away at the first SIGINT, SIGTERM or SIGHUP.
 
     Raises ``NodeError`` or ``DeploymentError`` when it does not come up.
     """
-    settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=zookeepers)
     # Two may be started in the same second.
     world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}-{os.getpid()}")
     try:

@@ -6,6 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from assay.harness.cli.command import Exit, InputError, note, positive, reading, system_option
+from assay.harness.run.command_line import DEFAULT_NODES
+from assay.harness.run.declared_nodes import declared, undeclared, with_counts
+from assay.harness.run.settings import DOCKER, Settings
 from assay.harness.run.systems import system_named, with_defect
 
 if TYPE_CHECKING:
@@ -17,7 +20,8 @@ def add(commands: Any) -> None:
         "Starts the broker and its ZooKeeper in containers, prints the brokers' addresses, which this machine reaches, "
         "on one line of standard output, and takes it all away at Ctrl-C. Topics are made when first asked for."),
         epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
-    parser.add_argument("--nodes", type=positive, default=3, metavar="N", help="brokers (3)")
+    parser.add_argument("--nodes", type=positive, metavar="N",
+        help="brokers, or nodes of each role (what the system declares, else 3)")  # fmt: skip
     parser.add_argument("--zookeepers", type=positive, default=1, metavar="N", help="ZooKeeper servers (1)")
     parser.add_argument("--partitions", type=positive, default=4, metavar="N", help="of a topic that is asked for (4)")
     parser.add_argument("--defect", metavar="NAME", help="one of `assay defects` switched on")
@@ -34,6 +38,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if not engine_available():
         raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     system = reading(lambda: _system(arguments))
+    settings = _sized(system, arguments)
 
     def serving(addresses: Addresses) -> None:
         print(addresses.bootstrap, flush=True)
@@ -41,10 +46,25 @@ def run(arguments: argparse.Namespace) -> Exit:
         note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C takes it all away")
 
     try:
-        serve(system, arguments.nodes, arguments.zookeepers, note, serving)
+        serve(system, settings, note, serving)
     except (NodeError, DeploymentError) as error:
         raise InputError(str(error)) from error
     return Exit.PASS
+
+
+def _sized(system: System, arguments: argparse.Namespace) -> Settings:
+    """Raises ``InputError`` for a number of nodes that the system does not declare."""
+    asked = None if arguments.nodes is None else str(arguments.nodes)
+    nodes = int(asked or DEFAULT_NODES)
+    try:
+        counts = declared(system)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=arguments.zookeepers)
+    settings = with_counts(settings, asked, system, counts)
+    if (reason := undeclared(settings, asked, system, counts)) is not None:
+        raise InputError(reason)
+    return settings
 
 
 def _system(arguments: argparse.Namespace) -> System:

@@ -302,6 +302,7 @@ def _settings(config: pytest.Config, parameter: Parameter, found: Experiment) ->
         number=parameter.number,
         test=found.name,
         operation_timeout=found.operation_timeout,
+        counts=found.with_counts,
     )
 
 
@@ -330,11 +331,18 @@ def _ruled_out(
     found: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: Catalogue
 ) -> list[pytest.MarkDecorator]:
     """The marks of a test that its options rule out, if they do."""
-    from assay.harness.run.faults import not_applicable
+    from assay.harness.run.declared_nodes import undeclared
+    from assay.harness.run.faults import not_applicable, strange_role
     from assay.harness.run.workload_mix import mixed, unfit
 
-    sample = settings_for(options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix)
+    sample = settings_for(
+        options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, counts=found.with_counts
+    )
     reason = unfit(found.name, mix, found.mixes)
+    if reason is None:
+        reason = strange_role(found.system, sample)
+    if reason is None:
+        reason = undeclared(sample, options.nodes, found.system, found.node_counts)
     if reason is None:
         reason = not_applicable(mixed(found, sample).deployed(), sample, faults)
     return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]

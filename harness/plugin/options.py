@@ -4,6 +4,7 @@ Only the standard library and pytest are imported here: this module is loaded in
 environment that has the plugin, also where no experiment is tested.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -68,8 +69,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--operation-timeout", default=None, metavar="S",
         help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
     add("--concurrency", default=None, metavar="N", help="workers: 6, or 2n for two per node (2n; with the mix 6n)")
-    add("--nodes", default=command_line.DEFAULT_NODES, metavar="N",
-        help="nodes of each role of the system (3), or by role: server=3,sentinel=5")  # fmt: skip
+    add("--nodes", default=None, metavar="N",
+        help="nodes of each role of the system, or by role: server=3,sentinel=5 (what the system or the experiment "
+        "declares, else 3)")  # fmt: skip
     add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
     add("--workers", default=None, metavar="N",
         help="nodes for clients that live on nodes of their own (default: as many as --nodes, at most 3)")  # fmt: skip
@@ -138,6 +140,10 @@ class Options:
     """One of ``REPORTS``."""
     own_timeout: bool
     """Whether ``--operation-timeout`` was given."""
+    nodes: str | None = None
+    """``--nodes`` as it was given; None: it was not."""
+    concurrency: str = command_line.DEFAULTS.concurrency
+    """``--concurrency`` as it holds: a number, or a multiple of the nodes that a test turns out to have."""
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -159,7 +165,9 @@ def read_options(config: pytest.Config) -> Options:
     hosts = optional("--hosts")
     if hosts is not None and cluster not in ON_HOSTS:
         raise SettingsError(f"--hosts={hosts} goes with --cluster=ssh or attach")
-    nodes, role_nodes = parsing.parse_nodes(text("--nodes"))
+    asked = optional("--nodes")
+    nodes, role_nodes = parsing.parse_nodes(command_line.DEFAULT_NODES if asked is None else asked)
+    concurrency = chosen("--concurrency", usual.concurrency)
     explore, workers, replay = optional("--explore"), optional("--workers"), optional("--replay")
     code_coverage = optional("--code-coverage")
     if code_coverage is not None and explore is None:
@@ -180,7 +188,7 @@ def read_options(config: pytest.Config) -> Options:
         operation_timeout=parsing.parse_seconds(
             "--operation-timeout", chosen("--operation-timeout", usual.operation_timeout)
         ),
-        concurrency=parsing.parse_concurrency(chosen("--concurrency", usual.concurrency), nodes),
+        concurrency=parsing.parse_concurrency(concurrency, nodes),
         nodes=nodes,
         role_nodes=role_nodes,
         zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
@@ -209,6 +217,8 @@ def read_options(config: pytest.Config) -> Options:
         code_coverage=parsing.parse_choice("--code-coverage", code_coverage or AUTO, CODE_COVERAGE),
         reports=parsing.parse_choice("--reports", reports, REPORTS),
         own_timeout=optional("--operation-timeout") is not None,
+        nodes=asked,
+        concurrency=concurrency,
     )
 
 
@@ -227,12 +237,17 @@ def settings_for(
     number: int = 1,
     test: str = "",
     operation_timeout: float = 0.0,
+    counts: Callable[[Settings, str | None], Settings] | None = None,
 ) -> Settings:
     """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes.
 
     ``operation_timeout``: the seconds that its operations need; they are given no less unless the user said so.
+    ``counts``: puts the number of nodes of each role into the settings, if it is declared; it is given ``--nodes``.
     """
     shared = options.settings
+    if counts is not None:
+        shared = counts(shared, options.nodes)
+        shared = replace(shared, concurrency=parsing.parse_concurrency(options.concurrency, shared.nodes))
     if not options.own_timeout:
         shared = replace(shared, operation_timeout=max(shared.operation_timeout, operation_timeout))
     seed = repeated_seed(seed, number, test)

@@ -1,8 +1,8 @@
 """One run: what is tested, with which settings, where, and how it is driven and judged.
 
-- what: ``experiment`` (the decorator), ``workload_mix`` (what it can take on in addition), ``settings``, ``registry``
-  (faults, checks, models and systems of a session), ``faults`` (which runs the options ask for, and the schedule of
-  each), ``command_line``
+- what: ``experiment`` (the decorator), ``workload_mix`` (what it can take on in addition), ``settings``,
+  ``declared_nodes`` (how many of each role), ``registry`` (faults, checks, models and systems of a session),
+  ``faults`` (which runs the options ask for, and the schedule of each), ``command_line``
 - where: ``worlds`` (containers, simulation), ``endpoints`` (where clients find the system), ``client_nodes``
   (clients on nodes of their own)
 - how: ``attempt`` (from plain code: folder, world, verdict, report) around ``trial`` (the execution, as coroutines;

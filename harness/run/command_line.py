@@ -42,6 +42,13 @@ def typed(number: float) -> str:
     return short if float(short) == number else repr(number)
 
 
+def nodes_as_typed(settings: Settings) -> str:
+    """``3``, ``server=1`` or ``2,sentinel=3``. The number alone is left out where the first role has the same."""
+    first = settings.role_nodes[0].rpartition("=")[2] if settings.role_nodes else ""
+    alone = [] if first == str(settings.nodes) else [str(settings.nodes)]
+    return ",".join([*alone, *settings.role_nodes])
+
+
 def repeat_command(test: str, settings: Settings) -> str:
     """What to type to do exactly this run again; options at their default are left out."""
     usual = defaults(settings.nemesis)
@@ -57,7 +64,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--time-limit", typed(settings.time_limit), usual.time_limit),
         ("--rate", NONE if settings.rate is None else typed(settings.rate), usual.rate or NONE),
         ("--operation-timeout", typed(settings.operation_timeout), usual.operation_timeout),
-        ("--nodes", ",".join([str(settings.nodes), *settings.role_nodes]), DEFAULT_NODES),
+        ("--nodes", nodes_as_typed(settings), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),
         ("--workers", None if settings.client_nodes is None else str(settings.client_nodes), None),

@@ -20,12 +20,13 @@ import pytest
 
 from assay.checkers.contract import Contract
 from assay.cluster.sidecars import Accompanied
-from assay.cluster.system import System
+from assay.cluster.system import NodeCounts, System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator
 from assay.harness.core.history import HistoryError
 from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.declared_nodes import Declared, declared, with_counts
 from assay.harness.run.full_disk import FullDiskError
 from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import WorkloadMix
@@ -54,7 +55,8 @@ class NoGeneratorError(TypeError):
 class Experiment:
     """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own;
     ``mixes``: those that it can take on; ``client_options``: what its clients find in ``Endpoint.options``;
-    ``operation_timeout``: the seconds that its operations are given at least, unless the command line says how many.
+    ``operation_timeout``: the seconds that its operations are given at least, unless the command line says how many;
+    ``node_counts``: how many nodes its roles can have, where the system or the experiment declares it.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Experiment:
     mixes: tuple[WorkloadMix, ...] = ()
     operation_timeout: float = 0.0
     client_options: Mapping[str, Any] = field(default_factory=dict)
+    node_counts: Declared = field(default_factory=dict)
 
     def generator(self, settings: Settings) -> Generator:
         """What the test's function returns. Raises :class:`NoGeneratorError`, and what the function raises."""
@@ -88,6 +91,10 @@ class Experiment:
             return f"{self.system.name} has processes beside a node's main one (`sidecars`), and they have no `entry`"
         return None
 
+    def with_counts(self, settings: Settings, asked: str | None) -> Settings:
+        """The settings with the number of nodes of each role, if it is declared; ``asked`` is ``--nodes``, if given."""
+        return with_counts(settings, asked, self.system, self.node_counts)
+
     def deployed(self, system: System | None = None) -> System:
         """The system, or this variant of it, with the nodes that its clients live on if they do."""
         system = self.system if system is None else system
@@ -103,6 +110,7 @@ def experiment(
     model: str | None = None,
     mixes: Sequence[WorkloadMix] = (),
     operation_timeout: float = 0.0,
+    node_counts: NodeCounts | None = None,
 ) -> Callable[[Body], Callable[..., None]]:
     """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
 
@@ -110,14 +118,18 @@ def experiment(
     harness. Then operations and results must be what JSON can say. ``model``: the operations must be linearizable by
     this one, too; a name of a model that comes along, or that a hook adds (``pytest_assay_models``). ``mixes``: what
     ``--workload-mix`` can add to it. ``operation_timeout``: the seconds that its operations need, where that may be
-    more than is usual; ``--operation-timeout`` has the last word.
+    more than is usual; ``--operation-timeout`` has the last word. ``node_counts``: role to how many nodes it can have,
+    a number or several with the usual one first, in place of what the system declares.
     """
 
     promised = contract if model is None else msgspec.structs.replace(contract, model=model)
 
     def decorate(body: Body) -> Callable[..., None]:
         _check(system, client, silent=promised.model is not None)
-        made = Experiment(body.__name__, system, client, promised, body, client_nodes, tuple(mixes), operation_timeout)
+        made = Experiment(
+            body.__name__, system, client, promised, body, client_nodes, tuple(mixes), operation_timeout,
+            node_counts=_counts(system, node_counts),
+        )  # fmt: skip
         made.deployed()  # what cannot be is said where it is written, not when a cluster starts
 
         def test(assay_trial: Any) -> None:
@@ -142,6 +154,13 @@ def experiment(
         return test
 
     return decorate
+
+
+def _counts(system: System, given: NodeCounts | None) -> Declared:
+    try:
+        return declared(system, given)
+    except ValueError as error:
+        raise IncompleteError(str(error)) from None
 
 
 def experiment_of(function: object) -> Experiment | None:

@@ -267,6 +267,7 @@ def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
         ensemble=ZOOKEEPER_ROLE in system.roles,
         clients=lambda nodes: replace(base, nodes=nodes).client_node_count if CLIENT_ROLE in system.roles else 0,
         groups=groups(system),
+        resizable=not base.role_nodes,
         sessions=isinstance(system, ClientSessions),
     )
     if asked:

@@ -83,6 +83,8 @@ class Terrain:
     ensemble: bool = True
     clients: Callable[[int], int] = lambda nodes: 0
     """How many nodes clients live on, by the number of the servers."""
+    resizable: bool = True
+    """Can the servers be more than ``base`` has?"""
     groups: tuple[str, ...] = ()
     sessions: bool = False
 
@@ -106,7 +108,8 @@ def examples(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Ex
 def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
     base = terrain.base
     # What was asked for, or two more; a system of one node is not one of several.
-    nodes = base.nodes + 2 if base.nodes >= CLUSTERED and draw(_SELDOM) else base.nodes
+    more = terrain.resizable and base.nodes >= CLUSTERED
+    nodes = base.nodes + 2 if more and draw(_SELDOM) else base.nodes
     zookeepers = 3 if terrain.ensemble and base.zookeepers < 3 and draw(_SELDOM) else base.zookeepers
     limit = draw(st.sampled_from([limit for limit in TIME_LIMITS if limit <= base.time_limit] or [base.time_limit]))
     example = Example(

@@ -87,6 +87,8 @@ if TYPE_CHECKING:
         Grouped,
         Holdable,
         Movable,
+        NodeCounts,
+        NodesDeclared,
         PromisingMore,
         Provisioned,
         Replicated,
@@ -177,9 +179,9 @@ _HOMES = {
     "assay.cluster.sidecars": "Accompanied Sidecar",
     "assay.cluster.system": (
         "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
-        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable PromisingMore "
-        "Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed StoredRecord StrikePoints "
-        "Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
+        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable NodeCounts "
+        "NodesDeclared PromisingMore Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed "
+        "StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -211,7 +213,8 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "FailingOver", "Family", "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver",
     "Holdable", "ID_ANOMALIES", "Impact", "Injection", "Inspectable", "Inspector", "Invariants", "Invoke",
     "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "Membered", "Model",
-    "ModelError", "Movable", "NOTHING", "Node", "NodeError", "OWNERSHIP_ANOMALIES", "Observable", "Operation",
+    "ModelError", "Movable", "NOTHING", "Node", "NodeCounts", "NodeError", "NodesDeclared",
+    "OWNERSHIP_ANOMALIES", "Observable", "Operation",
     "OperationEvent", "Outcome", "PENDING", "Parameter", "Part", "Pending", "Phase", "Powered", "ProcessState",
     "ProcessStatus", "PromisingMore", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES",
     "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row",

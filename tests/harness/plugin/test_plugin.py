@@ -112,6 +112,24 @@ def test_a_fault_for_which_the_system_lacks_the_role_is_skipped_unless_no_test_r
     both.stdout.fnmatch_lines(["*needs a node of role zookeeper*"])
 
 
+def test_a_system_that_declares_one_node_needs_no_option_and_refuses_others(toy_project: pytest.Pytester) -> None:
+    file, sim = toy_project.path / "test_file.py", SIM[:-1]
+    file.write_text(file.read_text().replace("SYSTEM = ToySystem()", "SYSTEM = ToySystem()\nCOUNTS = {'broker': 1}"))
+    file.write_text(file.read_text().replace("@experiment(", "@experiment(node_counts=COUNTS, "))
+    options = ("--seed=6", "--time-limit=0.5", NO_PAGE, "--concurrency=3n")
+    toy_project.runpytest_inprocess(*sim, *options).assert_outcomes(passed=1)
+    described = json.loads((toy_project.path / "store/latest/settings.json").read_text())
+    assert described["nodes"] == {"n1": "broker"}
+    assert described["settings"]["concurrency"] == 3
+    refused = toy_project.runpytest_inprocess(*sim, *options, "--nodes=3")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    said = "\n".join([*refused.outlines, *refused.errlines])
+    assert "--nodes=3: toy can have 1 node of the role broker; leave --nodes out" in said
+    file.write_text(file.read_text().replace("{'broker': 1}", "{'broker': 0}"))
+    wrong = toy_project.runpytest_inprocess(*sim, *options)
+    assert "node_counts of the experiment has 0 for broker" in "\n".join(wrong.outlines)
+
+
 def test_a_time_limit_into_which_no_fault_fits_is_a_usage_error(toy_project: pytest.Pytester) -> None:
     result = toy_project.runpytest_inprocess(*SIM, "--nemesis=kill", "--time-limit=3")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

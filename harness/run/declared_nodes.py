@@ -1,0 +1,87 @@
+"""How many nodes of each role a run has, where its system or its experiment declares which numbers are possible.
+
+Three rules, in this order, give the number of a role: ``--nodes`` by role; ``--nodes`` without a role; the usual
+number, which is the first that is declared, or else three. A number that is not declared is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, NodesDeclared, System
+from assay.harness.run.settings import Settings
+
+if TYPE_CHECKING:
+    from assay.cluster.system import NodeCounts
+
+Declared = Mapping[str, tuple[int, ...]]
+"""Role to the numbers that it can have, the usual one first. A role that is missing can have any number."""
+
+
+def declared(system: System, more: NodeCounts | None = None) -> Declared:
+    """Returns what the system declares, and in its place, role by role, what ``more`` does.
+
+    Raises ``ValueError`` for what cannot be meant.
+    """
+    found = read(system, system.node_counts, "node_counts") if isinstance(system, NodesDeclared) else {}
+    return found if more is None else {**found, **read(system, more, "node_counts of the experiment")}
+
+
+def read(system: System, given: object, what: str) -> dict[str, tuple[int, ...]]:
+    """Returns the numbers of each role. Raises ``ValueError`` for what cannot be meant."""
+    shape = "it takes a number for each role, or several with the usual one first, such as {'server': (3, 5)}"
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{system.name}: {what} is {given!r}: {shape}")
+    found = {}
+    for role, counts in given.items():
+        if role not in own_roles(system):
+            raise ValueError(f"{system.name}: {what} has {role!r}; its roles are {', '.join(own_roles(system))}")
+        numbers = (counts,) if isinstance(counts, int) else counts
+        if not isinstance(numbers, Sequence) or not numbers or not all(map(_is_count, numbers)):
+            raise ValueError(f"{system.name}: {what} has {counts!r} for {role}: {shape}")
+        found[role] = tuple(numbers)
+    return found
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def own_roles(system: System) -> list[str]:
+    """The roles whose nodes ``--nodes`` counts."""
+    return [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
+
+
+def with_counts(settings: Settings, asked: str | None, system: System, counts: Declared) -> Settings:
+    """Returns the settings with the number of each role of this system, if anything is declared.
+
+    ``asked``: ``--nodes`` as it was given, which the settings hold already; None: it was not given.
+    """
+    if not counts:
+        return settings
+    named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
+    for_all = asked is not None and any("=" not in part for part in asked.split(","))
+    found = {}
+    for role in own_roles(system):
+        usual = settings.nodes if for_all or role not in counts else counts[role][0]
+        found[role] = named.pop(role, usual)
+    unknown = [f"{role}={number}" for role, number in named.items()]
+    every = (*(f"{role}={number}" for role, number in found.items()), *unknown)
+    return replace(settings, nodes=next(iter(found.values()), settings.nodes), role_nodes=every)
+
+
+def undeclared(settings: Settings, asked: str | None, system: System, counts: Declared) -> str | None:
+    """Returns why ``--nodes`` asks for a number that is not declared, and which there are; None if it does not."""
+    chosen = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
+    for role, numbers in counts.items():
+        if chosen[role] not in numbers:
+            *others, last = map(str, numbers)
+            known = f"{', '.join(others)} or {last}" if others else last
+            plural = "" if numbers == (1,) else "s"
+            fitting = {one: number for one, number in chosen.items() if number in counts.get(one, (number,))}
+            better = ",".join(f"{one}={fitting.get(one) or counts[one][0]}" for one in chosen)
+            remedy = "leave --nodes out" if len(chosen) == 1 else f"say --nodes={better}"
+            return f"--nodes={asked}: {system.name} can have {known} node{plural} of the role {role}; {remedy}"
+    return None
