@@ -213,6 +213,11 @@ FORBIDDEN_CALLS = {
     "random.SystemRandom",
     "threading.Thread",
 }
+DIFFERENT_BY_PYTHON = {
+    "asyncio.wait_for": "it takes other turns of the loop from Python 3.12 on: use asyncio.timeout",
+    "asyncio.as_completed": "it makes tasks in the order of a set of coroutines: use asyncio.wait with tasks",
+}
+"""With these a seed gives another history on another Python, or in another process."""
 SIMULATED = ("system_under_test", "harness/core", "harness/remote", "nemesis", "workloads", "cluster/sim")
 OUTSIDE = {
     "harness/core/blocking.py": "real threads, which the simulation refuses",
@@ -239,6 +244,18 @@ def test_simulated_code_takes_time_and_chance_from_its_runtime_only(folder: str)
         if str(path.relative_to(ROOT)) not in OUTSIDE
         for line, name in calls(path)
         if name in FORBIDDEN_CALLS
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("folder", SIMULATED)
+def test_simulated_code_calls_nothing_whose_order_depends_on_the_python(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} calls {name}: {DIFFERENT_BY_PYTHON[name]}"
+        for path in modules(folder)
+        if str(path.relative_to(ROOT)) not in OUTSIDE
+        for line, name in calls(path)
+        if name in DIFFERENT_BY_PYTHON
     ]
     assert not wrong
 

@@ -33,7 +33,8 @@ DEFINED = {
 
 async def connect(address: str) -> aiormq.abc.AbstractConnection:
     """Raises one of ``TROUBLE``."""
-    return await asyncio.wait_for(aiormq.connect(f"amqp://{':'.join(USER)}@{address}/?heartbeat=2"), SECONDS)
+    async with asyncio.timeout(SECONDS):
+        return await aiormq.connect(f"amqp://{':'.join(USER)}@{address}/?heartbeat=2")
 
 
 @dataclass(frozen=True)

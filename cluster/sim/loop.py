@@ -34,9 +34,9 @@ from assay.cluster.sim.server import SimServer
 class SimFuture(asyncio.Future):  # type: ignore[type-arg]
     """Its hash is the order in which futures and tasks were first hashed.
 
-    ``asyncio.wait``, ``asyncio.as_completed``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate
-    over those; the default hash is an address, which differs between two runs of one program. A task is hashed when it
-    is created (:meth:`SimLoop.create_task`), a future when it first goes into a set.
+    ``asyncio.wait``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate over those. The default
+    hash is an address, which differs between two runs of one program. A task is hashed when it is created
+    (:meth:`SimLoop.create_task`), a future when it first goes into a set.
     """
 
     __slots__ = ("_order",)

@@ -117,11 +117,36 @@ def _command(run: Path) -> set[str]:
 def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Comparison:
     if info.cluster == SIMULATED:
         same = info.digest == found.digest
-        relation = "is the same" if same else f"was {info.digest}: other code, settings or packages"
+        relation = "is the same" if same else f"was {info.digest}: {_differences(first, again)}"
         return Comparison(first, again, same, f"history {found.digest} {relation}")
     before, now = forbidden_found(first), forbidden_found(again)
     summary = f"found again: {_listed(before & now)}; not again: {_listed(before - now)}; new: {_listed(now - before)}"
     return Comparison(first, again, bool(before & now) or before == now, summary)
+
+
+def _differences(first: Path, again: Path) -> str:
+    """Names the versions in which two runs differ. Of Python it says with which one the first run can be replayed."""
+    before, now = versions_of(first), versions_of(again)
+    changed = [f"{name} {before[name]} (now {now.get(name)})" for name in before if before[name] != now.get(name)]
+    if not changed:
+        return "other settings, or code or packages whose versions a run does not keep"
+    remedy = f"; replay it with Python {before['python']}" if before.get("python") != now.get("python") else ""
+    return f"it was made with {', '.join(changed)}{remedy}"
+
+
+def versions_of(run: Path) -> dict[str, str]:
+    """The versions that a run keeps of what may change its history; none if its settings cannot be read."""
+    try:
+        settings = msgspec.json.decode((run / "settings.json").read_bytes(), type=_Settings)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}
+    return {name: version for name, version in settings.versions.items() if name not in ("kernel", "machine")}
+
+
+class _Settings(msgspec.Struct):
+    """The part of ``settings.json`` that is read here."""
+
+    versions: dict[str, str] = {}
 
 
 def forbidden_found(run: Path) -> set[str]:

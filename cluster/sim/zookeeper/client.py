@@ -103,7 +103,8 @@ class SimZooKeeper:
         self._listeners.append(listen)
         try:
             if not self._announced_session:
-                await asyncio.wait_for(connected.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await connected.wait()
         except TimeoutError:
             await self.close()
             raise ConnectionError(f"no ZooKeeper session with {self._names} within {timeout} s") from None
@@ -116,7 +117,8 @@ class SimZooKeeper:
         if self._writer is not None:
             # without an answer the session ends by itself, later
             with contextlib.suppress(TimeoutError, exceptions.ConnectionLoss, exceptions.SessionExpiredError):
-                await asyncio.wait_for(self._ask("close"), CLOSE_TIMEOUT)
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await self._ask("close")
         self._closed = True
         if self._task is not None:
             self._task.cancel()

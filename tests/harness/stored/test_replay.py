@@ -48,8 +48,33 @@ def test_a_simulated_run_is_done_again_exactly_and_another_history_is_reported(
     # and where the history that is stored is another one:
     (first / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(before, digest="0" * 32)))
     assert main(["replay", str(first), "--store=elsewhere"]) == Exit.FAIL
-    assert f"was {'0' * 32}" in capfd.readouterr().out
+    recorded = capfd.readouterr().out
+    assert f"was {'0' * 32}: other settings, or code" in recorded
+    assert "replay it with" not in recorded, "both were made with this Python"
     assert (toy_project.path / "elsewhere" / "latest").exists()
+
+
+def test_another_history_on_another_python_names_the_python_of_the_first(tmp_path: Path) -> None:
+    def made(name: str, digest: str, **versions: str) -> tuple[Path, store.RunInfo]:
+        run = tmp_path / name
+        run.mkdir()
+        (run / "settings.json").write_bytes(msgspec.json.encode({"versions": versions, "settings": {}}))
+        info = store.RunInfo(
+            test="t", status=store.FINISHED, started="", owner="", seed=1, cluster="sim", nemesis="none",
+            command="pytest t", digest=digest,
+        )  # fmt: skip
+        return run, info
+
+    first = made("1", "0" * 32, python="3.11.2", source="a", kernel="6.1")
+    again = made("2", "1" * 32, python="3.13.0", source="b", kernel="6.12")
+    compared = replay._compared(*first, *again)
+    assert compared.same is False
+    assert compared.summary == (
+        f"history {'1' * 32} was {'0' * 32}: it was made with python 3.11.2 (now 3.13.0), source a (now b); "
+        "replay it with Python 3.11.2"
+    )
+    found = msgspec.structs.replace(again[1], digest="0" * 32)
+    assert replay._compared(*first, again[0], found).same, "on another Python the history may be the same"
 
 
 def test_what_is_no_complete_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

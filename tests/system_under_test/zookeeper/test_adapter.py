@@ -80,6 +80,9 @@ class Link:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:  # it was accepted in the turn in which the link went down
+            writer.transport.abort()
+            return
         self._tasks.add(asyncio.current_task())  # type: ignore[arg-type]
         self._writers.add(writer)
         try:
@@ -104,14 +107,14 @@ class Link:
         self._open.clear()
 
     async def down(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        closing, self._server = self._server, None
+        if closing is not None:
+            closing.close()
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
-        if self._server is not None:
-            await self._server.wait_closed()  # from Python 3.12 on it waits for the connections, too
-            self._server = None
+        if closing is not None:
+            await closing.wait_closed()  # from Python 3.12 on it waits for the connections, too
 
     async def restore(self) -> None:
         if not self._open.is_set():
