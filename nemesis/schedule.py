@@ -147,6 +147,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
                 at=done.at,
                 target=named(*done.targets),
                 trigger=None,
+                keep_majority=False,  # these nodes were hit, although a majority was to be kept
                 exact=done.healed_at is not None,
                 duration=done.step.duration if done.healed_at is None else _between(done.at, done.healed_at),
             )

@@ -520,6 +520,7 @@ def targets_by_step(rows: list[Any]) -> list[tuple[str, ...]]:
 @example(3628011902, ["outage-power-loss", "partition-one-way"])  # one begins and one is healed at one moment
 @example(1326965623, ["partition-isolate-controller", "outage"])  # one is healed at the moment in which it began
 @example(4, ["rollback", "corrupt"])  # an injection is refused
+@example(250, ["partition-halves", "membership", "wipe"])  # a companion turns to a node that was left in peace
 @example(0, ["membership"])  # a step waits in vain for its turn, and hits no node
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(FAKED)), min_size=1, max_size=3, unique=True))
 def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:
