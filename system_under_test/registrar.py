@@ -83,7 +83,8 @@ class Registrar:
             raise BrokerError(
                 f"data_dir {where} belongs to cluster {found.cluster_id}, but ZooKeeper at {self.config.zookeeper} is "
                 f"that of cluster {self.cache.cluster_id}; correct the setting zookeeper, or give this broker a "
-                "directory of its own. If ZooKeeper has lost its data, docs/running_the_broker.md shows the way back"
+                "directory of its own. If ZooKeeper has lost its data: docs/running_the_broker.md, After ZooKeeper "
+                "lost its data"
             )
         self._clean_lives = await directory.take_clean_marker(storage, where)
         if found is None:
