@@ -122,8 +122,11 @@ class SimServer(asyncio.AbstractServer):
     async def wait_closed(self) -> None:
         """Returns when the server is closed and all its connections are lost, as asyncio's does from Python 3.12 on.
 
-        Python 3.11 does not wait for connections. A simulation is the same on every Python, so this method does.
+        Python 3.11 does not wait for connections. A simulation is the same on every Python, so this method does. A
+        dead process waits for nothing: its ``finally`` blocks are being unwound.
         """
+        if self.process is not None and self.process.dead:
+            return
         if self.is_serving() or self._connections:
             future: asyncio.Future[None] = self._network.loop.create_future()
             self._waiting.append(future)
