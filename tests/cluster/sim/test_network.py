@@ -207,6 +207,7 @@ def test_who_listens_on_the_loopback_address_is_reached_from_the_same_host_alone
         reader, writer = await world.b.spawn(asyncio.open_connection("127.0.0.1", PORT), "connect")
         writer.write(b"question")
         assert await reader.readexactly(8) == b"question"
+        writer.close()
 
     simulate(test, listen=False)
 
