@@ -246,8 +246,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     socket_request_max_bytes: int = 100 * 1024 * 1024
     """A connection that announces a larger request is closed."""
     queued_max_request_bytes: int = MAX_BUFFERED_REQUEST_BYTES
-    """Of large requests being received or handled, over all connections (KIP-72); one that is larger than all of it is
-    too large."""
+    """Bytes of large requests being received or handled, over all connections. A request that is larger than all of
+    them is too large."""
     auto_leader_rebalance_enable: bool = True
     """Does the controller give the lead back, at intervals, to the replicas that are first in the assignment?"""
     leader_imbalance_per_broker_percentage: int = 10

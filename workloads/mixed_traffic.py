@@ -59,7 +59,7 @@ LARGER_MESSAGES: Final = 6
 """With half of them a request is larger than that, too."""
 RESERVED: Final = 10
 """Values for a large request, of which it has a few."""
-BROKEN_AT: Final = (300, 500, 500, 500, 800, 800, 1000)
+BROKEN_AT: Final = (300, 500, 800, 800, 950, 950, 1000)
 """Thousandths of a large request that are sent."""
 TRY_SECONDS: Final = 0.15
 """Between two small ones, on average."""

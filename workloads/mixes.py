@@ -34,10 +34,10 @@ TURN_SECONDS: Final = 0.3
 """Between two orders to give a partition's lead on, which takes two."""
 BULK_PADDINGS: Final = (0, 60, 200)
 QUEUED_BYTES: Final = 1_500_000
-"""Memory of a broker for large requests: some six of those that are broken off, sixteen of the others."""
+"""Memory of a broker for large requests: six of those that are broken off, if all bytes arrive, or sixteen others."""
 BREAKING_SECONDS: Final = 2.0
 """Between two requests that are broken off, on average: their clients are other ones from then on."""
-BROKEN_EACH: Final = 14
+BROKEN_EACH: Final = 24
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
 """Longer than the contract's ``progress_deadline``, with what the changes take."""

@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Mapping
 
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
-from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, ByteBudget, Limits
+from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
+from assay.system_under_test.network.memory import RequestMemory, Share
 from assay.system_under_test.network.read_ahead import ReadAhead
 from assay.system_under_test.protocol.api import API_VERSIONS_KEY, Api, api_versions
 from assay.system_under_test.protocol.compiler import decode
@@ -72,7 +73,7 @@ class AcceptedConnection:
         handlers: Mapping[int, Handler],
         apis: Mapping[int, Api],
         limits: Limits,
-        budget: ByteBudget,
+        memory: RequestMemory,
         outbox: Outbox,
     ) -> None:
         self._reader = ReadAhead(reader)
@@ -80,7 +81,7 @@ class AcceptedConnection:
         self._handlers = handlers
         self._apis = apis
         self._limits = limits
-        self._budget = budget
+        self._memory = memory
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         self.waiting_since = self._loop.time()
@@ -154,28 +155,30 @@ class AcceptedConnection:
                 await self._handle_large(size)
 
     async def _handle_large(self, size: int) -> None:
-        """The memory is reserved once the request has begun to arrive, and kept only while it goes on arriving: a
-        client must not take it from the others by announcing a size alone.
-        """
+        """Keeps the request's memory until it has been handled. A size that was announced alone costs nothing."""
         first = await self._reader.exactly(FREE_REQUEST_BYTES)
-        self.waiting_since = math.inf
-        await self._budget.reserve(size)
-        try:
-            await self._handle(await self._rest(first, size))
-        finally:
-            self._budget.release(size)
+        with self._memory.share(size, self.drop) as share:
+            await self._handle(await self._receive(share, first))
 
-    async def _rest(self, first: bytes, size: int) -> bytes:
-        chunks, left = [first], size - len(first)
-        while left:
-            self.waiting_since = self._loop.time()
+    async def _receive(self, share: Share, piece: bytes) -> bytes:
+        """Returns the request that begins with ``piece``. Each piece is reserved once it is here."""
+        pieces = []
+        while True:
+            self.waiting_since = math.inf
+            await self._memory.reserve(share, len(piece))
+            pieces.append(piece)
+            if not share.need:
+                return b"".join(pieces)
+            self.waiting_since = share.receiving_since = self._loop.time()
             try:
                 async with asyncio.timeout(self._limits.stall_timeout):
-                    chunks.append(await self._reader.exactly(min(left, FREE_REQUEST_BYTES)))
+                    piece = await self._reader.exactly(min(share.need, FREE_REQUEST_BYTES))
             except TimeoutError as error:
-                raise CloseConnection(f"{left} bytes of a request of {size} do not arrive") from error
-            left -= len(chunks[-1])
-        return b"".join(chunks)
+                raise CloseConnection(
+                    f"{share.need} bytes of a request of {share.size} do not arrive, the next of them not within "
+                    f"{self._limits.stall_timeout:g} s"
+                ) from error
+            share.receiving_since = math.inf
 
     async def _handle(self, frame: bytes) -> None:
         start = peek_request_header(frame)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from assay.system_under_test.network.accepted import AcceptedConnection, Outbox
 from assay.system_under_test.network.handler import Context, Handler
-from assay.system_under_test.network.limits import ByteBudget, Limits
+from assay.system_under_test.network.limits import Limits
+from assay.system_under_test.network.memory import RequestMemory
 from assay.system_under_test.protocol import api
 
 logger = logging.getLogger("assay.network")
@@ -35,7 +36,7 @@ class Server:
         self._apis = apis
         self._handlers = {api.API_VERSIONS_KEY: self._answer_api_versions, **handlers}
         self._limits = limits or Limits()
-        self._budget = ByteBudget(self._limits.max_buffered_bytes)
+        self._memory = RequestMemory(self._limits.max_buffered_bytes, self._limits.crowded_timeout)
         self._outbox = Outbox(self._limits.max_unsent_bytes)
         # a dict for its order: closing must be deterministic
         self._accepted: dict[asyncio.Task[None], AcceptedConnection] = {}
@@ -80,7 +81,7 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         accepted = AcceptedConnection(
-            reader, writer, self._handlers, self._apis, self._limits, self._budget, self._outbox
+            reader, writer, self._handlers, self._apis, self._limits, self._memory, self._outbox
         )
         try:
             refusal = self._refusal(accepted)

@@ -83,7 +83,7 @@ def kept(process: broker.BrokerProcess) -> dict[str, int]:
     partitions = list(process._manager.replicas.all())
     return {
         "connections": process._server.connections,
-        "requests": process._server._limits.max_buffered_bytes - process._server._budget.free,
+        "requests": process._server._limits.max_buffered_bytes - process._server._memory.free,
         "responses": process._server._outbox.unsent,
         "producers": sum(len(partition.producers) for partition in partitions),
         "readers": sum(len(partition.commit_readers._waiting) for partition in partitions),

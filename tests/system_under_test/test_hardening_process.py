@@ -135,6 +135,30 @@ def test_announced_sizes_and_half_requests_cost_nothing(running: Process) -> Non
     asyncio.run(check())
 
 
+def test_giant_requests_that_arrive_slowly_let_others_be_served(running: Process) -> None:
+    """Fifty connections announce as much as they may and send 70 kB. Requests of 100 kB are answered all the same."""
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        before = running.memory()
+        async with customer(running.port) as honest:
+            giants = await opened(running.port, 50)
+            for stranger in giants:
+                await loop.sock_sendall(stranger, struct.pack(">i", ANNOUNCED) + bytes(70_000))
+            served = len(honest.large)
+
+            async def goes_on() -> bool:
+                return len(honest.large) >= served + 10
+
+            await until(goes_on, "the customer's large requests are answered", 30)
+            assert max(honest.large) < PATIENCE
+            assert running.memory() - before < 60 * MB
+            for stranger in giants:
+                stranger.close()
+
+    asyncio.run(check())
+
+
 def test_a_client_that_asks_and_reads_nothing_is_closed_before_the_memory_is_gone(running: Process) -> None:
     """Sixty times 8 MB of answers are more than answers may take, and the honest client's come all the same."""
 

@@ -9,7 +9,6 @@ import collections
 import inspect
 import itertools
 import json
-import math
 import re
 import sys
 from pathlib import Path
@@ -297,10 +296,13 @@ def test_a_broker_that_keeps_the_memory_of_requests_that_are_broken_off_is_found
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
     async def keeping(self: AcceptedConnection, size: int) -> None:
-        self.waiting_since = math.inf
-        await self._budget.reserve(size)
-        await self._handle(await self._rest(await self._reader.exactly(FREE_REQUEST_BYTES), size))
-        self._budget.release(size)
+        first = await self._reader.exactly(FREE_REQUEST_BYTES)
+        with self._memory.share(size, self.drop) as share:
+            try:
+                await self._handle(await self._receive(share, first))
+            except BaseException:
+                self._memory.free -= share.held
+                raise
 
     monkeypatch.setattr(AcceptedConnection, "_handle_large", keeping)
     assert accused(tmp_path, "bulk", test_log.test_log, concurrency=concurrency) == {"stuck-client"}

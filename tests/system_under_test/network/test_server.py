@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.accepted import AcceptedConnection, Outbox
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
-from assay.system_under_test.network.limits import ByteBudget, Limits
+from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
+from assay.system_under_test.network.memory import RequestMemory
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest, ApiVersionsResponse
 from assay.system_under_test.protocol.compiler import decode
@@ -30,7 +31,7 @@ from assay.system_under_test.protocol.fetch import (
 )
 from assay.system_under_test.protocol.header import encode_request
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
-from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
+from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 from assay.system_under_test.storage.local import LocalStorage
 
 from helpers.examples import some_of
@@ -112,6 +113,12 @@ FETCH_REQUEST = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[
 def produce(size: int) -> ProduceRequest:
     partition = ProducePartition(partition=0, records=bytes(size))
     return ProduceRequest(acks=0, timeout_ms=1, topics=[ProduceTopic(topic="t", partitions=[partition])])
+
+
+def produce_acked(size: int) -> ProduceRequest:
+    request = produce(size)
+    request.acks = 1
+    return request
 
 
 def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
@@ -358,7 +365,7 @@ def test_a_peer_that_takes_its_last_response_late_ends_its_connection_without_an
         served: asyncio.Future[asyncio.Task[None]] = asyncio.get_running_loop().create_future()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            accepted = AcceptedConnection(reader, writer, {}, APIS, Limits(), ByteBudget(1), Outbox(1))
+            accepted = AcceptedConnection(reader, writer, {}, APIS, Limits(), RequestMemory(1, 1.0), Outbox(1))
             writer.write(late)
             served.set_result(asyncio.create_task(accepted.run()))
 
@@ -526,6 +533,82 @@ def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> No
             await eventually(lambda: handling == 3)
 
     asyncio.run(main())
+
+
+async def accept(request: ProduceRequest, context: Context) -> ProduceResponse:
+    return ProduceResponse(topics=[])
+
+
+def test_slow_senders_of_giant_requests_keep_no_memory_from_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Fifty announce 100 MB each and send 70 kB. Others are answered at once, and no one had to go for that."""
+
+    async def main() -> None:
+        giant = struct.pack(">i", Limits().max_request_bytes) + bytes(70_000)
+        async with serving({PRODUCE: accept}) as (server, connect):
+            slow = [await connect() for _ in range(50)]
+            for peer in slow:
+                peer.send(giant)
+                await peer.writer.drain()
+            await eventually(lambda: server._memory.free == Limits().max_buffered_bytes - 50 * FREE_REQUEST_BYTES)
+            for size in (70_000, 200_000, 5_000_000):
+                honest = await connect()
+                honest.send(encode_request(produce_acked(size), 2, 1, "honest"))
+                assert await honest.frame()
+            assert server.connections == 53
+            assert caplog.text == ""
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+
+
+def test_slow_senders_that_have_filled_the_memory_are_closed_for_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        limits = Limits(max_request_bytes=1_000_000, max_buffered_bytes=2_000_000, crowded_timeout=0.05)
+        giant = struct.pack(">i", 1_000_000) + bytes(999_900)
+        async with serving({PRODUCE: accept}, limits) as (_, connect):
+            slow = [await connect() for _ in range(8)]
+            for peer in slow:
+                peer.send(giant)
+            honest = await connect()
+            honest.send(encode_request(produce_acked(200_000), 2, 1, "honest"))
+            assert await honest.frame()
+            await eventually(lambda: "and other requests wait for the memory" in caplog.text)
+            assert "closing the connection of 127.0.0.1:" in caplog.text
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+
+
+def test_a_sender_that_stalls_is_closed_when_no_one_waits_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving({PRODUCE: accept}, Limits(stall_timeout=0.05)) as (server, connect):
+            peer = await connect()
+            peer.send(struct.pack(">i", 1_000_000) + bytes(70_000))
+            assert await peer.closed()
+            await eventually(lambda: server._memory.free == Limits().max_buffered_bytes)
+            assert (
+                "934464 bytes of a request of 1000000 do not arrive, the next of them not within 0.05 s" in caplog.text
+            )
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
+
+
+def test_more_large_requests_at_once_than_there_is_memory_are_all_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """All of them arrive side by side. Those that wait for memory are no slow senders."""
+
+    async def main() -> None:
+        limits = Limits(max_request_bytes=1_000_000, max_buffered_bytes=1_500_000)
+        async with serving({PRODUCE: accept}, limits) as (_, connect):
+            peers = [await connect() for _ in range(12)]
+            for number, peer in enumerate(peers):
+                peer.send(encode_request(produce_acked(990_000 - 70_000 * number), 2, 1, "honest"))
+            for peer in peers:
+                assert await peer.frame()
+            assert caplog.text == ""
+
+    with caplog.at_level(logging.INFO, logger="assay.network"):
+        asyncio.run(main())
 
 
 def test_close_ends_connections_and_the_handlers_they_wait_for() -> None:
