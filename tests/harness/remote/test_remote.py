@@ -373,8 +373,8 @@ def test_a_worker_process_is_found_at_an_address_of_either_kind(host: str) -> No
         try:
             return await client.invoke(Operation("echo", argument=1))
         finally:
-            await client.close()
-            process.cancel()
+            process.cancel()  # it ends while the harness still has a connection to it
             await process
+            await client.close()
 
     assert asyncio.run(asyncio.wait_for(real(), 30)) == Completion(Outcome.OK, result=1)
