@@ -373,8 +373,9 @@ def test_a_worker_process_is_found_at_an_address_of_either_kind(host: str) -> No
         try:
             return await client.invoke(Operation("echo", argument=1))
         finally:
-            process.cancel()  # it ends while the harness still has a connection to it
-            await process
+            process.cancel()
+            ended, _ = await asyncio.wait([process], timeout=10)
             await client.close()
+            assert ended, "it does not wait for the harness to close its connection"
 
     assert asyncio.run(asyncio.wait_for(real(), 30)) == Completion(Outcome.OK, result=1)
