@@ -64,12 +64,21 @@ def _as_in_a_login_shell() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
+def skip_without_zookeeper() -> None:
+    """Skips the test on a machine without a ZooKeeper server, and says what is missing."""
+    missing = [jar for jar in JARS.split(":") if not Path(jar).exists()]
+    missing += ["java"] if shutil.which("java") is None else []
+    if missing:
+        pytest.skip(
+            f"needs a ZooKeeper server, and there is no {', '.join(missing)}: `make zookeeper`, or as root "
+            "`apt-get install default-jre-headless libzookeeper-java libslf4j-java`"
+        )
+
+
 @contextmanager
 def running_broker(folder: Path) -> Iterator[Process]:
     """A broker with its topic. Skips the test where it cannot be had; fails it when the broker ended or erred."""
-    missing = [jar for jar in JARS.split(":") if not Path(jar).exists()]
-    if shutil.which("java") is None or missing:
-        pytest.skip("needs a ZooKeeper server: apt-get install zookeeper default-jre-headless")
+    skip_without_zookeeper()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 4_000:
         pytest.skip(f"needs 4,000 open files, {hard} are allowed: ulimit -Hn 4000")

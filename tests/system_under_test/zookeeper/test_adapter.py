@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import shutil
 import socket
 import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.cluster.zookeeper import JARS, argv, configuration, serves
+from assay.cluster.zookeeper import argv, configuration, serves
 from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
 
+from helpers.broker_process import skip_without_zookeeper
 from helpers.zookeeper_conformance import *  # noqa: F403
 from helpers.zookeeper_conformance import TIMEOUT, Events
 
@@ -32,9 +31,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    missing = [jar for jar in JARS.split(":") if not Path(jar).exists()]
-    if shutil.which("java") is None or missing:
-        pytest.skip("needs a ZooKeeper server: apt-get install zookeeper default-jre-headless")
+    skip_without_zookeeper()
     folder = tmp_path_factory.mktemp("zookeeper")
     port = free_port()
     config = folder / "zoo.cfg"
