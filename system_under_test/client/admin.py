@@ -103,7 +103,9 @@ class Admin:
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_share(left))
             response = await connection.call(request, DELETE_TOPICS_VERSION, left)
-            return {entry.topic: (ErrorCode.of(entry.error_code), None) for entry in response.topics}
+            codes = {entry.topic: ErrorCode.of(entry.error_code) for entry in response.topics}
+            return {name: (code, _undeletable(name) if code is ErrorCode.INVALID_TOPIC else None)
+                    for name, code in codes.items()}  # fmt: skip
 
         return await self._change(list(names), call)
 
@@ -305,3 +307,8 @@ def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[Err
 
 def _try_again(known: TopicOutcome) -> bool:
     return known.outcome is errors.Certainty.NOT_DONE and known.error in (None, ErrorCode.NOT_CONTROLLER)
+
+
+def _undeletable(topic: str) -> str:
+    """What ``INVALID_TOPIC`` means for a deletion: the response has no room for it."""
+    return f"topic {topic!r} is the brokers' own; it cannot be deleted"

@@ -39,6 +39,8 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
     try:
         found = parse_assignment(path, data)
         _check_grown(known.assignment, found, _moves(active, name))
+        if name in INTERNAL_TOPICS and len(found) > len(known.assignment):
+            raise znodes.ZnodeError("groups belong to its partitions by their number")
         if name in active.cluster.deleting and found != known.assignment:
             raise znodes.ZnodeError("its topic is being deleted")
     except znodes.ZnodeError as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kazoo.exceptions import NodeExistsError
 
+from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.controller import topics
 from assay.system_under_test.controller.active_term import Action, ActiveTerm
 from assay.system_under_test.controller.topics import TopicError
@@ -60,7 +61,9 @@ class Deletions:
         """Begins what can be begun; marks of topics that are not there go at once."""
         cluster = active.cluster
         for name in await self.zookeeper.get_children(paths.DELETE_TOPICS, watch):
-            if name not in cluster.topics:
+            if name not in cluster.topics or (name in INTERNAL_TOPICS and name not in cluster.deleting):
+                if name in cluster.topics:
+                    _log.error("znode %s: topic %s is the brokers' own; it stays", paths.delete_topic(name), name)
                 await active.fence.write(topics.forget_mark(name))
                 continue
             if name not in cluster.emptying and active.brokers.reaches(cluster.replicas_of(name)):

@@ -39,13 +39,14 @@ class TopicActions:
                 raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} exists")
             plan = topics.plan(topic, sorted(active.cluster.brokers), self._config, self._random)
             if not validate_only:
-                await active.fence.write(topics.creation(topic.topic, plan))
+                await active.fence.write(await topics.creation(self._zookeeper, topic.topic, plan))
                 await self._changes.topics(active)
 
         await self._queue.perform(act)
 
     async def delete(self, name: str) -> None:
         """Returns once every replica and the topic itself are gone."""
+        topics.require_deletable(name)
         await self._changes.deletions.request(name)
 
     async def add_partitions(

@@ -13,7 +13,7 @@ from typing import Any
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.serialization import Delete, SetData
 
-from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
+from assay.system_under_test.config import INTERNAL_TOPICS, BrokerConfig, ConfigError, TopicConfig
 from assay.system_under_test.controller.cluster_state import PartitionId
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, is_topic_name
@@ -104,13 +104,22 @@ def spread(
     return assignment
 
 
-def creation(name: str, plan: Plan) -> list[Any]:
-    """The writes that make a topic."""
+def require_deletable(name: str) -> None:
+    """Raises ``TopicError`` for a topic that brokers keep their own data in."""
+    if name in INTERNAL_TOPICS:
+        raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; it cannot be deleted")
+
+
+async def creation(zookeeper: ZooKeeper, name: str, plan: Plan) -> list[Any]:
+    """The writes that make a topic. Settings that a topic of that name has left behind are replaced."""
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
-    operations = []
-    if plan.settings:
-        settings = znodes.encode(znodes.TopicSettings(dict(plan.settings)))
-        operations.append(znodes.create(paths.topic_config(name), settings))
+    operations: list[Any] = []
+    settings, path = znodes.encode(znodes.TopicSettings(dict(plan.settings))), paths.topic_config(name)
+    left = await zookeeper.exists(path)
+    if left is not None:
+        operations.append(SetData(path, settings, left.version))
+    elif plan.settings:
+        operations.append(znodes.create(path, settings))
     operations.append(znodes.create(paths.topic(name), znodes.encode(assignment)))
     return operations
 
@@ -191,7 +200,8 @@ async def auto_create(
     """5 when it is made, or another was faster: its leader comes later. Otherwise why there can be no such topic."""
     name = wanted.topic
     try:
-        await zookeeper.multi(creation(name, plan(wanted, sorted(brokers), config, rng)))
+        made = plan(wanted, sorted(brokers), config, rng)
+        await zookeeper.multi(await creation(zookeeper, name, made))
     except TopicError as error:
         return error.code
     except KazooException as error:  # it is there already, or that is unknown; the client asks again

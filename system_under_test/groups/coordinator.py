@@ -31,7 +31,7 @@ from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import Background
 
 BACK_OFF: Final = 0.1
-"""Seconds before ZooKeeper is asked again."""
+"""Seconds before a term looks again whether the number of partitions is known."""
 
 
 class Coordinator:
@@ -75,6 +75,7 @@ class Coordinator:
 
     def start(self) -> None:
         self._background.spawn(self._expiry.run(), "expiry of offsets")
+        self._background.spawn(self._terms.follow(self._draft.recount), "partitions of the offsets topic")
 
     def lead(self, partition: Partition, term: LeaderTerm) -> None:
         """This broker leads a partition, until ``term.ended``."""
@@ -84,16 +85,16 @@ class Coordinator:
             partition, term, self._config, self._events, self._background.spawn, self._wall_clock
         )
         self._terms.begin(stored)
-        draft = self._draft.lead(partition.index, term.epoch)
+        draft = self._draft.lead(partition.index, term.epoch, partition.incarnation)
         term.ended.add_done_callback(lambda _: self._end(stored, draft))
         self._background.spawn(self._load(stored, draft), f"loading {partition.key}")
 
     async def _load(self, stored: StoredGroups, draft: DraftTerm) -> None:
-        while not (partitions := await self._terms.count_partitions()):
+        while not self._terms.is_current(stored):
             if stored.ended:
                 return
             await asyncio.sleep(BACK_OFF)
-        draft.begin(partitions)
+        draft.begin(self._terms.partitions or 0)
         await stored.load()
 
     def _end(self, stored: StoredGroups, draft: DraftTerm) -> None:
@@ -101,8 +102,8 @@ class Coordinator:
         self._terms.end(stored)
 
     async def _find(self, request: GroupCoordinatorRequest, _: Context) -> GroupCoordinatorResponse:
-        partitions = await self._terms.count_partitions()
-        if not partitions:
+        partitions = self._terms.partitions
+        if partitions == 0:
             await self._make_topic()
         leaders = self._cluster.leaders(OFFSETS_TOPIC)
         found = leaders.get(partition_of(request.group_id, partitions)) if partitions else None

@@ -129,9 +129,12 @@ class StoredGroups:
     def end(self) -> None:
         """The term is over: clients that wait look for the new coordinator."""
         self.ready, self.ended = False, True
-        groups, self.groups = self.groups, {}
-        for group in groups.values():
-            group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+        self.end_groups(list(self.groups))
+
+    def end_groups(self, names: Sequence[str]) -> None:
+        """Clients that wait in these groups look for the new coordinator."""
+        for group_id in names:
+            self.groups.pop(group_id).end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
 
     # -- groups ----------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,13 @@
 """Which partitions of the offsets topic this broker leads, and so which groups it coordinates."""
 
+import asyncio
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from kazoo.exceptions import KazooException
+from kazoo.protocol.states import WatchedEvent
 
 from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.groups.group import Group, GroupError
@@ -30,19 +33,35 @@ def partition_of(group_id: str, partitions: int) -> int:
 _log = logging.getLogger("assay.groups")
 
 
+BACK_OFF: Final = 0.1
+"""Seconds before ZooKeeper is asked again."""
+
+
+class OffsetsTopic(NamedTuple):
+    """The topic that keeps groups. ``czxid`` distinguishes one from a later one of the same name."""
+
+    czxid: int
+    partitions: int
+
+
+NO_TOPIC: Final = OffsetsTopic(-1, 0)
+
+
 class GroupTerms:
-    """One term for each partition that is led; empty on a broker that leads none."""
+    """One term for each partition that is led; empty on a broker that leads none.
+
+    Groups belong to a partition by the number of partitions that ZooKeeper has, because the brokers' metadata may know
+    a part of a topic only. Someone may delete the topic in ZooKeeper, and it is made again with another number. So a
+    term serves only while its partition belongs to the topic whose number is known here.
+    """
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
         self._led: dict[int, StoredGroups] = {}
-        self._partitions = 0
-        """Of the offsets topic; 0 while that is not known. Groups belong to one of them by this number, which never
-        changes: what the brokers' metadata knows of a topic may be a part of it.
-        """
+        self._topic: OffsetsTopic | None = None
 
     def __iter__(self) -> Iterator[StoredGroups]:
-        return iter(list(self._led.values()))
+        return iter([stored for stored in self._led.values() if self.is_current(stored)])
 
     def begin(self, stored: StoredGroups) -> None:
         self._led[stored.index] = stored
@@ -52,22 +71,62 @@ class GroupTerms:
         if self._led.get(stored.index) is stored:
             del self._led[stored.index]
 
-    async def count_partitions(self) -> int:
-        """How many the offsets topic has; 0 when there is none, or that is not known now."""
-        if not self._partitions:
+    @property
+    def partitions(self) -> int | None:
+        """How many the offsets topic has; 0 when there is no such topic, None while that is not known."""
+        return None if self._topic is None else self._topic.partitions
+
+    async def follow(self, on_count: Callable[[int], None]) -> None:
+        """Keeps the number of partitions as it is in ZooKeeper, until it is cancelled.
+
+        ``on_count`` is called with each number that differs from the one before, if the topic is the same.
+        """
+        path = paths.topic(OFFSETS_TOPIC)
+        changed = asyncio.Event()
+
+        def fired(_: WatchedEvent) -> None:
+            changed.set()
+
+        while True:
+            changed.clear()
             try:
-                found = await znodes.read(self._zookeeper, znodes.TopicAssignment, paths.topic(OFFSETS_TOPIC))
-                self._partitions = 0 if found is None else len(found[0].partitions)
-            except (KazooException, znodes.ZnodeError) as error:
+                found = await znodes.watched(self._zookeeper, path, fired)
+                data, stat = (None, None) if found is None else found
+                described = NO_TOPIC
+                if stat is not None and data is not None:
+                    assignment = znodes.decode(znodes.TopicAssignment, path, data)
+                    described = OffsetsTopic(stat.czxid, len(assignment.partitions))
+            except znodes.ZnodeError as error:
+                _log.error("%s; groups stay where they are", error)
+            except KazooException as error:
                 _log.info("partitions of %s: %r", OFFSETS_TOPIC, error)
-        return self._partitions
+                await asyncio.sleep(BACK_OFF)
+                continue
+            else:
+                self._learn(described, on_count)
+            await changed.wait()
+
+    def _learn(self, topic: OffsetsTopic, on_count: Callable[[int], None]) -> None:
+        before, self._topic = self._topic or NO_TOPIC, topic
+        if before == topic:
+            return
+        _log.info("%s: %s, before: %s", OFFSETS_TOPIC, topic, before)
+        if before.czxid == topic.czxid:
+            for stored in self:
+                elsewhere = [name for name in stored.groups if partition_of(name, topic.partitions) != stored.index]
+                stored.end_groups(elsewhere)
+            on_count(topic.partitions)
+
+    def is_current(self, stored: StoredGroups) -> bool:
+        """Whether its partition is one of the topic that is there now, as far as this broker knows."""
+        return self._topic is not None and stored.partition.incarnation == self._topic.czxid
 
     def stored(self, group_id: str) -> StoredGroups:
         """The groups of the partition that this one belongs to. Raises :class:`GroupError`: 14, 15, 16."""
-        if not self._partitions:
+        if not self.partitions:
             raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
-        stored = self._led.get(partition_of(group_id, self._partitions))
-        if stored is None:
+        stored = self._led.get(partition_of(group_id, self.partitions))
+        if stored is None or not self.is_current(stored):
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         stored.serving()
         return stored

@@ -58,10 +58,15 @@ class DraftCoordinator:
 
     # -- terms -----------------------------------------------------------------------------------------------------
 
-    def lead(self, index: int, epoch: int) -> DraftTerm:
+    def lead(self, index: int, epoch: int, topic: int = 0) -> DraftTerm:
         """A term of this broker begins; the caller calls ``begin`` and ``end`` of the answer."""
-        self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn)
+        self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn, topic)
         return self._led[index]
+
+    def recount(self, partitions: int) -> None:
+        """The offsets topic has so many partitions now."""
+        for term in list(self._led.values()):
+            term.recount(partitions)
 
     def end(self, term: DraftTerm) -> None:
         term.end()

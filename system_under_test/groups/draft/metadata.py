@@ -4,6 +4,8 @@ A group is one znode: generation, consumers with their topics, and assignment ch
 the version at which they were read or written last. A coordinator begins its term by writing each of its groups once,
 under its own epoch, so that a former coordinator which does not know yet that it is one meets another version.
 
+Epochs begin again when the offsets topic was deleted and made again, so a term is compared by the topic first.
+
 Versions begin again when a group is forgotten and made again. So each creation of a group also raises the version of
 the folder, and a write is valid only while no group has been created since its version was known to be its own.
 
@@ -58,13 +60,21 @@ class GroupMetadata(msgspec.Struct, frozen=True):
     partitions: dict[str, int]
     assignment: dict[str, dict[str, list[int]]]
     version: int = 1
+    topic: int = 0
+    """The offsets topic (czxid) whose leader epoch it is; 0 where that was not written down."""
+
+    @property
+    def term(self) -> tuple[int, int]:
+        """Terms of coordinators are in this order."""
+        return self.topic, self.epoch
 
 
 class MetadataStore:
-    """For one coordinator in one term, ``epoch``."""
+    """For one coordinator in one term: ``epoch`` is its leader epoch in the offsets topic with the czxid ``topic``."""
 
-    def __init__(self, zookeeper: ZooKeeper, epoch: int) -> None:
+    def __init__(self, zookeeper: ZooKeeper, epoch: int, topic: int = 0) -> None:
         self.epoch = epoch
+        self._topic = topic
         self._zookeeper = zookeeper
         self._as_of: dict[str, int] = {}
         """The folder's version as of which each group is at the version that is known."""
@@ -95,9 +105,9 @@ class MetadataStore:
             known = znodes.decode(GroupMetadata, path, data)
             if known.strategy not in ASSIGNORS:
                 raise znodes.ZnodeError(f"znode {path}: unknown strategy {known.strategy!r}")
-            if known.epoch > self.epoch:
+            if known.term > (self._topic, self.epoch):
                 raise Displaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
-            mine = msgspec.structs.replace(known, epoch=self.epoch)
+            mine = msgspec.structs.replace(known, epoch=self.epoch, topic=self._topic)
             self._as_of[group] = as_of
             try:
                 return Versioned(mine, await self.write(group, mine, version))
@@ -106,7 +116,8 @@ class MetadataStore:
 
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
         """Returns the new version. Raises :class:`Displaced` and :class:`TooLarge`; waits for ZooKeeper."""
-        path, data = paths.draft_group(group), znodes.encode(metadata)
+        path = paths.draft_group(group)
+        data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic))
         if len(data) > LARGEST:
             raise TooLarge(f"group {group} has {len(data)} bytes; {LARGEST} is the limit")
         while True:
@@ -158,7 +169,7 @@ class MetadataStore:
 
     def _is_mine(self, path: str, data: bytes) -> bool:
         try:
-            return znodes.decode(GroupMetadata, path, data).epoch == self.epoch
+            return znodes.decode(GroupMetadata, path, data).term == (self._topic, self.epoch)
         except znodes.ZnodeError:
             return False
 

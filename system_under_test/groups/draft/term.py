@@ -34,15 +34,19 @@ class Life(StrEnum):
 
 
 class DraftTerm:
-    """See the module. ``epoch`` is the leader epoch; its maker ends it when the term is over."""
+    """See the module. ``epoch`` is the leader epoch in the offsets topic with the czxid ``topic``; its maker ends it
+    when the term is over.
+    """
 
-    def __init__(self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn) -> None:
+    def __init__(
+        self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn, topic: int = 0
+    ) -> None:
         self.index = index
         self.epoch = epoch
         self.life = Life.DOWN
         self.groups: dict[str, DraftGroup] = {}
         self._zookeeper = zookeeper
-        self._store = MetadataStore(zookeeper, epoch)
+        self._store = MetadataStore(zookeeper, epoch, topic)
         self._events = events
         self._background_spawn = spawn
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -59,6 +63,12 @@ class DraftTerm:
         if not self._over:
             self.life = Life.CATCHING_UP
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
+
+    def recount(self, partitions: int) -> None:
+        """The offsets topic has so many partitions now, so that other groups belong to this one."""
+        if self._partitions not in (0, partitions):
+            self._stop()
+            self.begin(partitions)
 
     def end(self) -> None:
         self._over = True
