@@ -283,8 +283,9 @@ class Interpreter:
         worker = self._workers[number]
         worker.assign(answer.operation, self._index, now, answer.scheduled)
         self._index += 1
-        if self._expiry_at is None:
-            self._expiry_at = now + self._timeout
+        due = now + self._timeout
+        if self._expiry_at is None or due < self._expiry_at:  # an expired operation's grace may last longer
+            self._expiry_at = due
         self.report.invoked[worker.endpoint.node] += 1
 
     def _take_all(self) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.blocking import BlockingClientError
@@ -37,6 +39,7 @@ from assay.harness.core.interpreter import GeneratorError, Interpreter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
 
+from helpers.examples import some_of
 from helpers.interpret import interpret
 
 T = TypeVar("T")
@@ -226,6 +229,58 @@ def test_time_limits_hold_to_the_moment_and_for_each_operation() -> None:
 
     drive(limit(6, rate(2, numbers())), hang, workers=6, operation_timeout=1.7)
     assert ends == pytest.approx(dict.fromkeys(range(6), 1.7), abs=1e-6)
+
+
+@pytest.mark.parametrize("limit_seconds", [0.02, 0.3, 0.999, 1.7])
+def test_a_time_limit_holds_after_another_operation_has_reached_it(limit_seconds: float) -> None:
+    """The operation that expired ends late, within its grace. Each later one has the whole limit, and no more."""
+    took: dict[int, float] = {}
+
+    async def poll(operation: Operation) -> Completion:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            await asyncio.sleep(1000 if operation.argument % 3 == 0 else 5.4 * limit_seconds)
+        except asyncio.CancelledError:
+            took[operation.argument] = loop.time() - began
+            await asyncio.sleep(0.1)
+            raise
+        return OK
+
+    recorded, _ = drive(some(12), poll, workers=1, operation_timeout=limit_seconds)
+    assert took == pytest.approx(dict.fromkeys(range(12), limit_seconds), abs=1e-6)
+    assert [row.completion for row in recorded.rows] == [Completion(Outcome.INFO, error="timeout")] * 12
+
+
+@settings(max_examples=some_of(40), deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 0.9)), min_size=1, max_size=20),
+    st.floats(0.01, 2.0),
+    st.integers(1, 4),
+)
+def test_no_operation_is_done_after_its_time_limit(
+    plan: list[tuple[float, float]], limit_seconds: float, workers: int
+) -> None:
+    """Whatever the others do: those that would take longer are timeouts, and those that would not are done."""
+
+    async def waits(operation: Operation) -> Completion:
+        takes, heeds = plan[operation.argument]
+        try:
+            await asyncio.sleep(takes)
+        except asyncio.CancelledError:
+            await asyncio.sleep(heeds)
+            raise
+        return OK
+
+    recorded, _ = drive(some(len(plan)), waits, workers=workers, operation_timeout=limit_seconds)
+    outcomes = {row.operation.argument: row.completion.error for row in recorded.rows}
+    margin = 1e-6
+    assert {number for number, error in outcomes.items() if error is None} >= {
+        number for number, (takes, _) in enumerate(plan) if takes < limit_seconds - margin
+    }
+    assert {number for number, error in outcomes.items() if error == "timeout"} >= {
+        number for number, (takes, _) in enumerate(plan) if takes > limit_seconds + margin
+    }
 
 
 def test_an_answer_that_comes_after_the_cancellation_does_not_count() -> None:
