@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import io
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -55,7 +56,16 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def open_server(root: Path, make: "Callable[[], Page]", port: int) -> ThreadingHTTPServer:
     """``root`` has no symbolic link in it. Raises ``OSError`` when the port is taken."""
-    return ThreadingHTTPServer((LOOPBACK, port), partial(Handler, root, Fresh(make)))
+    return PageServer((LOOPBACK, port), partial(Handler, root, Fresh(make)))
+
+
+class PageServer(ThreadingHTTPServer):
+    """A thread for each request."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing of a client that has hung up: browsers do so at each page that is left early."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Fresh:
@@ -87,8 +97,9 @@ class Handler(SimpleHTTPRequestHandler):
 
     def send_head(self) -> Any:
         # A page elsewhere may have its name lead to this address; its requests have that name.
-        host = self.headers.get("Host", "").rpartition(":")[0]
-        if host not in (LOOPBACK, "localhost"):
+        # A browser leaves the port out of the name if it is 80.
+        host, _, port = self.headers.get("Host", "").partition(":")
+        if host.lower() not in (LOOPBACK, "localhost") or not (port.isdecimal() or not port):
             self.send_error(HTTPStatus.FORBIDDEN, "only for this machine")
             return None
         if self.path.partition("?")[0] in ("/", "/index.html"):

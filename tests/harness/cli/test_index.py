@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ import pytest
 
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
-from assay.harness.cli.serve import Fresh, open_server
+from assay.harness.cli.serve import Fresh, PageServer, open_server
 
 from helpers.morning_store import HOSTILE, Made, write
 from helpers.served import serving
@@ -141,9 +144,59 @@ def test_nothing_outside_the_store_is_served(served: tuple[int, Path, list[int]]
     assert b"secret" not in body.replace(path.encode(), b"")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example:80"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example:80", "127.0.0.1:80:evil.example", "127.0.0.1:x"],
+)
 def test_a_request_under_another_name_gets_nothing(served: tuple[int, Path, list[int]], host: str) -> None:
     assert answer(served[0], "/", host)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.1:80", "LOCALHOST:8020"])
+def test_a_request_under_the_printed_name_is_answered_with_or_without_a_port(
+    served: tuple[int, Path, list[int]], host: str
+) -> None:
+    """A browser leaves out port 80."""
+    assert answer(served[0], "/", host)[0] == 200
+
+
+@pytest.fixture
+def handled(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when the server has dealt with an error of a request."""
+    event, original = threading.Event(), PageServer.handle_error
+
+    def handle_error(self: PageServer, request: Any, client_address: Any) -> None:
+        original(self, request, client_address)
+        event.set()
+
+    monkeypatch.setattr(PageServer, "handle_error", handle_error)
+    return event
+
+
+def test_a_client_that_hangs_up_is_no_news(
+    tmp_path: Path, handled: threading.Event, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(200_000_000)
+    with serving(tmp_path, lambda: SimpleNamespace(html="")) as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert client.recv(10)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert handled.wait(60)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_of_the_server_is_news(
+    tmp_path: Path, handled: threading.Event, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> Any:
+        raise ZeroDivisionError("no page")
+
+    with serving(tmp_path, broken) as port, socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert handled.wait(60)
+    assert "ZeroDivisionError: no page" in capsys.readouterr().err
 
 
 def test_the_server_is_on_the_loopback_address_alone(tmp_path: Path) -> None:
