@@ -48,10 +48,13 @@ class Ending:
 
 
 def describe(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> str:
-    """At most 25 lines; begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed)."""
+    """Returns at most 25 lines. The first begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed).
+
+    Lines are cut at ``WIDTH`` characters, except the command and the path: part of a command would do something else.
+    """
     footer = list(_footer(ending))
     body = list(islice(_body(judgement, evidence, ending), LINES - len(footer)))
-    return "\n".join(_clip(line) for line in [*body, *footer])
+    return "\n".join([*map(_clip, body), *footer])
 
 
 def operations_wanted(judgement: Judgement) -> tuple[int, ...]:
@@ -144,13 +147,13 @@ def _tolerated(judgement: Judgement) -> Iterator[str]:
 
 
 def _footer(ending: Ending) -> Iterator[str]:
-    yield from (f"remark: {remark}" for remark in ending.remarks[:REMARKS])
+    yield from (_clip(f"remark: {remark}") for remark in ending.remarks[:REMARKS])
     if ending.seed is not None:
         yield f"seed: {ending.seed}" + (f", history {ending.digest[:16]}" if ending.digest else "")
     if ending.command is not None:
-        yield f"repeat: {ending.command}"
+        yield printable(f"repeat: {ending.command}")
     if ending.report is not None:
-        yield f"report: {ending.report}"
+        yield printable(f"report: {ending.report}")
 
 
 def _clip(line: str) -> str:

@@ -5,11 +5,13 @@ from xml.etree import ElementTree as ET
 
 from assay.harness.nights.account import Account, CellEnd
 from assay.harness.nights.night import AttemptOutcome, Cell, Result
-from assay.reports.index.entry import LONGEST_COMMAND, plain
+from assay.reports.index.entry import plain, plain_command
 
 FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
 IDLE: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
 GREEN: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
+LONGEST_DETAIL: Final = 2_000
+"""Characters of a text that an attempt has left, other than its command."""
 
 
 def junit(night: Account) -> bytes:
@@ -58,7 +60,7 @@ def _case(suite: ET.Element, ended: CellEnd, result: Result) -> None:
         ],
     )  # fmt: skip
     message = plain(", ".join(anomalies) or result.detail or result.outcome)
-    body = "\n".join(plain(line, LONGEST_COMMAND) for line in (result.detail, result.command) if line)
+    body = "\n".join(filter(None, (plain(result.detail, LONGEST_DETAIL), plain_command(result.command))))
     mark = ended.marks.get(result.attempt)
     if mark is not None:
         ET.SubElement(case, "skipped", message=plain(f"known until {mark.expires}: {message}: {mark.reason}"))
@@ -80,4 +82,9 @@ def _properties(parent: ET.Element, some: list[tuple[str, str]]) -> None:
     inner = ET.SubElement(parent, "properties")
     for name, value in some:
         if value:
-            ET.SubElement(inner, "property", name=name, value=plain(value, LONGEST_COMMAND))
+            ET.SubElement(
+                inner,
+                "property",
+                name=name,
+                value=plain_command(value) if name == "command" else plain(value, LONGEST_DETAIL),
+            )

@@ -8,7 +8,7 @@ from typing import Final
 from assay.checkers.verdict import Verdict
 from assay.harness.nights.account import Account, CellEnd
 from assay.harness.nights.night import AttemptOutcome, Result, troubled
-from assay.reports.index.entry import LONGEST_COMMAND, plain
+from assay.reports.index.entry import plain, plain_command
 from assay.reports.index.failures import Failure
 
 MOST: Final = 50
@@ -29,7 +29,7 @@ def text(words: str) -> str:
 
 def code(command: str) -> str:
     """A block of one line; its fence is longer than any in the line."""
-    line = plain(command, LONGEST_COMMAND)
+    line = plain_command(command)
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=2) + 1)
     fence = fence.rjust(3, "`")
     return f"{fence}\n{line}\n{fence}"

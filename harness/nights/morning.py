@@ -24,7 +24,6 @@ from assay.harness.nights.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.run import store
 from assay.reports.index.entry import (
     FILES,
-    LONGEST_COMMAND,
     CellKey,
     Entry,
     Figures,
@@ -32,6 +31,7 @@ from assay.reports.index.entry import (
     Standing,
     Stored,
     plain,
+    plain_command,
 )
 
 FOUND: Final = "found"
@@ -210,7 +210,7 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, small: recor
         anomalies=tuple(sorted(plain(name) for name in _hits(judgement, None))),
         shape=shape,
         reason=_line(reason),
-        command=plain(command, LONGEST_COMMAND),
+        command=plain_command(command),
         seed=run.seed,
         version=(night.version if night is not None else "") or plain(run.version or ""),
         figures=_figures(folder, judgement, hits),
@@ -256,7 +256,7 @@ def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: 
         status=str(result.outcome),
         anomalies=("failed, and left no run that did",) if standing is Standing.FAIL else (),
         reason=_line(reason),
-        command=plain(result.command, LONGEST_COMMAND),
+        command=plain_command(result.command),
         seed=result.seed,
         version=night.version,
         caught=result.outcome is AttemptOutcome.DETECTED if answered else None,

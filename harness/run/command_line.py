@@ -49,9 +49,13 @@ def nodes_as_typed(settings: Settings) -> str:
     return ",".join([*alone, *settings.role_nodes])
 
 
-def repeat_command(test: str, settings: Settings) -> str:
-    """What to type to do exactly this run again; options at their default are left out."""
-    usual = defaults(settings.nemesis)
+def repeat_command(test: str, settings: Settings, operation_timeout: float | None = None) -> str:
+    """Returns the command that does exactly this run again; options at their default are left out.
+
+    ``operation_timeout``: the seconds that the test's operations need, of which its default depends; None: not known.
+    """
+    usual = defaults(() if settings.replay is not None else settings.nemesis)
+    timeout = None if operation_timeout is None else typed(max(float(usual.operation_timeout), operation_timeout))
     options: list[tuple[str, str | None, str | None]] = [
         ("--cluster", settings.cluster, None),
         ("--hosts", None if settings.hosts is None else str(settings.hosts), None),
@@ -63,7 +67,7 @@ def repeat_command(test: str, settings: Settings) -> str:
         ("--workload-mix", ",".join(settings.workload_mix) or None, None),
         ("--time-limit", typed(settings.time_limit), usual.time_limit),
         ("--rate", NONE if settings.rate is None else typed(settings.rate), usual.rate or NONE),
-        ("--operation-timeout", typed(settings.operation_timeout), usual.operation_timeout),
+        ("--operation-timeout", typed(settings.operation_timeout), timeout),
         ("--nodes", nodes_as_typed(settings), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),

@@ -8,7 +8,8 @@ from assay.harness.core.printable import printable
 
 LONGEST: Final = 300
 """Characters of a text that comes from a run."""
-LONGEST_COMMAND: Final = 2_000
+LONGEST_COMMAND: Final = 100_000
+"""Characters of a command. A longer one is not shown: part of a command would do something else."""
 
 
 FILES: Final = {"report.html": "report", "schedule.json": "schedule", "history": "history", "logs": "logs"}
@@ -134,3 +135,10 @@ def plain(text: str, limit: int = LONGEST) -> str:
     """``text`` in one short line, without characters that hide, turn or move others."""
     flat = printable(" ".join(text[: 4 * limit].split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def plain_command(command: str) -> str:
+    """Returns the whole command, without characters that hide, turn or move others, to be pasted into a shell."""
+    if len(command) > LONGEST_COMMAND:
+        return f"# a command of {len(command)} characters is not shown here: run.json has it"
+    return printable(command)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -102,6 +105,23 @@ def test_never_more_than_25_lines_and_the_command_is_always_there(
     assert len(text.splitlines()) <= LINES
     assert max(len(line) for line in lines) <= WIDTH
     assert "repeat: pytest t --seed=7" in lines
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_command_and_the_path_are_whole_however_long(verdict: Verdict) -> None:
+    options = [f"--set=setting.{number}=a  value, with spaces" for number in range(100)]
+    command = shlex.join(["pytest", "workloads/test_log.py::test_log", *options, "--seed=7"])
+    report = "store/" + "deep/" * 100 + "report.html"
+    ending = replace(ENDING, command=command, report=report, remarks=("r" * 1_000,))
+    lines = describe(judgement(verdict, finding(claim="c" * 1_000)), EvidenceLines(), ending).split("\n")
+    assert f"repeat: {command}" in lines
+    assert f"report: {report}" in lines
+    assert max(len(line) for line in lines if not line.startswith(("repeat:", "report:"))) == WIDTH
+
+
+def test_a_command_cannot_move_the_cursor() -> None:
+    lines = describe(judgement(Verdict.FAIL), EvidenceLines(), replace(ENDING, command="pytest \x1b[2J\nx")).split("\n")
+    assert "repeat: pytest \\x1b[2J\\nx" in lines
 
 
 def test_doubts_that_anomalies_share_are_one_line_in_the_plural() -> None:

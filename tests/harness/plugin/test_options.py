@@ -1,11 +1,22 @@
 """What a test's own needs change in the options of a session."""
 
+import shlex
+from argparse import Namespace
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as of
+from hypothesis import strategies as st
 
-from assay.harness.plugin.options import Options, settings_for
+from assay.harness.plugin.options import Options, add_options, read_options, settings_for
+from assay.harness.run.command_line import repeat_command
 from assay.harness.run.settings import ONCE, Settings
+
+from helpers.examples import some_of
 
 OPTIONS = Options(
     settings=Settings(seed=0, operation_timeout=2.0),
@@ -30,3 +41,66 @@ def test_operations_are_given_the_time_they_need_unless_the_user_said_less(
     options = replace(OPTIONS, own_timeout=given)
     made = settings_for(options, cluster="sim", seed=1, nemesis=("mix",), mix=(), operation_timeout=needs)
     assert made.operation_timeout == has
+
+
+class Typed:
+    """What pytest makes of a command line, as far as our options go."""
+
+    rootpath = Path("/project")
+    invocation_params = SimpleNamespace(dir=Path("/project"))
+
+    def __init__(self, argv: list[str]) -> None:
+        parser = pytest.Parser(_ispytest=True)
+        add_options(parser)
+        self._found: Namespace = parser.parse(argv)
+
+    def getoption(self, name: str) -> Any:
+        return getattr(self._found, name.removeprefix("--").replace("-", "_"))
+
+
+def played(command: str, needs: float) -> Settings:
+    """The settings of a run of the pasted command, for a test whose operations need so many seconds."""
+    program, test, *argv = shlex.split(command)
+    assert (program, test) == ("pytest", "t.py::test")
+    config: Any = Typed(argv)
+    options = read_options(config)
+    assert options.seed is not None
+    assert options.cluster is not None
+    nemesis = tuple(name for text in options.nemesis for name in text.split(","))
+    mix = tuple(name for text in options.workload_mix for name in text.split(","))
+    made = settings_for(
+        options, cluster=options.cluster, seed=options.seed, nemesis=nemesis, mix=mix, operation_timeout=needs
+    )
+    return replace(made, nemesis=()) if made.replay is not None else made
+
+
+SECONDS = st.floats(0.001, 1e6)
+SETTINGS = st.builds(
+    Settings,
+    seed=st.integers(0, 2**32),
+    cluster=st.sampled_from(["sim", "docker"]),
+    nodes=st.integers(1, 9),
+    zookeepers=st.integers(1, 3),
+    nemesis=st.sampled_from([(), ("mix",), ("kill",), ("kill", "partition")]),
+    nemesis_interval=SECONDS | st.sampled_from([5.0, 10.0]),
+    nemesis_target=st.none() | st.just("leader"),
+    time_limit=SECONDS | st.sampled_from([20.0, 30.0]),
+    rate=st.none() | SECONDS | st.just(80.0),
+    operation_timeout=SECONDS | st.sampled_from([2.0, 5.0, 10.0]),
+    concurrency=st.integers(1, 54),
+    store=st.just(Path("/project/store")),
+    replay=st.none() | st.just(Path("/elsewhere/a schedule.json")),
+    configuration=st.lists(
+        st.text("abc.=, 'x\"$\\", min_size=1).map(lambda text: f"name={text}"), max_size=40, unique=True
+    ).map(tuple),
+    workload_mix=st.sampled_from([(), ("bulk", "tails")]),
+)
+
+
+@of(max_examples=some_of(100), deadline=None)
+@given(SETTINGS, st.sampled_from([0.0, 3.0, 10.0]), st.booleans())
+def test_the_command_that_repeats_a_run_plays_its_settings(settings: Settings, needs: float, known: bool) -> None:
+    """However long it is, and whether the test's own needs are known or not."""
+    command = repeat_command("t.py::test", settings, needs if known else None)
+    expected = replace(settings, nemesis=()) if settings.replay is not None else settings
+    assert played(command, needs) == expected

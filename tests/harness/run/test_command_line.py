@@ -44,10 +44,10 @@ def test_the_mix_is_the_nemesis_that_is_called_so() -> None:
     ],
 )  # fmt: skip
 def test_options_are_named_where_they_are_not_what_they_would_be(settings: Settings, options: str) -> None:
-    assert repeat_command("t.py", settings) == f"pytest t.py --cluster=sim {options}--seed=7"
+    assert repeat_command("t.py", settings, 0.0) == f"pytest t.py --cluster=sim {options}--seed=7"
 
 
 def test_a_watched_run_is_watched_again() -> None:
     watched = replace(USUAL, cluster="docker", watch=True)
-    assert repeat_command("t.py", watched) == "pytest t.py --cluster=docker --seed=7 --watch"
+    assert repeat_command("t.py", watched, 0.0) == "pytest t.py --cluster=docker --seed=7 --watch"
     assert repeat_command("t.py", replace(watched, fail_fast=True)).endswith("--seed=7 --fail-fast")
