@@ -40,6 +40,8 @@ LIMITS: Final = {
 """Seconds by mark. The first test in containers may have to build the node image. The largest one counts."""
 EXAMPLE: Final = 5.0
 """Seconds that a property test gets for each example of the Hypothesis profile, if that is more."""
+SET_HANDLER: Final = signal.signal
+"""The function itself, because a test may replace ``signal.signal`` until the end of its teardown."""
 AGAIN: Final = 10.0
 """Seconds between two signals to a test that goes on after its limit."""
 PATIENCE: Final = 60.0
@@ -77,7 +79,7 @@ class TimeLimit:
         self._previous: Any = None
 
     def __enter__(self) -> None:
-        self._previous = signal.signal(signal.SIGALRM, self._interrupt)
+        self._previous = SET_HANDLER(signal.SIGALRM, self._interrupt)
         faulthandler.dump_traceback_later(self._seconds + PATIENCE, exit=True, file=self._stderr)
         signal.setitimer(signal.ITIMER_REAL, self._seconds, AGAIN)
 
@@ -89,7 +91,7 @@ class TimeLimit:
         finally:  # the signal may come at this very moment
             signal.setitimer(signal.ITIMER_REAL, 0)
             faulthandler.cancel_dump_traceback_later()
-            signal.signal(signal.SIGALRM, self._previous)
+            SET_HANDLER(signal.SIGALRM, self._previous)
         if self._stacks is not None:
             pytest.fail(f"{self._name}: no end within {self._seconds:g} s\n\n{self._stacks}", pytrace=False)
 
