@@ -39,6 +39,7 @@ Watch = Callable[[str, int, int], None]
 """Called before each step with what is done now, how many steps were done, and how many there may be."""
 
 
+NONE_MISSING: Final[Mapping[str, str]] = {}
 VALIDATING: Final = "validating"
 
 
@@ -54,6 +55,7 @@ def judge(
     notes: Sequence[str] = (),
     stood_still: float = 0.0,
     watch: Watch | None = None,
+    missing: Mapping[str, str] = NONE_MISSING,
 ) -> Judgement:
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
 
@@ -62,12 +64,13 @@ def judge(
     not to pass that only the caller knows, such as unexpected client exceptions. ``stood_still``: seconds for which the
     tester's machine did not let it go on; from ``LONG`` on, or a check's own ``standstill``, no missed deadline fails
     the run. ``families``: at least those of the log and of registers, on which coverage rests. With a ``watch``,
-    ``KeyboardInterrupt`` ends the checks, and the judgement is of what was found until then. Raises ``HistoryError``
-    when the history cannot be read or contradicts itself, naming file, row and reason.
+    ``KeyboardInterrupt`` ends the checks, and the judgement is of what was found until then.
+    ``missing``: anomalies whose checks are not available, each with the reason; only they are not judged.
+    Raises ``HistoryError`` when the history cannot be read or contradicts itself, naming file, row and reason.
     """
     judging = _Judging(
         history, contract, engine, tuple(families), interrupted or going_on, complete, going_on, tuple(notes),
-        stood_still, watch,
+        stood_still, watch, missing,
     )  # fmt: skip
     try:
         return judging.judgement()
@@ -110,6 +113,7 @@ class _Judging:
     notes: tuple[str, ...]
     stood_still: float
     watch: Watch | None
+    missing: Mapping[str, str]
 
     late: frozenset[str] = COME_LATE
     through: Mapping[str, str] = field(default_factory=dict)
@@ -170,6 +174,7 @@ class _Judging:
             if self.judged or self.contract.model is not None:
                 self._cover()
             self._check_names()
+            self._name_missing()
         except KeyboardInterrupt:
             if self.watch is None:
                 raise
@@ -332,7 +337,7 @@ class _Judging:
         idle = [
             anomaly
             for anomaly in self.contract.forbidden or ()
-            if anomaly not in self.applied and anomaly not in excused and self.contract.needs(anomaly)
+            if anomaly not in (*self.applied, *excused, *self.missing) and self.contract.needs(anomaly)
         ]
         if idle:
             self.unknown += unheard_of(self.kinds, self.families)
@@ -342,6 +347,13 @@ class _Judging:
                 self.unknown.append(f"{anomaly} was found, which the contract neither forbids nor tolerates")
         if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
+
+    def _name_missing(self) -> None:
+        """An anomaly that is tolerated changes no verdict, so its check need not be there."""
+        for anomaly, why in self.missing.items():
+            self.examined.append(Examined(check=anomaly, rows=0, seconds=0.0, note=why))
+            if not self.contract.tolerates(anomaly):
+                self.unknown.append(why)
 
     def _overdue(self) -> set[str]:
         """What was found that is forbidden and about a deadline, if the tester stood still for too long to say so."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.checkers.contract import OBJECTS
-from assay.harness.cli.command import Exit, reading
+from assay.harness.cli.command import Exit, plugin_options, reading
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, Request
 
@@ -103,10 +103,7 @@ def add(commands: Any) -> None:
         "--cas-refusals", dest="refusals", action="store_true",
         help="a cas that ended :fail without an error found another value there (default: it says nothing)",
     )  # fmt: skip
-    parser.add_argument(
-        "--plugin", action="append", default=[], metavar="MODULE",
-        help="has hooks that add checks and models, as a conftest.py does (docs/extending.md); may be repeated",
-    )  # fmt: skip
+    plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
     parser.add_argument(
         "--engine", choices=ENGINES, default=ENGINES[0],
@@ -129,9 +126,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     from assay.harness.run.store import runs_below
     from assay.harness.stored.check_path import check
 
-    if not arguments.plugin and (arguments.model is None or arguments.model in MODELS):
+    if not arguments.plugin and not arguments.trust_run and (arguments.model is None or arguments.model in MODELS):
         spare_pandas()
-    registry = reading(lambda: Registry.with_modules(arguments.plugin))
+    registry = reading(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
     engine = reading(lambda: parse_engine(arguments.engine, arguments.spark_master))
     if len(arguments.paths) > 1 or runs_below(arguments.paths[0]):
         from assay.harness.cli.check_many import check_many

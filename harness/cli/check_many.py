@@ -38,7 +38,10 @@ def check_many(arguments: argparse.Namespace, engine: str) -> Exit:
     worst: dict[str, Path] = {}
     with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
         estimate.step("checking", 0, len(paths))
-        judging = judge_many(paths, engines, arguments.plugin, lambda done: estimate.step("checking", done, len(paths)))
+        judging = judge_many(
+            paths, engines, arguments.plugin, lambda done: estimate.step("checking", done, len(paths)),
+            trust_runs=arguments.trust_run,
+        )  # fmt: skip
         try:
             while (judged := reading(lambda: next(judging, None))) is not None:
                 said = PROBLEM if judged.judgement is None else judged.judgement.verdict.value
@@ -50,7 +53,9 @@ def check_many(arguments: argparse.Namespace, engine: str) -> Exit:
             return Exit.INTERRUPTED
     ends = next(said for said in WORST_FIRST if counts[said])
     if not arguments.json:
-        print(summary(counts, ends, ["assay", "check", str(worst[ends]), *map("--plugin={}".format, arguments.plugin)]))
+        trust = ["--trust-run"] if arguments.trust_run else []
+        plugins = map("--plugin={}".format, arguments.plugin)
+        print(summary(counts, ends, ["assay", "check", str(worst[ends]), *plugins, *trust]))
     return WORST_FIRST[ends]
 
 

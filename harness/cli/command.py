@@ -58,6 +58,19 @@ def reading(read: Callable[[], T]) -> T:
         raise InputError(str(error)) from error
 
 
+def plugin_options(parser: argparse.ArgumentParser) -> None:
+    """``--plugin`` and ``--trust-run``, for verbs that judge stored runs."""
+    parser.add_argument(
+        "--plugin", action="append", default=[], metavar="MODULE",
+        help="import this module, which has models, or hooks that add checks and models as a conftest.py does; may be "
+        "repeated (docs/extending.md)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trust-run", action="store_true",
+        help="import the module of a model that only the run names: it is executed (docs/security.md)",
+    )  # fmt: skip
+
+
 def _path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("the path is empty; is a variable of the shell not set?")

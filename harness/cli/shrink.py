@@ -4,23 +4,35 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import Exit, count, note, reading
+from assay.harness.cli.command import Exit, confirmed, count, note, reading, yes_option
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("shrink", help="make a failing run's schedule small", description=(
         "Does a failing run again and again, leaving out faults, clients, nodes and time, and keeps what still fails "
-        "with the same anomaly. How often it fails is estimated first, and reported with its interval."))  # fmt: skip
+        "with the same anomaly. How often it fails is estimated first, and reported with its interval. "
+        "It executes the run's test, so it asks first. Exit code 2: it was not confirmed."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
     parser.add_argument("--replays", type=count, default=10, metavar="N", help="to estimate how often it fails (10)")
     parser.add_argument("--budget", type=count, metavar="S", help="seconds to go on for (default: until it is minimal)")
     parser.add_argument("--store", type=Path, metavar="DIR", help="where the runs are kept (next to the first)")
+    yes_option(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     from assay.harness.search.shrunk import shrink
+    from assay.harness.stored.repeat_arguments import Declined
 
-    shrunk = reading(lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note))
+    def agreed(command: str) -> bool:
+        return confirmed(f"run `{command}`, and variants of it, in {Path.cwd()}?", arguments)
+
+    try:
+        shrunk = reading(
+            lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note, agreed)
+        )
+    except Declined:
+        note("nothing was run")
+        return Exit.UNKNOWN
     print(shrunk.text())
     return Exit.PASS

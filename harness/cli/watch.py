@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, note, reading
+from assay.harness.cli.command import Exit, note, plugin_options, reading
 
 if TYPE_CHECKING:
     from assay.checkers.verdict import Judgement
@@ -36,10 +36,7 @@ def add(commands: Any) -> None:
         "path", type=Path, nargs="?", default=Path("store"), metavar="PATH", help="a run, or a store (store)"
     )
     parser.add_argument("--fail-fast", action="store_true", help="end with the first forbidden anomaly")
-    parser.add_argument(
-        "--plugin", action="append", default=[], metavar="MODULE",
-        help="has hooks that add checks and models, as a conftest.py does; may be repeated",
-    )  # fmt: skip
+    plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print each judgement as one JSON object in a line")
     parser.set_defaults(run=run)
 
@@ -51,9 +48,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     from assay.harness.run.watched import Seen, encode
     from assay.harness.stored.watching import MEMORY, going_on, watch
 
-    if not arguments.plugin:
+    if not arguments.plugin and not arguments.trust_run:
         spare_pandas()
-    registry = reading(lambda: Registry.with_modules(arguments.plugin))
+    registry = reading(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
     path = reading(lambda: going_on(arguments.path))
     if not arguments.json:
         note(f"watching {path}")

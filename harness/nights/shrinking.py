@@ -71,7 +71,7 @@ class Shrinker:
         result = Result(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command, started=began,
                         seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
         command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
-                   f"--replays={REPLAYS}"]  # fmt: skip
+                   f"--replays={REPLAYS}", "--yes"]  # fmt: skip
         limits = Limits(2 * budget + self.grace, left, self.grace)
         ended, printed, kept, wrong = AttemptEnd(0), "", dict[str, str](), ""
         try:

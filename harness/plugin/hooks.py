@@ -280,9 +280,17 @@ def registry_of(config: pytest.Config) -> Registry:
         from assay.harness.run.registry import Registry
 
         faults, families, models, systems = ([one for added in call() for one in added] for call in _added(config))
-        found = Registry.extended(faults=faults, families=families, models=models, systems=systems)
+        found = Registry.extended(
+            faults=faults, families=families, models=models, systems=systems, sources=_sources(config)
+        )
         config.stash[REGISTRY] = found
     return found
+
+
+def _sources(config: pytest.Config) -> list[str]:
+    """The modules whose hooks add checks or models: a later judgement of a run names them."""
+    calls = (config.hook.pytest_assay_checks, config.hook.pytest_assay_models)
+    return sorted({impl.function.__module__ for call in calls for impl in call.get_hookimpls()})
 
 
 def _added(config: pytest.Config) -> tuple[Any, ...]:

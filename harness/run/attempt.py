@@ -267,6 +267,7 @@ class Attempt:
             notes=ended.notes,
             stood_still=ended.stood_still,
             watch=lambda what, done, total: None,  # a signal breaks the checks off: what they have found is kept
+            own=True,
         )
         watched = self._trial.watched if self._trial is not None else None
         if watched is None or not watched.found or judgement.verdict is Verdict.FAIL:
@@ -300,6 +301,7 @@ class Attempt:
             },
             "contract": msgspec.to_builtins(self.experiment.contract),
             "extensions": self.registry.extensions(),
+            "extension_modules": list(self.registry.sources),
             "nodes": {node.name: node.role for node in (*trial.cluster.nodes, *trial.cluster.spares)},
             "cluster": dict(trial.cluster.description),
             "versions": dict(versions()),

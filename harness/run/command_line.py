@@ -42,6 +42,14 @@ def typed(number: float) -> str:
     return short if float(short) == number else repr(number)
 
 
+REPEATABLE: Final = frozenset({
+    "--cluster", "--hosts", "--replay", "--nemesis", "--nemesis-interval", "--nemesis-target", "--nemesis-trigger",
+    "--workload-mix", "--time-limit", "--rate", "--operation-timeout", "--nodes", "--zookeepers", "--concurrency",
+    "--workers", "--defect", "--invariants", "--seed", "--set", "--fail-fast", "--watch",
+})  # fmt: skip
+"""Options that the command of a run may have. None of them makes pytest load a file of Python."""
+
+
 def nodes_as_typed(settings: Settings) -> str:
     """``3``, ``server=1`` or ``2,sentinel=3``. The number alone is left out where the first role has the same."""
     first = settings.role_nodes[0].rpartition("=")[2] if settings.role_nodes else ""

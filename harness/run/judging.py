@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -15,13 +15,13 @@ from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
 from assay.checkers.engine.choice import SQLITE
 from assay.checkers.engine.together import Together
-from assay.checkers.judge import Watch, judge
+from assay.checkers.judge import NONE_MISSING, Watch, judge
 from assay.checkers.linearizability import MODELS, Model, ModelError
 from assay.checkers.verdict import Finding, Judgement, Verdict, with_stage
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.operation import Outcome
-from assay.harness.run.registry import Registry
+from assay.harness.run.registry import NotImportedError, Registry
 from assay.harness.run.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -57,19 +57,28 @@ def judge_run(
     notes: Sequence[str] = (),
     stood_still: float = 0.0,
     watch: Watch | None = None,
+    missing: Mapping[str, str] = NONE_MISSING,
+    own: bool = False,
+    load: str = "--plugin=MODULE",
 ) -> Judgement:
     """As :func:`assay.checkers.judge.judge`, by the families of the registry; and by the contract's model.
+
+    ``own``: the contract is that of an experiment of this session. The model of any other contract is imported only if
+    the registry may. ``load``: the command, or the option, with which a model that is not available here is loaded.
 
     A model that is nowhere to be found makes the verdict unknown. So does a history that may lack operations: what
     contradicts all others may have been put right by one of those.
     """
     model = None
     try:
-        model = registry.model(contract.model)
-    except SettingsError as missing:
+        model = registry.model(contract.model, own=own)
+    except NotImportedError as lacking:
+        remedy = f"{lacking}; {load} imports it"
+        notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
+    except SettingsError as lacking:
         # What names its module itself is not added by another one.
         named = ":" in str(contract.model)
-        remedy = str(missing) if named else f"name the module that adds it, --plugin=MODULE ({missing})"
+        remedy = str(lacking) if named else f"{load} loads it ({lacking})"
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
     begun = time.perf_counter()
     with engines.open(history, shared=not registry.added) as engine:
@@ -85,6 +94,7 @@ def judge_run(
             notes=notes,
             stood_still=stood_still,
             watch=watch,
+            missing=missing,
         )
         judgement = with_stage(judgement, "starting the engine", opened, first=True)
         if model is None or judgement.interrupted:
@@ -106,10 +116,10 @@ class Unjudged:
 
 
 def judge_together(runs: Sequence[Unjudged], engines: Engines, registry: Registry) -> list[Judgement]:
-    """As :func:`judge_run` each of them, at a fraction of the price."""
+    """As :func:`judge_run` each of them, at a fraction of the price. They are of experiments of this session."""
     with opened_together([run.history for run in runs], engines) as given:
         return [
-            judge_run(run.history, run.contract, opens, registry, notes=run.notes)
+            judge_run(run.history, run.contract, opens, registry, notes=run.notes, own=True)
             for run, opens in zip(runs, given, strict=True)
         ]
 

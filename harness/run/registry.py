@@ -2,11 +2,15 @@
 
 What comes along is :meth:`Registry.standard`. pytest adds what the hooks of ``assay.harness.plugin.hookspecs`` return;
 a command adds what a module named by ``--plugin`` has under the names of these hooks.
+
+A stored run may name a model by its module. Importing a module executes it, so a module is imported only if the command
+line names it, or says that it trusts the runs it is given (``--trust-run``).
 """
 
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +21,7 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.linearizability import MODELS, Model
 from assay.checkers.linearizability.answer import NONLINEARIZABLE
 from assay.cluster.system import System
+from assay.harness.core.printable import printable
 from assay.harness.run import named
 from assay.harness.run.model_by_name import model_of
 from assay.harness.run.settings import SettingsError
@@ -26,15 +31,26 @@ from assay.nemesis.fault import Fault
 HOOKS: Final = ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems")
 
 
+class NotImportedError(SettingsError):
+    """A stored run names a module that neither the command line names nor the user trusts."""
+
+
 @dataclass(frozen=True)
 class Registry:
-    """``families``: in the order in which they are judged. ``added``: the families that do not come along."""
+    """``families``: in the order in which they are judged. ``added``: the families that do not come along.
+
+    ``modules``: the modules that the command line names, whose models a stored run may use. ``trusts_runs``: a stored
+    run may use the models of any module. ``sources``: the modules that added checks and models.
+    """
 
     faults: Catalogue
     families: tuple[Family, ...]
     models: Mapping[str, Model]
     systems: tuple[System, ...] = ()
     added: tuple[Family, ...] = ()
+    modules: frozenset[str] = frozenset()
+    trusts_runs: bool = False
+    sources: tuple[str, ...] = ()
 
     @classmethod
     def standard(cls) -> Registry:
@@ -49,6 +65,9 @@ class Registry:
         families: Iterable[Family] = (),
         models: Iterable[Model] = (),
         systems: Iterable[System] = (),
+        modules: Iterable[str] = (),
+        trusts_runs: bool = False,
+        sources: Iterable[str] = (),
     ) -> Registry:
         """The standard one, and more.
 
@@ -64,12 +83,19 @@ class Registry:
         more = tuple(models)
         _distinct("model", [*MODELS, *(model.name for model in more)])
         return cls(
-            catalogue, (*FAMILIES, *added), {**MODELS, **{model.name: model for model in more}}, tuple(systems), added
+            faults=catalogue,
+            families=(*FAMILIES, *added),
+            models={**MODELS, **{model.name: model for model in more}},
+            systems=tuple(systems),
+            added=added,
+            modules=frozenset(modules),
+            trusts_runs=trusts_runs,
+            sources=tuple(sources),
         )
 
     @classmethod
-    def with_modules(cls, names: Iterable[str]) -> Registry:
-        """The standard one, and what these modules add: they define hooks of pytest's, as a ``conftest.py`` does.
+    def with_modules(cls, names: Collection[str], *, trusts_runs: bool = False) -> Registry:
+        """The standard one, and what these modules add by hooks, as a ``conftest.py`` does, or as classes of models.
 
         Raises ``SettingsError`` when a module cannot be imported, or adds nothing.
         """
@@ -77,25 +103,35 @@ class Registry:
         for name in names:
             module = named.module(f"--plugin={name}", name)
             hooks = [hook for hook in HOOKS if hasattr(module, hook)]
-            if not hooks:
-                raise SettingsError(f"--plugin={name} adds nothing: it has none of {', '.join(HOOKS)}")
+            if not hooks and not any(map(_is_model, vars(module).values())):
+                raise SettingsError(f"--plugin={name} adds nothing: it has no model, and none of {', '.join(HOOKS)}")
             for hook in hooks:
                 added[hook] += getattr(module, hook)()
         faults, families, models, systems = added.values()
-        return cls.extended(faults=faults, families=families, models=models, systems=systems)
+        return cls.extended(
+            faults=faults, families=families, models=models, systems=systems, modules=names, trusts_runs=trusts_runs,
+            sources=names,
+        )  # fmt: skip
 
-    def model(self, name: str | None) -> Model | None:
-        """The one that a contract names, also as ``package.module:Class``. Raises ``SettingsError``; None of None."""
+    def model(self, name: str | None, *, own: bool = False) -> Model | None:
+        """The one that a contract names, also as ``package.module:Class``. None of None.
+
+        ``own``: the contract is that of an experiment of this session, whose module is imported already. Raises
+        ``SettingsError``, and ``NotImportedError`` for a module that only a stored run names.
+        """
         if name is None or name in self.models:
             return None if name is None else self.models[name]
         if ":" in name:
+            module = name.partition(":")[0]
+            if not (own or self.trusts_runs or module in self.modules):
+                raise NotImportedError("only the run names its module, so it was not imported")
             return model_of(name, "model")
         raise SettingsError(f"no model {name!r}; {_instead(name, self.models, 'pytest_assay_models')}")
 
     def lacking(self, contract: Contract) -> str | None:
         """What this contract of an experiment names and the session has not, with the remedy; or None."""
         try:
-            self.model(contract.model)
+            self.model(contract.model, own=True)
         except SettingsError as missing:
             return str(missing)
         known = sorted({NO_RECOVERY, NONLINEARIZABLE, *_anomalies(self.families)})
@@ -112,15 +148,28 @@ class Registry:
         """The added families and their anomalies, as ``settings.json`` keeps them."""
         return {family.name: list(family.anomalies) for family in self.added}
 
-    def lacks(self, extensions: Mapping[str, Iterable[str]]) -> list[str]:
-        """Why a run that was judged with these extensions cannot be judged whole with this registry."""
+    def missing(self, extensions: Mapping[str, Collection[str]], load: str) -> dict[str, str]:
+        """Anomalies that a run was judged by and that have no check here; for each why, with the command that loads it.
+
+        ``extensions``: as ``settings.json`` keeps them. ``load``: the command.
+        """
         known = {family.name for family in self.families}
-        return [
-            f"the checks {name} ({', '.join(anomalies)}) that the run was judged by are not available here: "
-            "name the module that adds them, --plugin=MODULE"
+        return {
+            anomaly: f"the checks {printable(name)} ({', '.join(map(printable, anomalies))}) that the run was judged "
+            f"by are not available here: {load} loads them"
             for name, anomalies in extensions.items()
             if name not in known
-        ]
+            for anomaly in anomalies
+        }
+
+
+def is_module_name(text: str) -> bool:
+    """Whether a text may be printed as the name of a module: a stored run may hold any text in its place."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def _is_model(value: object) -> bool:
+    return inspect.isclass(value) and value is not Model and issubclass(value, Model)
 
 
 def _instead(name: str, known: Collection[str], hook: str) -> str:

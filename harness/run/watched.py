@@ -61,7 +61,7 @@ def command(run: Path) -> list[str]:
         "import signal; signal.signal(signal.SIGTERM, signal.default_int_handler); "
         "import sys; from assay.harness.cli.main import main; sys.exit(main())"
     )
-    return [sys.executable, "-c", main, "watch", str(run), "--json"]
+    return [sys.executable, "-c", main, "watch", str(run), "--json", "--trust-run"]
 
 
 @dataclass

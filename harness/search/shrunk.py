@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from assay.harness.core.history import HistoryError
 from assay.harness.core.rate import Rate
@@ -25,6 +23,7 @@ from assay.harness.search.example import Example
 from assay.harness.search.explore import seeded
 from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.story import write_story
+from assay.harness.stored.repeat_arguments import Declined, find_test, read_settings, repeat_arguments
 from assay.harness.stored.replay import SCHEDULE, forbidden_found, play
 from assay.nemesis.schedule import Record, ScheduleError, decode
 from assay.reports.page import render
@@ -65,10 +64,18 @@ class Shrunk:
         )
 
 
-def shrink(path: Path, root: Path | None, replays: int, budget: float | None, note: Callable[[str], None]) -> Shrunk:
+def shrink(
+    path: Path,
+    root: Path | None,
+    replays: int,
+    budget: float | None,
+    note: Callable[[str], None],
+    agreed: Callable[[str], bool] = lambda command: True,
+) -> Shrunk:
     """``replays``: how many estimate the probability at first; ``budget``: seconds, None without end.
 
-    Raises ``FileNotFoundError`` when ``path`` is no run, ``HistoryError`` when there is nothing to be made small.
+    ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` when ``path`` is no run,
+    ``HistoryError`` when there is nothing to be made small, ``Declined`` when it is not to be done.
     """
     first = path.resolve()
     info = store.read_run(first)
@@ -77,9 +84,12 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
     wanted = frozenset(forbidden_found(first))
     if not wanted:
         raise HistoryError(f"{path}: no forbidden anomaly was found in this run, so there is nothing to be made small")
+    command = ["pytest", *repeat_arguments(first, info)]
     settings, example = _stored(first)
+    if not agreed(shlex.join(command)):
+        raise Declined
     root = first.parent.parent if root is None else root.resolve()
-    runner = _Runner(info.test.partition("[")[0], settings, root, wanted, note, budget)
+    runner = _Runner(find_test(first, info), settings, root, wanted, note, budget)
     try:
         rate = runner.rate(example, replays)
     except OutOfTime:
@@ -97,26 +107,20 @@ def shrink(path: Path, root: Path | None, replays: int, budget: float | None, no
     last = runner.rate(small, replays, unlimited=True)
     schedule = root / "found" / f"{first.name}-{'+'.join(sorted(wanted))}.json"
     schedule.parent.mkdir(parents=True, exist_ok=True)
-    command = repeat_command(runner.test, small.settings(settings, schedule))
+    repeated = repeat_command(runner.test, small.settings(settings, schedule))
     assert runner.failing is not None, "it failed as it was"
     minimal = finished and last.failed > 0
     write_story(runner.failing, example, small, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal)
     report = render(runner.failing)
-    return Shrunk(small, example, wanted, rate, last, runner.runs, minimal, schedule, command, report)
+    return Shrunk(small, example, wanted, rate, last, runner.runs, minimal, schedule, repeated, report)
 
 
 def _stored(run: Path) -> tuple[Settings, Example]:
+    settings = read_settings(run)
     try:
-        described: dict[str, Any] = msgspec.json.decode((run / "settings.json").read_bytes())
-        chosen = described["settings"]
-        if "workers" in chosen:  # the name of ``client_nodes`` in earlier runs
-            chosen["client_nodes"] = chosen.pop("workers")
-        settings = msgspec.convert(
-            chosen, Settings, dec_hook=lambda kind, value: Path(value) if kind is Path else value
-        )
         record = decode((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
-    except (OSError, KeyError, msgspec.MsgspecError, ScheduleError) as error:
-        raise HistoryError(f"{run}: settings.json and schedule.json do not say how it was run: {error}") from error
+    except (OSError, ScheduleError) as error:
+        raise HistoryError(f"{run}: schedule.json does not say how it was run: {error}") from error
     schedule = record.as_meant() if isinstance(record, Record) else record
     return settings, Example.of(settings, schedule)
 

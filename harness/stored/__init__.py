@@ -6,6 +6,7 @@
 - ``watching``: a run that goes on, judged each time that it has grown
 - ``effects_from_ops``: what the SQL checks need of a history that has only ``ops``
 - ``by_workload``: a file of another tool, judged by the checks in SQL; ``effects_of_workload``: what they read of it
+- ``repeat_arguments``: what pytest is given to do a run again, and what is refused
 - ``replay``: a stored run done again, and compared with the first time
 
 Imports ``harness.run`` and ``harness.foreign``, and checkers, reports and nemesis; imported by ``harness.search``,

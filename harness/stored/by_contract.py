@@ -6,6 +6,7 @@ judged by the strictest: every anomaly that applies to it is forbidden, and noth
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
 from assay.harness.core.history.growing import Sealed, sealed
 from assay.harness.run import store
 from assay.harness.run.judging import Opens, doubted, judge_run
-from assay.harness.run.registry import Registry
+from assay.harness.run.registry import Registry, is_module_name
 from assay.harness.run.store import RunInfo
 
 LOOKING_THROUGH: Final = "looking through the files"
@@ -42,6 +43,8 @@ class Stored:
     contract: Contract
     closed: bool
     extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    modules: Sequence[str] = ()
+    """The modules that added them, as the run names them: they are printed, never imported."""
     seal: Sealed | None = None
     """Of a run that goes on, or that was killed: how far its history is whole, with what was under way then."""
 
@@ -65,6 +68,14 @@ class Stored:
         if own is not None:
             raise HistoryError(f"the contract of {self.run} says that its objects are of family {own}, not {family}")
         return replace(self, contract=msgspec.structs.replace(self.contract, family=family))
+
+    @property
+    def load(self) -> str:
+        """The command that judges this run with the checks of its own project."""
+        model, colon, _ = (self.contract.model or "").partition(":")
+        named = dict.fromkeys([*self.modules, *([model] if colon else [])])
+        modules = [name for name in named if is_module_name(name)] or ["MODULE"]
+        return shlex.join(["assay", "check", str(self.run), *map("--plugin={}".format, modules)])
 
     @property
     def interrupted(self) -> bool:
@@ -91,6 +102,7 @@ def open_stored(path: Path) -> Stored:
         closed=(history / CLOSED).exists() or run is None,
         seal=sealed(history),
         extensions=_as(settings.get("extensions", {}), dict[str, list[str]], run),
+        modules=_as(settings.get("extension_modules", []), list[str], run),
     )
 
 
@@ -117,7 +129,9 @@ def judge_again(
         interrupted=stored.interrupted,
         complete=stored.closed or stored.seal is not None,
         going_on=stored.seal is not None,
-        notes=(*notes, *registry.lacks(stored.extensions)),
+        notes=notes,
+        missing=registry.missing(stored.extensions, stored.load),
+        load=stored.load,
         stood_still=stood_still,
         watch=watch,
     )

@@ -46,14 +46,20 @@ class Judged:
 
 
 def judge_many(
-    paths: Sequence[Path], engines: Engines, plugins: Sequence[str], progress: Progress = lambda done: None
+    paths: Sequence[Path],
+    engines: Engines,
+    plugins: Sequence[str],
+    progress: Progress = lambda done: None,
+    *,
+    trust_runs: bool = False,
 ) -> Iterator[Judged]:
     """Runs and history folders, each by its own contract, in the order of ``paths``.
 
-    ``plugins``: modules that add checks and models. Raises ``SettingsError`` for a plugin that is none, and
-    ``EngineUnavailable``; what is wrong with one history, or with a check of one's own over it, is what is said of it.
+    ``plugins``: modules that add checks and models. ``trust_runs``: import the modules that runs name.
+    Raises ``SettingsError`` for a plugin that is none, and ``EngineUnavailable``; what is wrong with one history, or
+    with a check of one's own over it, is what is said of it.
     """
-    registry = Registry.with_modules(plugins)
+    registry = Registry.with_modules(plugins, trusts_runs=trust_runs)
     spark = engines.spark(0)
     if spark is None:
         done = 0
@@ -64,7 +70,8 @@ def judge_many(
                 yield judged
         return
     # An executor has a working folder of its own.
-    tasks = [pickle.dumps(([path.absolute() for path in batch], tuple(plugins))) for batch in _batches(paths)]
+    asked = tuple(plugins), trust_runs
+    tasks = [pickle.dumps(([path.absolute() for path in batch], *asked)) for batch in _batches(paths)]
     answers = spark.each(_on_executor, tasks, lambda done: progress(min(done * TOGETHER, len(paths))))
     judged_there = (one for answer in answers for one in pickle.loads(answer))
     for path, one in zip(paths, judged_there, strict=True):
@@ -78,9 +85,9 @@ def _batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _on_executor(task: bytes) -> bytes:
-    batch, plugins = pickle.loads(task)
+    batch, plugins, trust_runs = pickle.loads(task)
     with Engines(threads=1, spark=False) as engines:
-        return pickle.dumps(list(_judged(batch, engines, Registry.with_modules(plugins))))
+        return pickle.dumps(list(_judged(batch, engines, Registry.with_modules(plugins, trusts_runs=trust_runs))))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A stored run done again, and what came of it compared with the first time.
 
-In the simulation the command that ``run.json`` has does exactly this run again: the same history, by its digest. On
+In the simulation the run's settings do exactly this run again: the same history, by its digest. On
 real nodes nothing is exact: there the faults are played as they came out, on the same nodes at the same times, and what
 can be compared is which anomalies are found.
 """
@@ -8,7 +8,7 @@ can be compared is which anomalies are found.
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
 from assay.harness.run.store import RunInfo
+from assay.harness.stored.repeat_arguments import Declined, repeat_arguments
 from assay.nemesis.schedule import Record, decode, encode
 
 SIMULATED: Final = "sim"
@@ -47,10 +48,11 @@ class Session:
     printed: str
 
 
-def replay(path: Path, root: Path | None = None) -> Comparison:
+def replay(path: Path, root: Path | None = None, agreed: Callable[[str], bool] = lambda command: True) -> Comparison:
     """Runs pytest in another process, its output this one's, and keeps the new run in ``root`` or next to the first.
 
-    Raises ``FileNotFoundError`` when ``path`` is no run, ``HistoryError`` when it cannot be done again.
+    ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` when ``path`` is no run,
+    ``HistoryError`` when it cannot be done again, ``Declined`` when it is not to be.
     """
     first = path.resolve()
     info = store.read_run(first)
@@ -59,7 +61,9 @@ def replay(path: Path, root: Path | None = None) -> Comparison:
     if info.status == store.RUNNING or info.digest is None:
         raise HistoryError(f"{path}: the run did not come to its end, so there is nothing to compare with")
     root = first.parent.parent if root is None else root.resolve()
-    argv = shlex.split(info.command)[1:]
+    argv = repeat_arguments(first, info)
+    if not agreed(shlex.join(["pytest", *argv])):
+        raise Declined
     if info.cluster != SIMULATED:
         argv = _as_resolved(argv, first)
     done = play(argv, root)

@@ -105,7 +105,10 @@ def _so_far(run: Path, engines: Engines, registry: Registry) -> Look | None:
         except FileNotFoundError:
             return None
         history = open_history(stored.history, paths)
-        judgement = judge_run(history, stored.contract, engines, registry, going_on=True)
+        missing = registry.missing(stored.extensions, stored.load)
+        judgement = judge_run(
+            history, stored.contract, engines, registry, going_on=True, missing=missing, load=stored.load
+        )
         text = describe(judgement, look_up(history, judgement), Ending())
         return Look(_until(history), time.monotonic() - begun, judgement, text, ended=False)
 

@@ -252,6 +252,64 @@ def test_an_empty_path_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> Non
         assert "path is empty" in capsys.readouterr().err
 
 
+EVIL = """
+from pathlib import Path
+from assay import Action, Model
+Path("executed").touch()
+class Account(Model):
+    name = "account"
+    compiled = False
+    def encode(self, call):
+        return None
+    @staticmethod
+    def step(state, f, x, y):
+        return True, state
+"""
+VERBS = (["check"], ["watch"], ["check", "--json"], ["report"])
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_no_command_imports_a_module_because_a_run_names_it(
+    tmp_path: Path, verb: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil_model.py").write_text(EVIL)
+    run = run_folder(tmp_path / "store", msgspec.structs.replace(STRICT, model="evil_model:Account"))
+    code = main([*verb, str(run)])
+    assert not (tmp_path / "executed").exists()
+    assert "evil_model" not in sys.modules
+    said = capsys.readouterr().out
+    if verb != ["report"]:
+        assert code == Exit.UNKNOWN
+        assert f"assay check {run} --plugin=evil_model imports it" in said
+
+
+def test_nor_does_a_command_over_a_whole_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil_model.py").write_text(EVIL)
+    run_folder(tmp_path / "store", msgspec.structs.replace(STRICT, model="evil_model:Account"))
+    assert main(["check", "store"]) == Exit.UNKNOWN
+    assert main(["index", "store"]) == Exit.PASS
+    assert main(["nights", "add", "store", "--into=nights"]) == Exit.PASS
+    assert main(["carry", "store", "--into=past"]) == Exit.PASS
+    assert main(["gc", "store", "--keep=0", "--yes"]) == Exit.PASS
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("given", ["--plugin=own_model", "--trust-run"])
+def test_a_model_that_the_command_line_names_or_trusts_is_imported(
+    tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "own_model", raising=False)
+    (tmp_path / "own_model.py").write_text(EVIL)
+    run = run_folder(tmp_path / "store", msgspec.structs.replace(STRICT, model="own_model:Account"))
+    main(["check", str(run), given])
+    assert (tmp_path / "executed").exists()
+    assert "is not available here" not in capsys.readouterr().out
+
+
 def test_help_teaches_paths_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--help"])

@@ -77,7 +77,13 @@ def test_a_client_without_effects_passes_by_ones_own_model_and_so_does_its_store
     project.runpytest_subprocess(*FAST, "--nemesis=kill", "--nemesis-interval=1").assert_outcomes(passed=1)
     assert judgement(project)["forbidden"] == ["no-recovery", "unexpected-exit", "broken-invariant", "nonlinearizable"]
     assert judgement(project, "settings.json")["contract"]["model"] == "test_file:Ends"
-    again = project.run(sys.executable, "-m", "assay.harness.cli.main", "check", "store/latest")
+    check = (sys.executable, "-m", "assay.harness.cli.main", "check", "store/latest")
+    assert project.run(*check, "--trust-run").ret == 0
+    unknown = project.run(*check)
+    assert unknown.ret == 2
+    unknown.stdout.fnmatch_lines(["*'test_file:Ends' is not available here: only the run names its module*"])
+    unknown.stdout.fnmatch_lines(["*assay check store/* --plugin=test_file imports it*"])
+    again = project.run(*check, "--plugin=test_file")
     assert again.ret == 0
     again.stdout.fnmatch_lines(["PASS: 100 operations, 0 effects"])
 

@@ -171,7 +171,7 @@ def test_a_failing_run_is_made_small(
     toy_project.runpytest_inprocess(*run, "--reports=never").assert_outcomes(failed=1)
     capfd.readouterr()
     in_this_process(toy_project, monkeypatch, replay, *PLAIN)
-    assert main(["shrink", "runs/latest", "--replays=1"]) == Exit.PASS
+    assert main(["shrink", "runs/latest", "--replays=1", "--yes"]) == Exit.PASS
     recorded = capfd.readouterr().out
     assert "from 1 steps to 0" in recorded
     assert "it failed 1 of 1" in recorded
@@ -189,7 +189,7 @@ def test_a_failing_run_is_made_small(
             "the command of a run that is kept can be given"
         )
     monkeypatch.setattr(shrunk, "time", SimpleNamespace(monotonic=iter((0.0, math.inf)).__next__))
-    assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other"]) == Exit.USAGE
+    assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other", "--yes"]) == Exit.USAGE
     assert "--budget=1 ended after 1 of 2 replays; 1 of them failed." in capfd.readouterr().err
 
 

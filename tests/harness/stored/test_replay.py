@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ import pytest
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.run import store
+from assay.harness.run.settings import Settings
 from assay.harness.stored import replay
 from assay.harness.stored.replay import AS_RESOLVED, _as_resolved
 from assay.nemesis.schedule import Record, Resolved, Schedule, Step, decode, encode
@@ -39,7 +41,7 @@ def test_a_simulated_run_is_done_again_exactly_and_another_history_is_reported(
     in_this_process(toy_project, monkeypatch, replay, *SIM, "--reports=never")
     before = store.read_run(first)
     assert before is not None
-    assert main(["replay", "runs/latest"]) == Exit.PASS
+    assert main(["replay", "runs/latest", "--yes"]) == Exit.PASS
     recorded = capfd.readouterr().out
     assert f"history {before.digest} is the same" in recorded
     again = (toy_project.path / "runs" / "latest").resolve()
@@ -47,7 +49,7 @@ def test_a_simulated_run_is_done_again_exactly_and_another_history_is_reported(
     assert f"replayed as {again}" in recorded
     # and where the history that is stored is another one:
     (first / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(before, digest="0" * 32)))
-    assert main(["replay", str(first), "--store=elsewhere"]) == Exit.FAIL
+    assert main(["replay", str(first), "--store=elsewhere", "--yes"]) == Exit.FAIL
     recorded = capfd.readouterr().out
     assert f"was {'0' * 32}: other settings, or code" in recorded
     assert "replay it with" not in recorded, "both were made with this Python"
@@ -131,10 +133,11 @@ def ended(project: pytest.Pytester) -> Path:
     run = project.path / "runs" / "t" / "1"
     run.mkdir(parents=True)
     info = store.RunInfo(
-        test="t", status=store.FINISHED, started="", owner="", seed=1, cluster="sim", nemesis="none",
-        command="pytest test_it.py::test_it --seed=7", digest="0" * 32,
+        test="test_it.py::test_it", status=store.FINISHED, started="", owner="", seed=7, cluster="sim",
+        nemesis="none", command="pytest test_it.py::test_it --cluster=sim --seed=7", digest="0" * 32,
     )  # fmt: skip
     (run / "run.json").write_bytes(msgspec.json.encode(info))
+    (run / "settings.json").write_bytes(store.encode_json({"settings": asdict(Settings(seed=7))}))
     return run
 
 
@@ -151,7 +154,7 @@ def test_after_ctrl_c_there_is_time_to_heal(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=WAITS)
     pytester.makeconftest(HEALS)
     again = subprocess.Popen(
-        [sys.executable, "-m", "assay.harness.cli.main", "replay", str(first)], start_new_session=True
+        [sys.executable, "-m", "assay.harness.cli.main", "replay", str(first), "--yes"], start_new_session=True
     )
     try:
         end = time.monotonic() + 60.0

@@ -1,0 +1,94 @@
+"""The pytest arguments that do a stored run again, made of typed fields and never of the text of its command.
+
+A stored run may come from elsewhere. pytest imports the test file that it is given, so the file must be one of this
+project; and a recorded command may hold options that load other code. So:
+
+1. ``settings.json`` is read into ``Settings``, and each option is made of one field.
+2. The test's file must exist below the current folder, and not in the store that the run lies in.
+3. Files that options name must lie below the current folder, or in that store.
+4. A recorded command with any other option is refused, because the run was not made by this version, or was changed.
+"""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.history import HistoryError
+from assay.harness.core.printable import printable
+from assay.harness.run.command_line import REPEATABLE, repeat_command
+from assay.harness.run.settings import Settings
+from assay.harness.run.store import RunInfo
+
+COMPOSE: Final = "compose:"
+
+
+class Declined(Exception):
+    """The user does not want the run to be done again."""
+
+
+def read_settings(run: Path) -> Settings:
+    """The settings that a run was made with. Raises ``HistoryError`` when ``settings.json`` does not say them."""
+    path = run / "settings.json"
+    try:
+        chosen: dict[str, Any] = msgspec.json.decode(path.read_bytes())["settings"]
+        if "workers" in chosen:  # the name of ``client_nodes`` in earlier runs
+            chosen["client_nodes"] = chosen.pop("workers")
+        return msgspec.convert(chosen, Settings, dec_hook=lambda kind, value: Path(value) if kind is Path else value)
+    except (OSError, KeyError, TypeError, msgspec.MsgspecError) as error:
+        raise HistoryError(f"{path} does not say how the run was made, so it cannot be done again: {error}") from error
+
+
+def find_test(run: Path, info: RunInfo) -> str:
+    """The id of the run's test, without its parameters. Raises ``HistoryError`` unless it is one of this project."""
+    test = info.test.partition("[")[0]
+    file, colons, _ = test.partition("::")
+    here, path = Path.cwd(), Path(os.path.normpath(Path.cwd() / file))
+    if not colons or test.startswith(("-", "@")) or path.suffix != ".py":
+        raise HistoryError(f"{run}: {printable(info.test)} is no test that could be done again")
+    if not path.is_relative_to(here):
+        raise HistoryError(f"{run}: its test {printable(file)} lies outside of this project, {here}")
+    if any(path.is_relative_to(place) for place in (run, *_store_within(run, here))):
+        raise HistoryError(f"{run}: its test {printable(file)} lies among stored runs, and is no test of this project")
+    if not path.is_file():
+        raise HistoryError(f"{run}: there is no file {printable(file)} in {here}: go to the folder of its tests")
+    return test
+
+
+def repeat_arguments(run: Path, info: RunInfo) -> list[str]:
+    """What pytest is given to do the run again. Raises ``HistoryError`` for a run that asks for more than its test."""
+    test, settings = find_test(run, info), read_settings(run)
+    _refuse_other_options(run, info, test)
+    _refuse_other_files(run, settings)
+    return shlex.split(repeat_command(test, settings))[1:]
+
+
+def _refuse_other_options(run: Path, info: RunInfo, test: str) -> None:
+    try:
+        recorded = shlex.split(info.command)[1:]
+    except ValueError:
+        raise HistoryError(f"{run}: its command cannot be read: {printable(info.command)}") from None
+    for word in recorded:
+        if word != test and word.partition("=")[0] not in REPEATABLE:
+            raise HistoryError(
+                f"{run}: its command has {printable(word)}, which is no option of a run and could load other code, so "
+                "it is not done again"
+            )
+
+
+def _refuse_other_files(run: Path, settings: Settings) -> None:
+    here = Path.cwd()
+    allowed = (here, run, run.parent.parent)
+    for option, path in (("--replay", settings.replay), ("--hosts", settings.hosts)):
+        if path is None or (option == "--hosts" and str(path).startswith(COMPOSE)):
+            continue
+        if not any(Path(os.path.normpath(here / path)).is_relative_to(place) for place in allowed):
+            raise HistoryError(f"{run}: {option}={printable(str(path))} lies outside of this project, {here}")
+
+
+def _store_within(run: Path, here: Path) -> list[Path]:
+    """The store that the run lies in, if it is a part of the project and not all of it."""
+    root = run.parent.parent
+    return [root] if root != here and root.is_relative_to(here) else []

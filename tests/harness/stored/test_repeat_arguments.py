@@ -1,0 +1,154 @@
+"""What pytest is given to do a stored run again: fields of the run, and no option or file that loads other code."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.harness.cli.main import main
+from assay.harness.core.history import HistoryError
+from assay.harness.run import store
+from assay.harness.run.command_line import REPEATABLE, repeat_command
+from assay.harness.run.settings import Settings
+from assay.harness.search import shrunk
+from assay.harness.stored import replay
+from assay.harness.stored.repeat_arguments import find_test, repeat_arguments
+from assay.nemesis.schedule import Schedule, encode
+
+TEST = "tests/test_it.py::test_it"
+SETTINGS = Settings(seed=7, nemesis=("kill",), rate=50.0, configuration=("flush.messages=1",))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    here = tmp_path / "project"
+    (here / "tests").mkdir(parents=True)
+    (here / "tests" / "test_it.py").write_text("def test_it(): ...")
+    monkeypatch.chdir(here)
+    return here
+
+
+def stored(project: Path, test: str = TEST, settings: Settings = SETTINGS, more: str = "") -> Path:
+    run = project / "store" / "t" / "20260101T000000.000Z"
+    run.mkdir(parents=True)
+    info = store.RunInfo(
+        test=f"{test}[kill]", status=store.FINISHED, started="2026-01-01T00:00:00+00:00", owner="", seed=7,
+        cluster="sim", nemesis="kill", command=repeat_command(test, settings) + more, digest="0" * 32,
+    )  # fmt: skip
+    (run / "run.json").write_bytes(msgspec.json.encode(info))
+    (run / "settings.json").write_bytes(store.encode_json({"settings": asdict(settings)}))
+    verdict = {
+        "verdict": "fail", "anomalies": {"lost-write": 1}, "forbidden": ["lost-write"], "tolerated": [], "findings": [],
+        "examined": [], "unknown": [], "operations": 1, "effects": 1, "seconds": 0.1, "engine": "sqlite",
+    }  # fmt: skip
+    (run / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    (run / "schedule.json").write_bytes(encode(Schedule(1, ())))
+    return run
+
+
+def arguments(run: Path) -> list[str]:
+    info = store.read_run(run)
+    assert info is not None
+    return repeat_arguments(run, info)
+
+
+def test_a_run_of_this_project_is_done_again_by_the_command_that_it_printed(project: Path) -> None:
+    assert arguments(stored(project)) == shlex.split(repeat_command(TEST, SETTINGS))[1:]
+
+
+def test_every_option_of_a_command_is_one_that_may_be_repeated() -> None:
+    full = Settings(
+        seed=9, cluster="ssh", nodes=5, role_nodes=("server=5",), zookeepers=3, hosts=Path("hosts.toml"),
+        nemesis=("kill",), nemesis_interval=3.0, nemesis_target="one", time_limit=7.0, rate=3.0, operation_timeout=9.0,
+        concurrency=11, defect="x", configuration=("a=b",), nemesis_trigger="after:3", client_nodes=2,
+        workload_mix=("m",), invariants="on",
+    )  # fmt: skip
+    every = [full, replace(full, watch=True), replace(full, fail_fast=True), replace(full, replay=Path("s.json"))]
+    words = {word.partition("=")[0] for one in every for word in shlex.split(repeat_command("t.py::t", one))[2:]}
+    assert words == REPEATABLE
+
+
+@pytest.mark.parametrize(
+    "word", ["-p evil", "-pevil", "-c evil.ini", "-o python_files=*", "--rootdir=/tmp", "--confcutdir=/", "-k x",
+             "--pyargs", "other.py", "--store=/etc", "@arguments", "--import-mode=importlib"]
+)  # fmt: skip
+def test_a_command_with_an_option_that_loads_code_is_refused(project: Path, word: str) -> None:
+    run = stored(project, more=f" {word}")
+    with pytest.raises(HistoryError, match="could load other code"):
+        arguments(run)
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("/tmp/evil.py::test_it", "outside of this project"),
+        ("../evil.py::test_it", "outside of this project"),
+        ("tests/../../evil.py::test_it", "outside of this project"),
+        ("store/t/20260101T000000.000Z/evil.py::test_it", "among stored runs"),
+        ("store/evil.py::test_it", "among stored runs"),
+        ("-pevil.py::test_it", "no test"),
+        ("@evil.py::test_it", "no test"),
+        ("test_log-explore", "no test"),
+        ("", "no test"),
+        ("tests/gone.py::test_it", "there is no file tests/gone.py"),
+    ],
+)
+def test_a_test_that_is_not_of_this_project_is_refused(project: Path, test: str, said: str) -> None:
+    run = stored(project, test)
+    (project / "store" / "evil.py").write_text("")
+    (run / "evil.py").write_text("")
+    info = store.read_run(run)
+    assert info is not None
+    with pytest.raises(HistoryError, match=said):
+        find_test(run, info)
+
+
+@pytest.mark.parametrize("given", [{"replay": Path("/etc/schedule.json")}, {"hosts": Path("../hosts.toml")}])
+def test_files_outside_of_the_project_are_refused(project: Path, given: dict[str, Path]) -> None:
+    with pytest.raises(HistoryError, match="lies outside of this project"):
+        arguments(stored(project, settings=replace(SETTINGS, **given)))  # type: ignore[arg-type]
+
+
+def test_a_schedule_in_the_store_of_the_run_is_of_the_project(project: Path) -> None:
+    schedule = project / "store" / "shrinking" / "run-1.json"
+    assert f"--replay={schedule}" in arguments(stored(project, settings=replace(SETTINGS, replay=schedule)))
+
+
+def test_a_run_without_settings_is_refused(project: Path) -> None:
+    run = stored(project)
+    (run / "settings.json").unlink()
+    with pytest.raises(HistoryError, match="does not say how the run was made"):
+        arguments(run)
+
+
+@pytest.mark.parametrize("verb", ["replay", "shrink"])
+def test_without_a_terminal_and_without_yes_nothing_is_executed(
+    project: Path, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = stored(project)
+    started: list[object] = []
+    for module in (replay, shrunk):
+        monkeypatch.setattr(module, "play", lambda *given, **options: started.append(given))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main([verb, str(run)]) == 2
+    assert "--yes agrees" in capsys.readouterr().err
+    assert not started
+
+
+@pytest.mark.slow
+def test_replay_does_not_import_what_a_changed_run_names(project: Path) -> None:
+    """Before, ``-p evil`` of the recorded command was given to pytest."""
+    (project / "evil.py").write_text("from pathlib import Path\nPath('executed').touch()")
+    run = stored(project, more=" -p evil")
+    command = [sys.executable, "-m", "assay.harness.cli.main", "replay", str(run), "--yes"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 64
+    assert "-p" in ended.stderr
+    assert not (project / "executed").exists()
