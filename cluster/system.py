@@ -93,7 +93,8 @@ class Software:
     """What a role's nodes have: of an image of ours with Python and a JRE, or of one of the user's.
 
     ``packages`` are names of the image's distribution (Debian, if it is ours), ``python`` those of Python's
-    (``redis-server``, ``nats-py==2.9.0``); ``environment`` has variables of their processes.
+    (``redis-server``, ``nats-py==2.9.0``); ``environment`` has variables of their processes. A package of Python that
+    has only a source distribution is built into a wheel on this machine first.
     """
 
     packages: Sequence[str] = ()

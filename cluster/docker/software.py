@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.docker import contents, image, layer, own, tools, uses
+from assay.cluster.docker import contents, image, layer, own, tools, uses, wheels
 from assay.cluster.docker.contents import Interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
@@ -142,11 +141,11 @@ def _with_names(base: str, software: Software, progress: Progress) -> str:
 
 def _with_wheels(lower: str, mine: own.Own, software: Software, progress: Progress) -> str:
     """On an image of the user's that has the tools; its id."""
-    wheels = Software(python=software.python)
-    recipe = _dockerfile(mine.labels(), DISTUTILS, wheels)
+    alone = Software(python=software.python)
+    recipe = _dockerfile(mine.labels(), DISTUTILS, alone)
     tag = f"{NAME}:{hashlib.sha256(f'{layer.image_id(lower)} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
-        _build(tag, recipe, lower, wheels, contents.interpreter(lower, mine.shown), BuildStep(progress))
+        _build(tag, recipe, lower, alone, contents.interpreter(lower, mine.shown), BuildStep(progress))
     return layer.image_id(tag)
 
 
@@ -156,15 +155,9 @@ def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: I
         if software.python:
             (context / "wheels").mkdir()
             what = f"wheels of {', '.join(software.python)} for Python {interpreter.version}"
-            step(what, lambda: _download(software, interpreter, context / "wheels"))
+            step(what, lambda: wheels.download(software.python, interpreter, context / "wheels", step.progress))
         named = ", ".join((*software.packages, *software.python))
         step(f"image with {named}", lambda: layer.build(recipe, tag, {"NODE": lower}, network="host", context=context))
-
-
-def _download(software: Software, interpreter: Interpreter, folder: Path) -> str:
-    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    layer.command([*argv, *interpreter.wheels(folder), "pip", *software.python], timeout=300)
-    return "downloaded"
 
 
 def _dockerfile(labels: str, before: str, software: Software) -> str:

@@ -1,0 +1,84 @@
+"""Wheels of Python packages for an image's own Python, fetched by this machine's pip.
+
+A package that has a source distribution alone is built into a wheel first:
+
+1. pip downloads wheels of everything that was named, with what these packages need.
+2. Where pip finds no wheel of one, that one is built here, and the download is tried again with it.
+3. Only a wheel for any platform is taken: one that was compiled here need not run in the image.
+
+A build runs the package's own code on this machine, as the user who starts the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from assay.cluster.docker import layer
+from assay.cluster.docker.contents import Interpreter
+from assay.cluster.docker.layer import ImageError, Progress
+
+PIP = (sys.executable, "-m", "pip")
+OPTIONS = ("--quiet", "--disable-pip-version-check")
+WITHIN = 300.0
+"""Seconds for a download, and for a build."""
+NOT_FOUND = re.compile(r"^ERROR: No matching distribution found for ([^;(\n]+)", re.MULTILINE)
+"""How pip names what it found no wheel of."""
+
+
+SHORT = 2
+"""Lines of pip that say no more than the last of them."""
+
+
+class PipError(ImageError):
+    """pip failed; the message begins with its own last line, and the lines before follow if they say more."""
+
+    def __init__(self, what: str, said: str) -> None:
+        self.said = said
+        more = "" if len(said.strip().splitlines()) <= SHORT else f"\n{layer.tail(said)}"
+        super().__init__(f"{what}: {last_line(said)}{more}")
+
+
+def download(names: Sequence[str], interpreter: Interpreter, folder: Path, progress: Progress) -> str:
+    """Puts the wheels of these packages, of what they need and of pip into the folder. Raises :class:`ImageError`."""
+    argv = ["download", *OPTIONS, *interpreter.wheels(folder), "--find-links", str(folder), "pip", *names]
+    built: list[str] = []
+    while True:
+        try:
+            _pip(argv, "pip")
+        except PipError as error:
+            lacking = NOT_FOUND.search(error.said)
+            if lacking is None or (requirement := lacking[1].strip()) in built:
+                raise
+            built.append(requirement)
+            progress(f"{requirement} has no wheel for Python {interpreter.version}: it is built here from its source")
+            _build(requirement, folder)
+        else:
+            return f"downloaded, {', '.join(built)} built" if built else "downloaded"
+
+
+def _build(requirement: str, folder: Path) -> None:
+    before = {*folder.iterdir()}
+    argv = ["wheel", *OPTIONS, "--no-deps", "-w", str(folder), requirement]
+    _pip(argv, f"{requirement} has no wheel, and none could be built from its source distribution")
+    for path in {*folder.iterdir()} - before:
+        if not path.name.endswith("-none-any.whl"):
+            raise ImageError(
+                f"{requirement} has only a source distribution, and its build is for this machine alone ({path.name}): "
+                "take an image of your own that has the package, Software(image=...) or Software(dockerfile=...)"
+            )
+
+
+def _pip(argv: Sequence[str], what: str) -> None:
+    done = layer.command([*PIP, *argv], check=False, timeout=WITHIN)
+    if done.returncode != 0:
+        raise PipError(what, done.stdout + done.stderr)
+
+
+def last_line(said: str) -> str:
+    """The last error of pip's, or else its last line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("error: ")]
+    return (errors or lines or ["pip printed nothing"])[-1]
