@@ -32,6 +32,15 @@ class NodeError(Exception):
 
 
 @dataclass(frozen=True)
+class CommandResult:
+    """How a command on a node ended: its exit status, standard output and standard error."""
+
+    status: int
+    output: str
+    errors: str = ""
+
+
+@dataclass(frozen=True)
 class Flow:
     """One direction of the connections that a peer and a node have on a port of either.
 
@@ -77,6 +86,23 @@ class Node(Protocol):
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         """At most ``size`` bytes; fewer at the end of the file. Raises ``FileNotFoundError``."""
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        changes: bool = False,
+        undo: str | Sequence[str] | None = None,
+    ) -> CommandResult:
+        """Runs a command as root: text for the shell, or a program with its arguments. Any exit status is an answer.
+
+        ``changes``: the command changes something, and the run's logs list it. ``undo``: the command that takes the
+        change back, noted before the change. It runs when the cluster is closed, or by ``assay heal``, and must do no
+        harm where there is nothing to take back. ``NodeError`` after ``timeout`` seconds, and in the simulation, which
+        has no programs.
+        """
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
         """Damages a file in place, or makes it longer. ``NodeError`` unless the main process is dead.

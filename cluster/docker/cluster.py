@@ -123,7 +123,7 @@ class DockerCluster(SshCluster):
         libraries = self._libraries(node)
         if not libraries or self._images[node.role].own is None:
             return
-        said = await node.run(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
+        said = await node.shell(f"LD_PRELOAD={':'.join(libraries)} env 2>&1 >/dev/null || echo it fails")
         if said.strip():
             self._unloaded.add(node.name)
             reason = f"its image cannot load what was compiled here: {said.strip().splitlines()[0]}"

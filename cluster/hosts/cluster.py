@@ -111,14 +111,14 @@ class HostCluster(SshCluster):
         made = await self._what_is_made(node, where, files)
         clean = upkeep.clean(self.run_id, made)
         await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean, "cleaned"))
-        await node.run(upkeep.claim(self.run_id))
+        await node.shell(upkeep.claim(self.run_id))
         await node.prepare()
-        await node.run("tar -xf - -C /", stdin=code, timeout=COPY_SECONDS)
+        await node.shell("tar -xf - -C /", stdin=code, timeout=COPY_SECONDS)
         await self._write(node, files)
 
     async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:
         """Raises :class:`NodeError` where the host cannot be used as it is."""
-        user, other = upkeep.who(await node.run(upkeep.WHO))
+        user, other = upkeep.who(await node.shell(upkeep.WHO))
         if user != "0":
             raise NodeError(f"{where}: commands run as user {user}, not as root: log in as root, or set sudo = true")
         if other:
@@ -136,8 +136,8 @@ class HostCluster(SshCluster):
         except upkeep.PathError as error:
             raise NodeError(f"{where}: {error}") from None
         around = upkeep.around(paths)
-        found = upkeep.seen(await node.run(upkeep.look(paths)), paths)
-        folders = upkeep.seen(await node.run(upkeep.look(around)), around)
+        found = upkeep.seen(await node.shell(upkeep.look(paths)), paths)
+        folders = upkeep.seen(await node.shell(upkeep.look(around)), around)
         if there := [path for path in paths if found.get(path, upkeep.FULL) == upkeep.FULL]:
             raise NodeError(
                 f"{where} has {', '.join(there)} already, which a run would overwrite and remove: move it away, or "
@@ -168,7 +168,7 @@ class HostCluster(SshCluster):
         The node learns how far the other clock is ahead, by which its events are timed.
         """
         before, monotonic = time.time(), time.monotonic()
-        said = (await node.run(upkeep.CLOCKS)).split()
+        said = (await node.shell(upkeep.CLOCKS)).split()
         half = (time.time() - before) / 2
         node.monotonic_ahead = float(said[-1]) - (monotonic + half)
         return f"{float(said[-2]) - (before + half):+.3f} s (within {half:.3f} s)"

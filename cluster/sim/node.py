@@ -7,7 +7,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.node import CommandResult, Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
 from assay.cluster.sim.breaking import Rejected
 from assay.cluster.sim.device import Device
 from assay.cluster.sim.disk import SimDisk
@@ -135,6 +135,19 @@ class SimNode(Device):
     async def read_file(self, path: str) -> bytes:
         self._reach()
         return self.disk.read(path)
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        changes: bool = False,
+        undo: str | Sequence[str] | None = None,
+    ) -> CommandResult:
+        raise NodeError(
+            f"{self.name} is simulated and has no programs, so {command!r} cannot run there: take --cluster=docker"
+        )
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
         self._reach()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import paramiko
 
 from assay.cluster.addresses import at
-from assay.cluster.node import NodeError
+from assay.cluster.node import CommandResult, NodeError
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one attempt to connect."""
@@ -101,7 +101,15 @@ class SshConnection:
                 pause.wait(0.05)
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> str:
-        """Standard output of a shell command. Raises :class:`NodeError` when it fails, hangs or cannot be sent.
+        """Standard output of a shell command. Raises :class:`NodeError` when it fails, hangs or cannot be sent."""
+        done = self.complete(command, stdin=stdin, timeout=timeout)
+        if done.status != 0:
+            said = _last_lines(done.errors or done.output)
+            raise self._error(command, f"exit code {done.status}; {said}")
+        return done.output
+
+    def complete(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> CommandResult:
+        """How a shell command ended. Raises :class:`NodeError` when it hangs or cannot be sent.
 
         One that hangs is killed on the node a moment later: else it could take effect when its caller has long given it
         up, and undone it.
@@ -126,9 +134,7 @@ class SshConnection:
             raise UnendedError(str(self._error(command, f"no end after {timeout:g} s: it was killed")))
         if code == -1:  # paramiko's word for none
             raise self._error(command, "the connection broke before its end, or a signal ended it")
-        if code != 0:
-            raise self._error(command, f"exit code {code}; {_last_lines(errors or output)}")
-        return output
+        return CommandResult(code, output, errors)
 
     def lines(self, command: str, opened: Callable[[paramiko.Channel], None]) -> Iterator[str]:
         """Each line as the command writes it, until it ends or the channel given to ``opened`` is closed."""

@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from assay.cluster.node import NodeError
 from assay.cluster.ssh import process
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
+
+COMMANDS: Final = "assay-commands.log"
+"""The commands by which a system, a fault or a workload of the user's changed something on the node."""
 
 
 async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> list[str]:
@@ -42,6 +46,9 @@ async def _of(system: System, node: SshNode, folder: Path) -> list[str]:
             missing.append(f"{node.name}: {path}: {error}")
         else:
             await asyncio.to_thread(_store, folder / name, data)
+    if node.changes:
+        lines = "".join(f"{line}\n" for line in node.changes)
+        await asyncio.to_thread(_store, folder / COMMANDS, lines.encode())
     return missing
 
 

@@ -12,10 +12,11 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from signal import Signals
 from typing import Protocol, TypeVar
 
-from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
+from assay.cluster.node import CommandResult, Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
 from assay.cluster.ssh import data, filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.preloaded import Preloaded
@@ -95,6 +96,8 @@ class SshNode(Running, Preloaded):
         self.monotonic_ahead = 0.0
         """Seconds by which the clock of its events is ahead of this machine's."""
         self._streams: set[Stream] = set()
+        self.changes: list[str] = []
+        """The commands of users that changed something, each a line with its time and its end."""
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.role} {self.address}>"
@@ -105,12 +108,41 @@ class SshNode(Running, Preloaded):
 
     async def prepare(self) -> None:
         """The chain for faults of the network. Idempotent."""
-        await self.run(firewall.set_up(self._tables))
+        await self.shell(firewall.set_up(self._tables))
 
-    async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
+    async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """A shell command's standard output; :class:`NodeError` when it fails or lasts longer than ``timeout`` s."""
         self._reach()
         return await self._call(lambda: self._connection.run(command, stdin=stdin, timeout=timeout))
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        changes: bool = False,
+        undo: str | Sequence[str] | None = None,
+    ) -> CommandResult:
+        """The note of a change is ticked off by a command that is the same as its ``undo`` and ends with status 0."""
+        self._reach()
+        text = as_text(command)
+        if undo is not None:
+            await self._note(_change(as_text(undo)), ("sh", "-c", as_text(undo)))
+        elif changes:
+            await self._note(_change(text), ("true", "not undone:", text))
+        done: CommandResult | None = None
+        begun = datetime.now(UTC)
+        try:
+            done = await self._call(lambda: self._connection.complete(text, stdin=stdin, timeout=timeout))
+        finally:
+            undone = _change(text) in self._open_entries and not changes and undo is None
+            if changes or undo is not None or undone:
+                ended = "no answer" if done is None else f"exit status {done.status}"
+                self.changes.append(f"{begun.isoformat(timespec='milliseconds')} {ended}: {text}")
+        if undone and done.status == 0:
+            await self._tick_off(_change(text))
+        return done
 
     async def write_file(self, path: str, data: bytes) -> None:
         self._reach()
@@ -122,7 +154,7 @@ class SshNode(Running, Preloaded):
         return await self._call(self._connection.read, path)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
-        return process.sizes(await self.run(process.files(pattern)))
+        return process.sizes(await self.shell(process.files(pattern)))
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         self._reach()
@@ -139,11 +171,11 @@ class SshNode(Running, Preloaded):
         await self._make_durable(path)
 
     async def contents(self, folder: str) -> Mapping[str, str]:
-        return data.sums(await self.run(data.contents(folder)), folder)
+        return data.sums(await self.shell(data.contents(folder)), folder)
 
     async def remove_contents(self, folder: str) -> None:
         await self._only_when_dead(folder)
-        await self.run(data.remove(folder))
+        await self.shell(data.remove(folder))
 
     async def save(self, folder: str) -> Mapping[str, str]:
         running = [self.part(named) for named in await self._alive()]
@@ -153,20 +185,20 @@ class SshNode(Running, Preloaded):
             for one in running:
                 stopped.push_async_callback(one.resume)  # also where it is not known whether it was stopped
                 await one.stop()
-            return data.sums(await self.run(data.copy(folder)), folder)
+            return data.sums(await self.shell(data.copy(folder)), folder)
 
     async def restore(self, folder: str) -> None:
         await self._only_when_dead(folder)
-        await self.run(data.restore(folder))
+        await self.shell(data.restore(folder))
 
     async def discard(self, folder: str) -> None:
-        await self.run(shlex.join(data.undo_copy(folder)))
+        await self.shell(shlex.join(data.undo_copy(folder)))
         await self._tick_off("copy")
 
     async def _make_durable(self, path: str) -> None:
         """What the harness writes is no deed of the system's, and must not go with the power."""
         if isinstance(self._disk, Disk) and path.startswith(f"{self._disk.folder}/"):
-            await self.run(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
+            await self.shell(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
     async def _only_when_dead(self, path: str) -> None:
         if alive := await self._alive():
@@ -206,28 +238,28 @@ class SshNode(Running, Preloaded):
 
     async def memory_unavailable(self) -> str | None:
         try:
-            await self.run(memory.command("look"))
+            await self.shell(memory.command("look"))
         except NodeError as error:
             return str(error)
         return None
 
     async def exhaust_memory(self) -> Exhaustion:
-        found = json.loads(await self.run(process.ending(memory.command("exhaust", "$pid"))))
+        found = json.loads(await self.shell(process.ending(memory.command("exhaust", "$pid"))))
         await self._tick_off("stop")
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:
         folder = self._needs_disk("filled")
         await self._note("fill", filling.undo(folder))
-        await self.run(filling.fill(folder))
+        await self.shell(filling.fill(folder))
 
     async def free_disk(self) -> None:
         if isinstance(self._disk, Disk):
-            await self.run(shlex.join(filling.undo(self._disk.folder)))
+            await self.shell(shlex.join(filling.undo(self._disk.folder)))
             await self._tick_off("fill")
 
     async def room(self) -> tuple[int, bool]:
-        return filling.room(await self.run(filling.look(self._needs_disk("looked at"))))
+        return filling.room(await self.shell(filling.look(self._needs_disk("looked at"))))
 
     def _needs_disk(self, what: str) -> str:
         if isinstance(self._disk, str):
@@ -235,14 +267,14 @@ class SshNode(Running, Preloaded):
         return self._disk.folder
 
     async def _power(self, what: str, disk: Disk) -> str:
-        return await self.run(power.command(what, disk.device, disk.folder))
+        return await self.shell(power.command(what, disk.device, disk.folder))
 
     async def freeze(self) -> None:
         """Silences the network, then stops all that runs; SSH has no answer until the thaw."""
         freezer = self._needs_freezer()
         self._reach()
         await self._note("freeze", firewall.UNSILENCE)
-        await self.run(firewall.SILENCE)
+        await self.shell(firewall.SILENCE)
         self._frozen = True
         await self._call(freezer.freeze)
 
@@ -251,7 +283,7 @@ class SshNode(Running, Preloaded):
         await self._call(freezer.thaw)
         self._frozen = False
         if "freeze" in self._open_entries:
-            await self.run(shlex.join(firewall.UNSILENCE))
+            await self.shell(shlex.join(firewall.UNSILENCE))
             await self._tick_off("freeze")
 
     async def frozen(self) -> bool:
@@ -280,37 +312,37 @@ class SshNode(Running, Preloaded):
         await self._note("cut", firewall.undo(self._tables))
         self._peers.update({peer.address: peer.name for peer in peers})
         addresses = [peer.address for peer in peers]
-        await self.run(
+        await self.shell(
             firewall.apply(self._tables),
             stdin=firewall.rules(addresses, reject=reject, flow=flow, spared=self.spared_ports),
         )
 
     async def accept_all(self) -> None:
-        await self.run(firewall.flush(self._tables))
+        await self.shell(firewall.flush(self._tables))
         await self._tick_off("cut")
 
     async def dropped(self) -> Mapping[str, int]:
-        return firewall.counted(await self.run(firewall.count(self._tables)), self._peers)
+        return firewall.counted(await self.shell(firewall.count(self._tables)), self._peers)
 
     async def shaping_unavailable(self) -> str | None:
         try:
-            await self.run(packets.trial(self._tables))
+            await self.shell(packets.trial(self._tables))
         except NodeError as error:
             return f"{error}; the kernel needs nfnetlink_queue and xt_NFQUEUE"
         return None
 
     async def shape(self, traffic: Traffic | None, peers: Sequence[Node] | None = None) -> None:
         if traffic is None:
-            await self.run(shlex.join(packets.UNSHAPE))
+            await self.shell(shlex.join(packets.UNSHAPE))
             await self._tick_off("packets")
             return
         self._reach()
         await self._note("packets", packets.UNSHAPE)
         addresses = None if peers is None else [peer.address for peer in peers]
-        await self.run(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._tables))
+        await self.shell(packets.command(asdict(traffic), addresses, self.spared_ports or (22,), self._tables))
 
     async def shaped(self) -> Mapping[str, int]:
-        counts: dict[str, int] = json.loads(await self.run(packets.READ))
+        counts: dict[str, int] = json.loads(await self.shell(packets.READ))
         return counts
 
     def events(self) -> AsyncIterator[str]:
@@ -354,3 +386,13 @@ class SshNode(Running, Preloaded):
         """One entry per kind of fault in force: a second cut is undone by what undoes the first."""
         if fault not in self._open_entries:
             self._open_entries[fault] = await self._call(self._undo.command, self.name, undo)
+
+
+def as_text(command: str | Sequence[str]) -> str:
+    """As the shell takes it."""
+    return command if isinstance(command, str) else shlex.join(command)
+
+
+def _change(undo: str) -> str:
+    """The name in the notes of what this command takes back."""
+    return f"change {undo}"

@@ -27,8 +27,8 @@ class Preloaded(Commanded):
         self._needs_clock()
         if seconds:
             await self._note("clock", clock.UNDO)
-        await self.run(clock.shift(seconds))
-        self._read_before = clock.shown(await self.run(clock.READ))[1]
+        await self.shell(clock.shift(seconds))
+        self._read_before = clock.shown(await self.shell(clock.READ))[1]
         if not seconds:
             await self._tick_off("clock")
 
@@ -36,7 +36,7 @@ class Preloaded(Commanded):
         """As the main process has read it since it was last shifted; 0 when it has not read it for some seconds."""
         self._needs_clock()
         for _ in range(clock.LOOKS):
-            seconds, times = clock.shown(await self.run(clock.READ))
+            seconds, times = clock.shown(await self.shell(clock.READ))
             if times > self._read_before:
                 return seconds
             await asyncio.sleep(clock.LOOK_EVERY)
@@ -53,7 +53,7 @@ class Preloaded(Commanded):
         self._needs_slowness()
         if fsync or call:
             await self._note("slow", slowness.UNDO)
-        await self.run(slowness.slow(fsync, call))
+        await self.shell(slowness.slow(fsync, call))
         if not fsync and not call:
             await self._tick_off("slow")
 
@@ -61,14 +61,14 @@ class Preloaded(Commanded):
         self._needs_slowness()
         if after:
             await self._note("halt", process.UNDO_STOP)
-        await self.run(slowness.halt(after))
+        await self.shell(slowness.halt(after))
         if not after:
-            await self.run(shlex.join(process.UNDO_STOP))
+            await self.shell(shlex.join(process.UNDO_STOP))
             await self._tick_off("halt")
 
     async def slowed(self) -> Slowed:
         self._needs_slowness()
-        return slowness.so_far(await self.run(slowness.READ))
+        return slowness.so_far(await self.shell(slowness.READ))
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
@@ -76,13 +76,13 @@ class Preloaded(Commanded):
         self._needs_slowness()
         if changes:
             await self._note("break", slowness.UNDO_FAILING)
-        await self.run(slowness.fail(changes, after, errors, made))
+        await self.shell(slowness.fail(changes, after, errors, made))
         if not changes:
             await self._tick_off("break")
 
     async def broken(self) -> Broken:
         self._needs_slowness()
-        return slowness.failed(await self.run(slowness.READ))
+        return slowness.failed(await self.shell(slowness.READ))
 
     def _needs_slowness(self) -> None:
         if self._slowness is not None:

@@ -74,7 +74,7 @@ class OneProcess:
         await self.node.end_one(self.named, process.resume(self.named))
 
     async def process(self) -> ProcessStatus:
-        return process.status(await self.node.run(process.look(self.named)))
+        return process.status(await self.node.shell(process.look(self.named)))
 
 
 class Commanded:
@@ -82,7 +82,7 @@ class Commanded:
 
     name: str
 
-    async def run(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
+    async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         raise NotImplementedError
 
     async def _note(self, fault: str, undo: Sequence[str]) -> None:
@@ -132,7 +132,7 @@ class Running(Commanded):
             stop_signal=self._asked_by(named),
         )
         try:
-            await self.run(command)
+            await self.shell(command)
         except NodeError as error:
             raise NodeError(f"{error}; {process.log(named)} on {self.name} has what it printed") from error
 
@@ -166,12 +166,12 @@ class Running(Commanded):
 
     async def end_one(self, named: str, command: str) -> None:
         """Its pause is over then, in whichever way."""
-        await self.run(command)
+        await self.shell(command)
         await self._tick_off(_pause(named))
 
     async def stop_one(self, named: str) -> None:
         await self._note(_pause(named), process.undo_stop(named))
-        await self.run(process.stop(named))
+        await self.shell(process.stop(named))
         if (await self.part(named).process()).state is not ProcessState.STOPPED:
             raise NodeError(f"{self.name}: SIGSTOP was sent but the {named} process is gone; did it crash just now?")
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from assay.cluster.node import (
         Clocked,
         Cluster,
+        CommandResult,
         Exhaustible,
         Exhaustion,
         Fillable,
@@ -172,7 +173,7 @@ _HOMES = {
     "assay.cluster.inspection": "Asserting Inspectable Inspector Invariants Observable SeenAtRest",
     "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
-        "Clocked Cluster Exhaustible Exhaustion Fillable Flow Node NodeError Part Powered ProcessState "
+        "Clocked Cluster CommandResult Exhaustible Exhaustion Fillable Flow Node NodeError Part Powered ProcessState "
         "ProcessStatus Restorable Several Shaped Slowable Slowed Traffic by_role"
     ),
     "assay.cluster.runtime": "Runtime",
@@ -207,7 +208,8 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names.s
 __all__ = [  # noqa: RUF022 - in ASCII order
     "Accompanied", "Action", "Answer", "Asserting", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE",
     "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions",
-    "ClientsProvisioned", "Clocked", "Cluster", "CodeNamed", "Completed", "Completion", "Configurable", "Context",
+    "ClientsProvisioned", "Clocked", "Cluster", "CodeNamed", "CommandResult",
+    "Completed", "Completion", "Configurable", "Context",
     "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
     "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation",
     "FailingOver", "Family", "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver",

@@ -41,7 +41,7 @@ def clocked(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
 
 async def seen(node: Any) -> tuple[float, float]:
     """By how much the process's own wall and monotonic clocks are ahead of the machine's, as its event log says."""
-    now, up = map(float, (await node.run("date +%s.%N; cut -d ' ' -f 1 /proc/uptime")).split())
+    now, up = map(float, (await node.shell("date +%s.%N; cut -d ' ' -f 1 /proc/uptime")).split())
     await echoes(node)
     last = json.loads((await node.read_file(EVENTS)).splitlines()[-1])
     return last["wall"] - now, last["monotonic"] - up

@@ -26,14 +26,14 @@ async def running(node: Node) -> None:
 async def reaches(source: Any, target: Node) -> bool:
     """From inside ``source``: is there a connection to ``target`` within a second?"""
     try:
-        await source.run(f"timeout 1 bash -c 'echo > /dev/tcp/{target.address}/{PORT}'")
+        await source.shell(f"timeout 1 bash -c 'echo > /dev/tcp/{target.address}/{PORT}'")
     except NodeError:
         return False
     return True
 
 
 async def children(node: Any) -> int:
-    return len((await node.run("pgrep -x sleep || true")).split())
+    return len((await node.shell("pgrep -x sleep || true")).split())
 
 
 def test_nodes_have_stable_names_their_files_and_see_each_other_by_name(live: Any) -> None:
@@ -200,8 +200,8 @@ def test_a_broken_connection_is_made_again(live: Any) -> None:
     async def body() -> None:
         node = live.node("n2")
         with pytest.raises(NodeError, match="n2"):
-            await node.run("kill $PPID; sleep 5")
-        assert await node.run("echo back") == "back\n"
+            await node.shell("kill $PPID; sleep 5")
+        assert await node.shell("echo back") == "back\n"
         await node.write_file("/tmp/again", b"again")
         assert await node.read_file("/tmp/again") == b"again"
 

@@ -25,7 +25,7 @@ async def running(node: Node) -> None:
 async def connecting(source: Any, target: Node) -> str:
     """What a connection from ``source`` to ``target`` comes to within a second."""
     command = f"timeout 1 bash -c 'echo > /dev/tcp/{target.address}/{PORT}' 2>&1; echo code=$?"
-    said: str = await source.run(command)
+    said: str = await source.shell(command)
     if "code=0" in said:
         return "open"
     return "refused" if "refused" in said else "silence"
@@ -77,10 +77,10 @@ def test_an_established_connection_breaks_at_once_behind_a_rejecting_rule(live: 
         )
         await n2.write_file("/tmp/talk.py", script.encode())
         # It reads and writes files, so that no pipe of it holds the SSH channel open.
-        await n2.run("rm -f /tmp/go /tmp/said; python3 /tmp/talk.py </dev/null >/tmp/said 2>&1 &")
-        await n2.run("until grep -q up /tmp/said; do sleep 0.02; done")
+        await n2.shell("rm -f /tmp/go /tmp/said; python3 /tmp/talk.py </dev/null >/tmp/said 2>&1 &")
+        await n2.shell("until grep -q up /tmp/said; do sleep 0.02; done")
         await n1.reject_from([n2])
-        await n2.run("touch /tmp/go; for i in $(seq 100); do grep -q Error /tmp/said && break; sleep 0.02; done")
+        await n2.shell("touch /tmp/go; for i in $(seq 100); do grep -q Error /tmp/said && break; sleep 0.02; done")
         assert b"ConnectionResetError" in await n2.read_file("/tmp/said")
         await n1.accept_all()
 
@@ -161,7 +161,7 @@ def test_packets_suffer_until_they_go_as_before(live: Any, traffic: Traffic, cou
         await n2.write_file("/tmp/talk.py", TALK.encode())
 
         async def talk() -> list[float]:
-            said: str = await n2.run(f"timeout 20 python3 /tmp/talk.py {n1.address} {PORT}")
+            said: str = await n2.shell(f"timeout 20 python3 /tmp/talk.py {n1.address} {PORT}")
             return [float(word) for word in said.split()]
 
         assert await n1.shaping_unavailable() is None
@@ -179,7 +179,7 @@ def test_packets_suffer_until_they_go_as_before(live: Any, traffic: Traffic, cou
         assert max(await talk()) < 0.05
         assert await n1.shaped() == {}
         assert pending(live) == []
-        assert "NFQUEUE" not in await n1.run("iptables -w -S; ps ax | grep [A]SSAY-PACKETS || true")
+        assert "NFQUEUE" not in await n1.shell("iptables -w -S; ps ax | grep [A]SSAY-PACKETS || true")
 
     live.run(body())
 

@@ -28,7 +28,7 @@ def limited(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
 
 
 async def children(node: Any) -> int:
-    return len((await node.run("pgrep -x sleep || true")).split())
+    return len((await node.shell("pgrep -x sleep || true")).split())
 
 
 def test_the_kernel_ends_the_main_process_its_children_go_and_another_can_start(limited: Live) -> None:
@@ -39,14 +39,14 @@ def test_the_kernel_ends_the_main_process_its_children_go_and_another_can_start(
         await until(lambda: echoes(node), "n1 echoes")
         before = await node.process()
         assert await children(node) == 1
-        ssh = await node.run("pgrep -f 'sshd.*-D|sshd: /usr' | head -1")
+        ssh = await node.shell("pgrep -f 'sshd.*-D|sshd: /usr' | head -1")
         found = await node.exhaust_memory()
         assert found.limit == MEMORY
         assert MEMORY // 2 < found.taken <= MEMORY
         assert found.ended == 1
         assert (await node.process()).state is ProcessState.DEAD
         assert await children(node) == 0
-        assert await node.run("pgrep -f 'sshd.*-D|sshd: /usr' | head -1") == ssh, "all else goes on"
+        assert await node.shell("pgrep -f 'sshd.*-D|sshd: /usr' | head -1") == ssh, "all else goes on"
         with pytest.raises(NodeError, match="not running"):
             await node.exhaust_memory()
         await node.start()

@@ -115,7 +115,7 @@ def test_an_image_without_a_package_manager_gets_copies_and_is_a_node_like_any(t
             assert not await one.contents("/var/lib/mine")
             await one.drop_from([other])
             assert await one.dropped() == {other.name: 0}
-            assert await one.run("python3 -c 'import ctypes, ssl, sys; print(sys.version_info[0])'") == "3\n"
+            assert await one.shell("python3 -c 'import ctypes, ssl, sys; print(sys.version_info[0])'") == "3\n"
             assert one._clock is None, "what was compiled here is loaded there"
         finally:
             await cluster.close()

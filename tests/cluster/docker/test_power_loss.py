@@ -97,7 +97,7 @@ def pending(live: Live) -> list[journal.Action]:
 
 
 async def write(node: Any) -> None:
-    await node.run(f"rm -rf {DATA}/*; sync -f {DATA}; python3 -", stdin=WRITE.encode())
+    await node.shell(f"rm -rf {DATA}/*; sync -f {DATA}; python3 -", stdin=WRITE.encode())
 
 
 async def content(node: Any) -> dict[str, bytes]:
@@ -122,7 +122,7 @@ def test_nothing_fits_on_a_full_disk_until_there_is_room_again(storing: Live) ->
         try:
             assert len(pending(storing)) == 1, "how to undo it is in the journal"
             assert await node.room() == (0, True)
-            said = await node.run(f"(head -c 99999 /dev/zero >> {DATA}/both) 2>&1 || true")
+            said = await node.shell(f"(head -c 99999 /dev/zero >> {DATA}/both) 2>&1 || true")
             assert "No space left" in said
             kept = (await node.read_file(f"{DATA}/both"))[:8000]
             assert kept == FSYNCED + NOT_FSYNCED
@@ -192,14 +192,14 @@ def test_a_start_finds_the_disk_mounted_whatever_happened_to_it(storing: Live) -
         node = storing.node("n1")
         await node.kill() if (await node.process()).state is not ProcessState.DEAD else None
         await write(node)
-        await node.run(f"umount {DATA}")
+        await node.shell(f"umount {DATA}")
         await running(node)
         assert await node.read_file(f"{DATA}/both") == FSYNCED + NOT_FSYNCED
         await node.kill()
         shut_down = (
             f"import fcntl,os,struct; fcntl.ioctl(os.open('{DATA}',0),{power.EXT4_IOC_SHUTDOWN},struct.pack('I',2))"
         )
-        await node.run(f'python3 -c "{shut_down}"')
+        await node.shell(f'python3 -c "{shut_down}"')
         await running(node)
         assert await node.read_file(f"{DATA}/both") == FSYNCED + NOT_FSYNCED, "all was written by the unmount"
 

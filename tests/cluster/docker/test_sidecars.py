@@ -86,7 +86,7 @@ async def pair(folder: Path) -> None:
 
         await node.part("watch-1").kill()
         await node.part("watch-1").start()
-        assert await node.run(f"stat -c %U {DATA} {LOGS}/watch-1.log") == "daemon\ngames\n"
+        assert await node.shell(f"stat -c %U {DATA} {LOGS}/watch-1.log") == "daemon\ngames\n"
 
         await node.part("main").kill()
         assert await states(node) == ["dead", "running", "running"]

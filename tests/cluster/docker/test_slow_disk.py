@@ -211,10 +211,10 @@ def test_other_files_are_as_fast_as_ever(slow: Live) -> None:
         before = await node.slowed()
         await node.slow_disk(2.0, 2.0)
         try:
-            environment = await node.run("tr '\\0' '\\n' < /proc/$(pgrep -f echo.py | head -1)/environ")
+            environment = await node.shell("tr '\\0' '\\n' < /proc/$(pgrep -f echo.py | head -1)/environ")
             variables = " ".join(line for line in environment.split() if line.startswith(("LD_PRELOAD", "ASSAY")))
             assert DATA in variables
-            await node.run(f"{variables} timeout 1 dd if=/dev/zero of=/tmp/other bs=1 count=9 conv=fsync 2>&1")
+            await node.shell(f"{variables} timeout 1 dd if=/dev/zero of=/tmp/other bs=1 count=9 conv=fsync 2>&1")
             assert await node.slowed() == before
         finally:
             await node.slow_disk(0.0)

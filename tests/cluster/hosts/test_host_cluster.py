@@ -237,26 +237,26 @@ def test_hosts_are_known_by_ipv6_addresses_as_well(tmp_path: Path) -> None:
                 while not (await echoes(one) and await echoes(other)):  # noqa: ASYNC110 - no one says when it does
                     await asyncio.sleep(0.1)
                 there = CONNECT.format(one.address)
-                assert await other.run(there) == ""
+                assert await other.shell(there) == ""
                 await one.drop_from([other])
-                assert "timed out" in await other.run(there)
+                assert "timed out" in await other.shell(there)
                 assert await echoes(one), "others reach it"
                 assert (await one.dropped())["n2"] > 0
                 await one.accept_all()
                 await one.reject_from([other], Flow(7000, answers=False))
-                assert "refused" in await other.run(there)
+                assert "refused" in await other.shell(there)
                 assert list(await one.dropped()) == ["n2>7000"]
                 await one.accept_all()
-                assert await other.run(there) == ""
+                assert await other.shell(there) == ""
                 if await one.shaping_unavailable() is None:
                     await one.shape(Traffic(copies=1.0), [other])
-                    assert await other.run(there) == ""
+                    assert await other.shell(there) == ""
                     await asyncio.sleep(0.1)
                     assert (await one.shaped())["doubled"] > 0
                     await one.shape(Traffic(loss=1.0))
-                    assert "timed out" in await other.run(there)
+                    assert "timed out" in await other.shell(there)
                     await one.shape(None)
-                    assert await other.run(there) == ""
+                    assert await other.shell(there) == ""
             finally:
                 assert all(traces(hosts))
                 await cluster.close()
@@ -290,7 +290,7 @@ def test_ssh_is_spared_at_whatever_port_it_is(hosts: OwnHosts, tmp_path: Path) -
             except AssertionError as error:  # seen once in some twenty runs: this says why, the next time
                 looks = "iptables -S; ip neigh; ss -tan; cat /proc/net/netfilter/nfnetlink_queue; ps ax"
                 looks = f"{looks}; tail /var/log/assay/*"
-                pytest.fail(f"{error}\n{await node.run(f'({looks}) 2>&1 || true')}")
+                pytest.fail(f"{error}\n{await node.shell(f'({looks}) 2>&1 || true')}")
         finally:
             await cluster.close()
 

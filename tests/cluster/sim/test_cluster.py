@@ -307,3 +307,11 @@ def test_a_simulated_cluster_needs_the_simulation_loop() -> None:
 
     with pytest.raises(TypeError, match="SimLoop"):
         asyncio.run(main())
+
+
+def test_a_simulated_node_has_no_programs_to_run() -> None:
+    async def test(cluster: SimCluster) -> None:
+        with pytest.raises(NodeError, match="n1 is simulated and has no programs, so 'ls /' cannot run there"):
+            await cluster.nodes[1].run("ls /")
+
+    simulate(test)

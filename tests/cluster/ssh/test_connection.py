@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.node import NodeError
+from assay.cluster.node import CommandResult, NodeError
 from assay.cluster.ssh import connection as module
 from assay.cluster.ssh.connection import SshConnection
 
@@ -119,3 +119,10 @@ def test_a_machine_that_can_set_no_limit_does_without(tmp_path: Path, monkeypatc
         assert connection.run('echo "it\'s there"; echo $((1 + 1))') == "it's there\n2\n"
         with pytest.raises(NodeError, match="exit code 3; last output: no"):
             connection.run("echo no >&2; exit 3")
+
+
+def test_a_command_that_is_to_be_completed_has_its_status_and_both_of_its_outputs() -> None:
+    with machine() as there, connected(there) as connection:
+        assert connection.complete("echo said; echo warned >&2; exit 3") == CommandResult(3, "said\n", "warned\n")
+        with pytest.raises(NodeError, match=r"n1: .*no end after 0.5 s"):
+            connection.complete("sleep 5", timeout=0.5)
