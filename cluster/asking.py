@@ -81,8 +81,16 @@ def written(system: System, node: Node) -> list[str]:
     """
     events = system.event_log(node)
     data = [f"{_data_folder(system, node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
-    logs = [*([] if events is None else [events]), *system.logs(node)]
+    logs = [*([] if events is None else [events]), *_logs(system, node)]
     return [*data, *(log for log in logs if not log.startswith(tuple(data)))]  # in there it makes what it needs
+
+
+def _logs(system: System, node: Node) -> Sequence[str]:
+    """Returns the paths of the logs, or none if the method fails: the collection of the logs reports that."""
+    try:
+        return system.logs(node)
+    except Exception:  # noqa: BLE001 - the user's code
+        return ()
 
 
 def _data_folder(system: Durable, node: Node) -> str:

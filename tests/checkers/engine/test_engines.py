@@ -900,7 +900,7 @@ def test_the_error_says_what_spark_lacks_and_the_remedy(monkeypatch: pytest.Monk
     Engines("duckdb").check()
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(EngineUnavailable, match="apt-get install openjdk"):
+    with pytest.raises(EngineUnavailable, match="apt-get install default-jre-headless"):
         Engines("spark").check()
     monkeypatch.setattr("assay.checkers.engine.choice.find_spec", lambda name: None)
     with pytest.raises(EngineUnavailable, match="pip install pyspark"):
