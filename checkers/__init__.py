@@ -10,7 +10,7 @@ Around them: ``engine`` (SQLite, DuckDB, Spark), ``source`` (a history's files a
 (whole files, and rows that could have happened), ``coverage`` (did enough happen, and did the system recover),
 ``early`` (what can be said of a run that is not over), ``by_key`` (what can be asked of some keys at a time),
 ``context`` (faults and leader at the time of a finding), ``causes`` (which findings are one), ``doubtful`` (why a
-verdict is unknown), ``times`` (how a reader takes them).
+verdict is unknown), ``times`` (how a reader takes them), ``attribution`` (in which check an error was raised).
 What no workload has to record itself: ``disturbance`` (faults, and what clients got done in each), ``progress`` (of
 clients that live on), ``inspection`` (servers at the instant of an acknowledgement), ``processes`` (those that ended by
 themselves), ``rest`` (looks at a system at rest), ``invariants`` (of the system's own, asserted while a run goes on).

@@ -8,13 +8,13 @@ run, and a run that was not closed may lack operations, so a value without a sen
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers import coverage
+from assay.checkers.attribution import attributed
 from assay.checkers.by_key import Answers, Dividing, Question, divisible, together
 from assay.checkers.causes import with_causes
 from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, Rounds, ask, build, findings
@@ -81,22 +81,6 @@ def judge(
 
 _BUILT_IN: Final = {id(check) for family in FAMILIES for check in family.checks}
 """Another check may have any bug, which is to show at once."""
-
-
-@contextmanager
-def _named(where: str) -> Iterator[None]:
-    """Adds to what is raised in there whose check it was: a check of one's own may have any bug."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(where)
-        raise
-
-
-def whose(error: BaseException) -> str | None:
-    """``in the check 'early-send'``, where that was what raised it: the first that was noted."""
-    notes: Sequence[str] = getattr(error, "__notes__", ())
-    return next((note for note in notes if note.startswith("in the ")), None)
 
 
 @dataclass
@@ -169,7 +153,7 @@ class _Judging:
         try:
             self._divide()
             for family in self.families:
-                with _named(f"in the family of checks {family.name!r}"):
+                with attributed(f"in the family of checks {family.name!r}"):
                     self._try(family)
             if self.judged or self.contract.model is not None:
                 self._cover()
@@ -272,7 +256,7 @@ class _Judging:
             if why is not None:
                 self._skip(check, why)
             else:
-                with _named(f"in the check {check.anomaly!r}"):
+                with attributed(f"in the check {check.anomaly!r}"):
                     self._examine(check)
 
     def _announce(self, anomaly: str) -> None:

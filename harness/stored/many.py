@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from assay.checkers.attribution import whose
 from assay.checkers.engine import EngineError, Engines
-from assay.checkers.judge import whose
 from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
