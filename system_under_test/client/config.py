@@ -80,6 +80,9 @@ class MemberConfig:
     client_id: str = "assay-member"
     takes_back: bool = False
     """Is what was given up without an answer not to arrive any more? For commits that no generation fences."""
+    repeat_unknown: bool = False
+    """Is a commit whose outcome is unknown sent again within ``timeout``? For offsets that this client alone commits:
+    if the first try counts after all, it says the same."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,8 @@ ATTEMPT: Final = 1.0
 STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
+LOADING: Final = frozenset({ErrorCode.GROUP_LOAD_IN_PROGRESS})
+"""The coordinator has rejected the request, and will take it once it has read its groups."""
 OVER: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 """The generation is over, for this member."""
 
@@ -95,9 +97,10 @@ class Coordinated:
         client_id: str,
         retention: float | None = None,
         takes_back: bool = False,
+        repeat_unknown: bool = False,
     ) -> None:
         """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'.
-        ``takes_back``: as of a :class:`Connection`.
+        ``takes_back``: as of a :class:`Connection`. ``repeat_unknown``: as in ``MemberConfig``.
         """
         self.group = group
         self.generation: Generation | None = None
@@ -108,6 +111,7 @@ class Coordinated:
         """
         self._timeout = timeout
         self._retention_ms = -1 if retention is None else int(retention * 1000)
+        self._repeat_unknown = repeat_unknown
         self._bootstrap = KnownBrokers.of(bootstrap)
         self._random = runtime.random
         self._pool = Pool(client_id, takes_back=takes_back)
@@ -151,7 +155,8 @@ class Coordinated:
     async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None:
         """Commits in this generation, by default the present one; without any, as a client that is no member.
 
-        Raises :class:`CommitFailed`. Sent once: after an unknown outcome the caller decides.
+        Raises :class:`CommitFailed`. A try that was certainly not done is repeated while there is time, if it may
+        succeed later; with ``repeat_unknown`` also a try whose outcome is unknown, else the caller decides.
         """
         under = self.generation if generation is None else generation
         request = group_offsets.OffsetCommitRequest(
@@ -175,16 +180,33 @@ class Coordinated:
         )
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
+        undone = dict.fromkeys(offsets, Certainty.NOT_DONE)
+        known: Mapping[Partition, Certainty] = undone
         while True:
+            error: CallError | None = None
+            bad: list[ErrorCode] = []
+            earlier = known
             try:
                 answer = await self._ask(request, COMMIT_VERSION, deadline - loop.time())
-                break
-            except NotSent as error:
-                if loop.time() + BACK_OFF >= deadline:
-                    raise self._commit_failed(error, dict.fromkeys(offsets, Certainty.NOT_DONE)) from error
-                await asyncio.sleep(BACK_OFF)
-            except CallError as error:
-                raise self._commit_failed(error, dict.fromkeys(offsets, Certainty.UNKNOWN)) from error
+            except NotSent as not_sent:
+                error, known, again = not_sent, undone, True
+            except CallError as unanswered:
+                error, known, again = unanswered, dict.fromkeys(offsets, Certainty.UNKNOWN), self._repeat_unknown
+            else:
+                known, bad = self._settled(answer, offsets, under)
+                if set(known.values()) <= {Certainty.DONE} and not bad:
+                    return
+                again = bool(bad) and set(bad) <= (STALE_COORDINATOR if self._repeat_unknown else LOADING)
+            known = {one: _together(earlier[one], now) for one, now in known.items()}
+            if not again or loop.time() + BACK_OFF >= deadline:
+                said = error or f"answered {', '.join(code.name for code in bad) or 'not of all partitions'}"
+                raise self._commit_failed(said, known, bad[0] if bad else None) from error
+            await asyncio.sleep(BACK_OFF)
+
+    def _settled(
+        self, answer: Any, offsets: Mapping[Partition, Position], under: Generation | None
+    ) -> tuple[Mapping[Partition, Certainty], list[ErrorCode]]:
+        """What an answer says of each partition, and the errors in it."""
         answered = {
             (topic.topic, part.partition): ErrorCode.of(part.error_code)
             for topic in answer.topics
@@ -202,10 +224,7 @@ class Coordinated:
             else Certainty.UNKNOWN
             for partition in offsets
         }
-        bad = sorted(codes - {ErrorCode.NONE})
-        if bad or Certainty.UNKNOWN in known.values():
-            what = ", ".join(code.name for code in bad) or "not of all partitions"
-            raise self._commit_failed(f"answered {what}", known, bad[0] if bad else None)
+        return known, sorted(codes - {ErrorCode.NONE})
 
     def _commit_failed(
         self, what: object, known: Mapping[Partition, Certainty], error: ErrorCode | None = None
@@ -273,6 +292,13 @@ class Coordinated:
                 self._coordinator = Address(found.host, found.port)
                 return self._coordinator
         raise NotSent(f"no broker knows a coordinator of group {self.group}")
+
+
+def _together(earlier: Certainty, now: Certainty) -> Certainty:
+    """What two tries of one commit come to: a try that was not done takes back nothing."""
+    if now is Certainty.NOT_DONE and earlier is not Certainty.NOT_DONE:
+        return Certainty.UNKNOWN
+    return now
 
 
 def left_until(deadline: float) -> float:

@@ -74,6 +74,7 @@ class Membership(Coordinated):
             client_id=config.client_id,
             retention=config.retention,
             takes_back=config.takes_back,
+            repeat_unknown=config.repeat_unknown,
         )
         self.topics = tuple(topics)
         self._assignors = tuple(config.assignors)

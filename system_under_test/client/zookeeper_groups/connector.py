@@ -8,8 +8,10 @@ owns ends at once when its session is over, or when it has not heard from ZooKee
 import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
@@ -35,6 +37,8 @@ LAST_BACK_OFF = 1.0
 """Seconds between two tries to claim, at most; with a random factor from 0.5 to 1.5."""
 
 _log = logging.getLogger("assay.client")
+
+T = TypeVar("T")
 
 
 class ChangeKind(enum.StrEnum):
@@ -121,9 +125,8 @@ class ConsumerConnector:
         self._session = traits.session(self._zookeeper, self._registration, self._lose, self._ownership.forget)
         self._zookeeper.add_listener(lambda state: self._wake.set())
         self._brokers = KnownBrokers.of(config.bootstrap) if config.bootstrap else KnownBrokers()
-        self._membership = Membership(
-            self._brokers, config.group, config=MemberConfig(timeout=config.timeout, takes_back=True), runtime=runtime
-        )
+        commits = MemberConfig(timeout=config.timeout, takes_back=True, repeat_unknown=True)
+        self._membership = Membership(self._brokers, config.group, config=commits, runtime=runtime)
         self._offsets = self._store()
         self._subscription: StreamSubscription | None = None
         self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by topic, None for all, and thread
@@ -133,6 +136,8 @@ class ConsumerConnector:
         """Nothing is handed out between the last commit of what it owns and its end: the next owner would again."""
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
+        self._under_way: dict[asyncio.Task[Any], None] = {}
+        """Commits, which no later one may overtake; they end when a claim is lost."""
         self._background = Background(self._failed)
         self._leaving: asyncio.Task[None] | None = None
         self._closed = False
@@ -185,7 +190,8 @@ class ConsumerConnector:
                 await asyncio.wait([self._leaving])
             self._parting = True
             if self._config.auto_commit:
-                await self._commit_quietly()
+                async with self._committing:  # an earlier one that is repeated would rewind what this one commits
+                    await self._commit_quietly()
         finally:  # also when it is cancelled: a session that lives on would own all this, and read nothing
             self._current()
             self._end(ChangeKind.RELEASED)
@@ -239,6 +245,7 @@ class ConsumerConnector:
         return self._holds
 
     def _lose(self) -> None:
+        self._call_off()
         if self._holds:
             self._end(ChangeKind.LOST)
             self._wake.set()
@@ -251,6 +258,7 @@ class ConsumerConnector:
         """Its claim is gone, and anyone may own it by now: nothing more of it is handed out or committed."""
         hold = self._holds.pop(partition, None)
         if hold is not None:
+            self._call_off()
             _log.warning("%s: the claim of %s-%d was deleted by someone else", self.consumer_id, *partition)
             self._report(ChangeKind.LOST, hold)
 
@@ -338,8 +346,8 @@ class ConsumerConnector:
     async def _start(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:
         """Read after the claim: the former owner has committed its last. Raises ``ClientError``."""
         try:
-            async with asyncio.timeout_at(self._zookeeper.alive_until):  # nothing fences what it puts into the topic
-                committed = await self._offsets.take_over(list(wanted))
+            # nothing fences what it puts into the topic
+            committed = await self._while_owned(self._offsets.take_over(list(wanted)), math.inf)
         except TimeoutError as error:
             raise ReadFailed(f"{self.consumer_id}: the offsets were not read while the session lived") from error
         positions = dict(committed)
@@ -355,14 +363,42 @@ class ConsumerConnector:
         """A commit that has not gone out while the session certainly lives does not go out at all."""
         positions = self.positions
         if positions:
-            until = min(asyncio.get_running_loop().time() + self._config.timeout, self._zookeeper.alive_until)
+            deadline = asyncio.get_running_loop().time() + self._config.timeout
             try:
-                async with asyncio.timeout_at(until):
-                    await self._offsets.commit(positions)
+                await self._while_owned(self._offsets.commit(positions), deadline)
             except TimeoutError as error:
                 each = dict.fromkeys(positions, Certainty.UNKNOWN)
                 raise CommitFailed(f"{self.consumer_id}: no answer in time", Certainty.UNKNOWN, each) from error
         return positions
+
+    async def _while_owned(self, work: Coroutine[Any, Any, T], deadline: float) -> T:
+        """Its result. Raises ``TimeoutError`` at the deadline, when the session may be over, and when a claim is lost.
+
+        A session that is renewed meanwhile lasts longer than it seemed to at the beginning.
+        """
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name="consumer offsets")
+        self._under_way[task] = None
+        try:
+            while not task.done():
+                until = min(deadline, self._zookeeper.alive_until)
+                if until <= loop.time():
+                    raise TimeoutError
+                await asyncio.wait([task], timeout=until - loop.time())
+            if task.cancelled():
+                raise TimeoutError
+            return task.result()
+        finally:
+            del self._under_way[task]
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.exception()  # it failed as it was called off: no one is left who wants to know
+
+    def _call_off(self) -> None:
+        for task in self._under_way:
+            task.cancel()
 
     async def _commit_quietly(self) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
+from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
 from assay.system_under_test.client.zookeeper_groups.offsets import ZooKeeperOffsets
@@ -18,6 +19,7 @@ from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
 
 from helpers.consumers import Consumer, fill
+from helpers.group_client import coordinator
 from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
 
 PARTITIONS = 2
@@ -220,5 +222,90 @@ def test_a_commit_that_was_given_up_in_a_partition_does_not_undo_those_after_it(
             await asyncio.sleep(20)
             assert (await topic.committed([("orders", 0)]))["orders", 0].offset == 9
             await one.shutdown()
+
+    simulate(check)
+
+
+async def coordinator_of(cluster: Brokers, group: str = "g") -> SimNode:
+    address = await coordinator(cluster, group)
+    return next(node for node in cluster.nodes if node.address == address)
+
+
+@pytest.mark.parametrize("mode", ["in-topic", "to-topic", "to-zookeeper"])
+@pytest.mark.parametrize("how", ["commit", "shutdown"])
+def test_a_commit_outlasts_the_loss_of_its_coordinator_and_of_more_than_one_session_timeout(
+    how: str, mode: str
+) -> None:
+    """Nothing is read again."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            topic = topic_offsets(cluster)
+            one = Consumer(
+                cluster, "c1", timeout=20.0, session_timeout=2.0, auto_commit=how == "shutdown", **MODES[mode]
+            )
+            await one.start()
+            sent = await fill(cluster, "x", PARTITIONS)
+            await until(lambda: set(one.values) == sent, "all is read")
+            await one.call(one.connector.commit_offsets())
+            more = await fill(cluster, "y", PARTITIONS)
+            await until(lambda: set(one.values) == sent | more, "more is read")
+            loop = asyncio.get_running_loop()
+            await (await coordinator_of(cluster)).kill()
+            begun = loop.time()
+            if how == "commit":
+                assert await one.call(one.connector.commit_offsets()) == {("orders", 0): 10, ("orders", 1): 10}
+            else:
+                await one.shutdown()
+            assert 2.0 < loop.time() - begun < 20.0, "the coordinator is gone for longer than a session may be silent"
+            found = await topic.committed([("orders", index) for index in range(PARTITIONS)])
+            assert [found["orders", index].offset for index in range(PARTITIONS)] == [10, 10]
+            if how == "commit":
+                await one.shutdown()
+            two = Consumer(cluster, "c2", **MODES[mode])
+            await two.start()
+            last = await fill(cluster, "z", PARTITIONS)
+            await until(lambda: set(two.values) >= last, "the next one reads on")
+            assert set(two.values) == last
+            await two.shutdown()
+
+    simulate(check)
+
+
+def test_a_commit_is_not_repeated_once_a_claim_is_lost() -> None:
+    """The next owner may have committed more by then."""
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            zookeeper, topic = await zookeeper_of(cluster), topic_offsets(cluster)
+            one = Consumer(cluster, "c1", timeout=30.0, auto_commit=False, **MODES["in-topic"])
+            await one.start()
+            sent = await fill(cluster, "x", PARTITIONS)
+            await until(lambda: set(one.values) == sent, "all is read")
+            node = await coordinator_of(cluster)
+            await node.stop()
+            loop = asyncio.get_running_loop()
+            commit = loop.create_task(one.call(one.connector.commit_offsets()))
+            await asyncio.sleep(0.5)
+            await zookeeper.delete("/consumers/g/owners/orders/0")
+            begun = loop.time()
+            with pytest.raises(CommitFailed) as failed:
+                await commit
+            assert failed.value.outcome is Certainty.UNKNOWN
+            assert loop.time() - begun < 0.5
+            await one.shutdown()
+            await node.resume()
+
+            async def committed() -> bool:
+                try:
+                    await topic.commit({("orders", 0): Position(9)})
+                except CommitFailed:
+                    return False
+                return True
+
+            await until(committed, "another owner commits", 30)
+            await asyncio.sleep(10.0)
+            assert (await topic.committed([("orders", 0)]))["orders", 0].offset == 9
+            await zookeeper.close()
 
     simulate(check)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from assay.system_under_test.client.coordinated import CommitFailed, Position
 from assay.system_under_test.client.draft_membership import State
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.deployment import Broker
+from assay.system_under_test.groups.group import GroupError
+from assay.system_under_test.groups.offset_requests import OffsetRequests
 from assay.system_under_test.protocol.errors import ErrorCode
 
 from helpers.draft_client import (
@@ -186,5 +189,28 @@ def test_a_consumer_that_slept_through_a_generation_cannot_commit_in_it() -> Non
                 await one.consumer._draft.commit({("orders", 0): Position(1)}, old)
             assert (refused.value.outcome, refused.value.error) == (Certainty.NOT_DONE, ErrorCode.UNKNOWN_MEMBER_ID)
             await two.stop()
+
+    simulate(check)
+
+
+def test_a_commit_waits_for_a_coordinator_that_reads_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[ErrorCode] = []
+    plain = OffsetRequests._may_commit
+
+    def loading(self: OffsetRequests, *arguments: Any) -> None:
+        if len(answers) < 3:
+            answers.append(ErrorCode.GROUP_LOAD_IN_PROGRESS)
+            raise GroupError(answers[-1])
+        plain(self, *arguments)
+
+    async def check() -> None:
+        async with brokers(Broker(partitions=PARTITIONS)) as cluster:
+            await fill(cluster, "x")
+            one = Reader(cluster)
+            await quiet(one)
+            await one.stop()
+            monkeypatch.setattr(OffsetRequests, "_may_commit", loading)
+            await one.consumer.commit()
+            assert len(answers) == 3
 
     simulate(check)

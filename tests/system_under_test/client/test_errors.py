@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.system_under_test.client.config import MemberConfig, ProducerConfig
-from assay.system_under_test.client.connection import NotSent, Unknown
+from assay.system_under_test.client.connection import CallError, NotSent, Unknown
 from assay.system_under_test.client.delivery import Delivery, Way
+from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
     PRODUCE_NOT_DONE,
@@ -202,6 +204,82 @@ def test_a_commit_is_reported_as_it_was(not_sent: int, end: str, parts: list[tup
                 assert code in OFFSET_COMMIT_NOT_DONE
         alike = set(failure.partitions.values()) == {Certainty.NOT_DONE}
         assert failure.outcome is (Certainty.NOT_DONE if alike else Certainty.UNKNOWN)
+
+    simulate(main)
+
+
+def membership_of(script: Sequence[E | CallError], repeats: bool, draft: bool = False) -> Any:
+    """One whose tries of a commit end so, the last one again and again; ``tries`` counts them."""
+    base: Any = DraftMembership if draft else Membership
+
+    class Scripted(base):  # type: ignore[misc]
+        tries = 0
+
+        async def _ask(self, request: Any, version: int, left: float, pool: Any = None) -> Any:
+            step = script[min(self.tries, len(script) - 1)]
+            self.tries += 1
+            if isinstance(step, CallError):
+                raise step
+            answered = [OffsetCommitPartitionResponse(partition=0, error_code=step)]
+            return OffsetCommitResponse(topics=[OffsetCommitTopicResponse(topic="t", partitions=answered)])
+
+    if draft:
+        return Scripted("broker:9092", "g", ["t"], runtime=FakeRuntime())
+    return Scripted("broker:9092", "g", config=MemberConfig(repeat_unknown=repeats), runtime=FakeRuntime())
+
+
+LOADING, ABSENT, ELSEWHERE = (
+    E.GROUP_LOAD_IN_PROGRESS,
+    E.GROUP_COORDINATOR_NOT_AVAILABLE,
+    E.NOT_COORDINATOR_FOR_GROUP,
+)
+EVER = 5.0
+"""Seconds of a commit's whole time, by default."""
+
+
+@pytest.mark.parametrize(
+    ("script", "repeats", "draft", "tries", "outcome", "code"),
+    [
+        ([LOADING, LOADING, E.NONE], False, False, 3, None, None),
+        ([LOADING, LOADING, E.NONE], False, True, 3, None, None),
+        ([LOADING, ABSENT, ELSEWHERE, Unknown("it broke"), E.NONE], True, False, 5, None, None),
+        ([ABSENT], False, False, 1, Certainty.UNKNOWN, ABSENT),
+        ([LOADING, ELSEWHERE], False, True, 2, Certainty.UNKNOWN, ELSEWHERE),
+        ([Unknown("it broke")], False, False, 1, Certainty.UNKNOWN, None),
+        ([LOADING, E.UNKNOWN_MEMBER_ID], True, False, 2, Certainty.NOT_DONE, E.UNKNOWN_MEMBER_ID),
+        ([ELSEWHERE, E.UNKNOWN_MEMBER_ID], True, False, 2, Certainty.UNKNOWN, E.UNKNOWN_MEMBER_ID),
+        ([ELSEWHERE, LOADING], True, False, None, Certainty.UNKNOWN, LOADING),
+        ([LOADING], False, False, None, Certainty.NOT_DONE, LOADING),
+        ([ABSENT], True, False, None, Certainty.UNKNOWN, ABSENT),
+        ([Unknown("it broke"), NotSent("none is there")], True, False, None, Certainty.UNKNOWN, None),
+    ],
+)
+def test_a_commit_is_tried_again_while_it_may_succeed_and_says_what_all_tries_came_to(
+    script: Sequence[E | CallError],
+    repeats: bool,
+    draft: bool,
+    tries: int | None,
+    outcome: Certainty | None,
+    code: E | None,
+) -> None:
+    """None for ``tries``: as many as there is time for."""
+
+    async def main() -> None:
+        membership = membership_of(script, repeats, draft)
+        commit = membership.commit({("t", 0): Position(5)})
+        if outcome is None:
+            await commit
+        else:
+            with pytest.raises(CommitFailed) as failed:
+                await commit
+            assert (failed.value.outcome, failed.value.error) == (outcome, code)
+            assert failed.value.partitions == {("t", 0): outcome}
+        took = asyncio.get_running_loop().time()
+        if tries is None:
+            assert EVER - 0.2 < took <= EVER
+        else:
+            assert membership.tries == tries
+            assert took < 1.0
 
     simulate(main)
 
