@@ -3,7 +3,8 @@
 To read in this order: ``connector`` (what an application uses), ``config``, ``subscription`` (topics by name or by
 filter), ``view`` (what ZooKeeper has of the group, and so who gets what), ``registration`` (being a member, the fence
 that this gives, and whether it still is one), ``ownership`` (claims of partitions), ``offsets`` (in ZooKeeper, in the
-offsets topic, or in both), ``streams`` (what the application reads from).
+offsets topic, or in both), ``owned_calls`` (commits that end when a claim is lost), ``streams`` (what the application
+reads from).
 
 The design is unsafe, and known to be: only its own clock shows a consumer that was cut off, or slept, that others may
 have taken over. It does what can be done on its side: once its session may have expired it hands out nothing, and

@@ -9,9 +9,8 @@ import asyncio
 import enum
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
@@ -25,6 +24,7 @@ from assay.system_under_test.client.pool import KnownBrokers
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.client.zookeeper_groups import offsets
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from assay.system_under_test.client.zookeeper_groups.owned_calls import OwnedCalls
 from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
@@ -37,8 +37,6 @@ LAST_BACK_OFF = 1.0
 """Seconds between two tries to claim, at most; with a random factor from 0.5 to 1.5."""
 
 _log = logging.getLogger("assay.client")
-
-T = TypeVar("T")
 
 
 class ChangeKind(enum.StrEnum):
@@ -136,8 +134,7 @@ class ConsumerConnector:
         """Nothing is handed out between the last commit of what it owns and its end: the next owner would again."""
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
-        self._under_way: dict[asyncio.Task[Any], None] = {}
-        """Commits, which no later one may overtake; they end when a claim is lost."""
+        self._calls = OwnedCalls(self._zookeeper)
         self._background = Background(self._failed)
         self._leaving: asyncio.Task[None] | None = None
         self._closed = False
@@ -245,7 +242,7 @@ class ConsumerConnector:
         return self._holds
 
     def _lose(self) -> None:
-        self._call_off()
+        self._calls.call_off()
         if self._holds:
             self._end(ChangeKind.LOST)
             self._wake.set()
@@ -258,7 +255,7 @@ class ConsumerConnector:
         """Its claim is gone, and anyone may own it by now: nothing more of it is handed out or committed."""
         hold = self._holds.pop(partition, None)
         if hold is not None:
-            self._call_off()
+            self._calls.call_off()
             _log.warning("%s: the claim of %s-%d was deleted by someone else", self.consumer_id, *partition)
             self._report(ChangeKind.LOST, hold)
 
@@ -347,7 +344,7 @@ class ConsumerConnector:
         """Read after the claim: the former owner has committed its last. Raises ``ClientError``."""
         try:
             # nothing fences what it puts into the topic
-            committed = await self._while_owned(self._offsets.take_over(list(wanted)), math.inf)
+            committed = await self._calls.run(self._offsets.take_over(list(wanted)), math.inf)
         except TimeoutError as error:
             raise ReadFailed(f"{self.consumer_id}: the offsets were not read while the session lived") from error
         positions = dict(committed)
@@ -365,40 +362,11 @@ class ConsumerConnector:
         if positions:
             deadline = asyncio.get_running_loop().time() + self._config.timeout
             try:
-                await self._while_owned(self._offsets.commit(positions), deadline)
+                await self._calls.run(self._offsets.commit(positions), deadline)
             except TimeoutError as error:
                 each = dict.fromkeys(positions, Certainty.UNKNOWN)
                 raise CommitFailed(f"{self.consumer_id}: no answer in time", Certainty.UNKNOWN, each) from error
         return positions
-
-    async def _while_owned(self, work: Coroutine[Any, Any, T], deadline: float) -> T:
-        """Its result. Raises ``TimeoutError`` at the deadline, when the session may be over, and when a claim is lost.
-
-        A session that is renewed meanwhile lasts longer than it seemed to at the beginning.
-        """
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(work, name="consumer offsets")
-        self._under_way[task] = None
-        try:
-            while not task.done():
-                until = min(deadline, self._zookeeper.alive_until)
-                if until <= loop.time():
-                    raise TimeoutError
-                await asyncio.wait([task], timeout=until - loop.time())
-            if task.cancelled():
-                raise TimeoutError
-            return task.result()
-        finally:
-            del self._under_way[task]
-            if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
-                if not task.cancelled():
-                    task.exception()  # it failed as it was called off: no one is left who wants to know
-
-    def _call_off(self) -> None:
-        for task in self._under_way:
-            task.cancel()
 
     async def _commit_quietly(self) -> None:
         try:
