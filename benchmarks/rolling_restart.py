@@ -67,7 +67,7 @@ async def measure(world: World, system: Broker, of_each: int) -> Measured:
         for number in itertools.count():
             began = loop.time()
             try:
-                await producer.send("orders", partition, [(None, b"%d" % number)])
+                await producer.send_set("orders", partition, [(None, b"%d" % number)])
             except SendFailed:
                 return  # it is over
             measured.sends.append((loop.time() - began) * MS)

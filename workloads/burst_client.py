@@ -22,17 +22,17 @@ them is acknowledged, ``fail`` where all certainly failed; each message has an o
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.system_under_test.client.async_producer import AsyncProducer
 from assay.system_under_test.client.callbacks import Callbacks, Envelope
+from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
 from assay.system_under_test.client.ledger import Account
@@ -54,7 +54,6 @@ CLOSING_SECONDS: Final = 0.05
 OWED: Final = ("done", "stages")
 """Who is informed of each message's outcome; accounts have those alone that were not appended."""
 
-P = TypeVar("P", AsyncProducer, Producer)
 Report = list[Any]
 """A value, who says it, the outcome, the offset."""
 
@@ -98,7 +97,7 @@ class Bursts:
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
         self._endpoint = endpoint
         self._runtime = runtime
-        self._producers: dict[str, tuple[AsyncProducer, Stages]] = {}
+        self._producers: dict[str, tuple[Producer, Stages]] = {}
         self._plain: dict[str, Producer] = {}
 
     async def close(self) -> None:
@@ -107,19 +106,19 @@ class Bursts:
         for plain in self._plain.values():
             await plain.close()
 
-    def _made(self, kind: Callable[..., P], habit: str, **more: Any) -> P:
+    def _made(self, chosen: ProducerConfig, callbacks: Stages | None = None) -> Producer:
         traits = client_traits(self._endpoint.defects)
-        return kind(list(self._endpoint.all), config(habit), runtime=self._runtime, traits=traits, **more)
+        return Producer(list(self._endpoint.all), chosen, runtime=self._runtime, callbacks=callbacks, traits=traits)
 
     async def invoke(self, key: str, argument: Any) -> Completion:
         habit = _habit(argument)
         if isinstance(argument, Mapping) and "each" in argument:
             if habit not in self._plain:
-                self._plain[habit] = self._made(Producer, habit)
+                self._plain[habit] = self._made(config(habit).without_queue())
             return _completion(await _sets(self._plain[habit], key, argument))
         if habit not in self._producers:
             stages = Stages()
-            self._producers[habit] = self._made(AsyncProducer, habit, callbacks=stages), stages
+            self._producers[habit] = self._made(config(habit), stages), stages
         producer, stages = self._producers[habit]
         reports: list[Report] = []
         stages.reports = reports
@@ -145,7 +144,7 @@ async def _sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Se
     """What became of each message; those of one call have one outcome."""
     topic, partition = split(key)
     sent, each = records(argument), argument["each"]
-    calls = [producer.send(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
+    calls = [producer.send_set(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
     known = [_known(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
     return [_shifted(known[rank // each], rank % each) for rank in range(len(sent))]
 
@@ -154,20 +153,19 @@ def _shifted(one: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
     return {**one, "offset": None if one["offset"] is None or one["offset"] < 0 else one["offset"] + rank}
 
 
-async def _sent(
-    producer: AsyncProducer, stages: Stages, key: str, argument: Any
-) -> Sequence[asyncio.Future[SendResult]]:
+async def _sent(producer: Producer, stages: Stages, key: str, argument: Any) -> Sequence[asyncio.Future[SendResult]]:
     """The outcomes to come; of those for which there was no room it is known already."""
     topic, index = split(key)
     message_key = argument.get("message_key") if isinstance(argument, Mapping) else None
-    place = {"partition": index} if message_key is None else {"key": message_key.encode()}
+    # A message with a key goes where the partitioner says.
+    named, place = (None, index) if message_key is None else (message_key.encode(), None)
     futures: list[asyncio.Future[SendResult]] = []
     for _, value in records(argument):
         if futures:
             await asyncio.sleep(PACE)
         try:
             done = partial(stages.note, "done")
-            futures.append(await producer.send(topic, value, on_done=done, **place))
+            futures.append(await producer.send(topic, named, value, partition=place, on_done=done))
         except SendFailed as error:
             refused: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)

@@ -46,7 +46,7 @@ class ControllerClient(LogClient):
         argument: dict[str, int] = operation.argument
         message = [(None, str(argument["value"]).encode())]
         try:
-            result = await self._toucher.send(operation.key, argument["partition"], message)
+            result = await self._toucher.send_set(operation.key, argument["partition"], message)
         except SendFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         except SendUnknown as error:

@@ -141,7 +141,7 @@ class LogClient:
         producer = self._producer(*kind) if newcomer else self._producers[kind]
         stamp = {"timestamp": created_at(argument, self._runtime.wall_clock())}
         try:
-            result = await producer.send(topic, partition, records(argument, self.records), **stamp)
+            result = await producer.send_set(topic, partition, records(argument, self.records), **stamp)
         except SendFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         except SendUnknown as error:

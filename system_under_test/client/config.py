@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from assay.system_under_test.client.partitioner import Partitioner, hash_partitioner
 from assay.system_under_test.client.serializer import Serializer, as_bytes
@@ -12,7 +12,7 @@ DEFAULT_FETCH_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
-    """For a :class:`~assay.system_under_test.client.producer.Producer`."""
+    """For a :class:`~assay.system_under_test.client.producer.Producer` without a queue (``producer.type=sync``)."""
 
     acks: int = -1
     """-1, 1 or 0; with 0 no broker answers, and a result says no more than that the messages were written to a
@@ -43,8 +43,8 @@ class ProducerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncProducerConfig(ProducerConfig):
-    """For an :class:`~assay.system_under_test.client.async_producer.AsyncProducer`; ``timeout`` counts from the moment
-    when a message is accepted.
+    """For a :class:`~assay.system_under_test.client.producer.Producer` with a queue (``producer.type=async``).
+    ``timeout`` counts from the moment when a message is accepted.
     """
 
     timeout: float = 30.0
@@ -57,6 +57,10 @@ class AsyncProducerConfig(ProducerConfig):
     """How long ``send`` waits for room before it drops its message (0: not at all; None: as long as it takes)."""
     batch_count: int = 200
     """Messages that are taken out of the queue at once."""
+
+    def without_queue(self) -> ProducerConfig:
+        """Returns the same settings for ``producer.type=sync``."""
+        return ProducerConfig(**{one.name: getattr(self, one.name) for one in fields(ProducerConfig)})
 
     def __post_init__(self) -> None:
         if self.queue_size < 1 or self.batch_count < 1:

@@ -1,47 +1,42 @@
-"""Appends messages to partitions, and says what is known after an error.
+"""The producer: sends messages and says what is known after an error.
 
-Per partition there is one queue and at most one request in flight, so order is kept. What comes during a request goes
-out as one message set after it (a ``send`` is never split). With ``linger`` 0 a lone message leaves at once and batches
-form only under load.
+As in Kafka 0.8, ``producer.type`` decides when a send returns. With ``sync`` it returns when the outcome is known, and
+raises an error. With ``async`` it returns as soon as the queue has the message, and the outcome comes later. Here the
+type is that of the configuration: :class:`ProducerConfig` or :class:`AsyncProducerConfig`.
 
-Only definite failures are tried again. After an answer that leaves open whether the set was appended, a repetition
-could append it twice; that decision belongs to the caller, who gets ``SendUnknown``, or has taken it beforehand with
-``repeat_unknown``.
+All send methods take the topic first, then the key (or the partition), then the value. ``sender`` keeps the order of
+each partition, and ``queued_sender`` is the queue in front of it.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from operator import itemgetter
+from typing import Any
 
-from assay.system_under_test.client.config import ProducerConfig
-from assay.system_under_test.client.delivery import Delivery, SendResult
+from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Done, Envelope, pass_on
+from assay.system_under_test.client.config import AsyncProducerConfig, ProducerConfig
+from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.client.metadata import Metadata
-from assay.system_under_test.client.pool import Pool
-from assay.system_under_test.client.produce_queue import ProduceQueue
+from assay.system_under_test.client.ledger import Account
+from assay.system_under_test.client.queued_sender import QueuedSender
+from assay.system_under_test.client.sender import ENTRY_OVERHEAD, KeyValue, Sender, check_bytes, pack
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
-from assay.system_under_test.records import message_set
 from assay.system_under_test.runtime import Runtime
 
-KeyValue = tuple[bytes | None, bytes | None]
+_log = logging.getLogger("assay.client")
+
 _Numbered = tuple[int, KeyValue]
 _Known = tuple[int, SendResult | ClientError]
 """With the message's place in a list."""
 
-ENTRY_OVERHEAD = 34
-"""Bytes of a message of format 1 besides its key and value."""
-
-pack = message_set.pack
-"""Makes a message set, for those who write their own requests."""
-
-__all__ = ["KeyValue", "Producer", "SendResult", "pack"]
+__all__ = ["ENTRY_OVERHEAD", "KeyValue", "Producer", "SendResult", "pack"]
 
 
 class Producer:
-    """``bootstrap`` is ``host:port,...`` of any brokers. Serializers and partitioner are for :meth:`send_keyed` and
-    :meth:`send_list`.
+    """``bootstrap`` is ``host:port,...`` of any brokers. ``handler`` and ``callbacks`` see the messages of the queue,
+    so they need an :class:`AsyncProducerConfig`.
     """
 
     def __init__(
@@ -50,77 +45,117 @@ class Producer:
         config: ProducerConfig | None = None,
         *,
         runtime: Runtime,
+        handler: BatchHandler = pass_on,
+        callbacks: Callbacks | None = None,
         traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config = config or ProducerConfig()
-        self._runtime = runtime
-        self._traits = traits
-        self._pool = Pool(config.client_id)
-        self._metadata = Metadata(bootstrap, self._pool, runtime.random)
-        self._delivery = Delivery(self._metadata, self._pool, config)
-        self._queues: dict[tuple[str, int], ProduceQueue] = {}
-        self._closed = False
+        self._queued: QueuedSender | None = None
+        if isinstance(config, AsyncProducerConfig):
+            self._queued = QueuedSender(
+                bootstrap, config, runtime=runtime, handler=handler, callbacks=callbacks, traits=traits
+            )
+        elif handler is not pass_on or callbacks is not None:
+            raise ValueError("a handler and callbacks need a queue: producer.type=async, an AsyncProducerConfig")
+        else:
+            self._sender = Sender(bootstrap, config, runtime=runtime, traits=traits)
 
     async def send(
+        self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
+    ) -> asyncio.Future[SendResult]:
+        """Appends one message, serialized, to ``partition``, or to the one that the partitioner chooses.
+
+        ``sync``: returns a done future, and raises ``SendFailed``, ``SendUnknown`` and what a serializer raises.
+        Cancelled, it leaves open whether the message was appended.
+
+        ``async``: returns the outcome to come, as soon as there is room in the queue. The caller need not look at it.
+        Messages of one caller to one partition keep their order. Cancelled in the queue, a message is not sent. Raises
+        ``SendFailed`` if there was no room in time, or if the producer is closed.
+
+        ``on_done`` is called once with the message and its outcome.
+        """
+        if self._queued is not None:
+            return await self._queued.send(topic, key, value, partition=partition, on_done=on_done)
+        envelope = Envelope(topic, value, key, partition, on_done)
+        try:
+            result = await self._send_now(envelope)
+        except (SendFailed, SendUnknown) as error:
+            _report(envelope, error)
+            raise
+        _report(envelope, result)
+        return _done(result)
+
+    async def send_list(
+        self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
+    ) -> list[asyncio.Future[SendResult]]:
+        """Appends each (topic, key, value), serialized, to the partition that the partitioner chooses.
+
+        ``sync``: messages to one partition are appended as neighbours, all or none, in their order. Returns done
+        futures. Errors are in the futures, because another partition may have another outcome. Raises what a
+        serializer raises, before anything is sent. Cancelled, it leaves open what was appended.
+
+        ``async``: as :meth:`send` of each in turn. A message that found no room in time has ``SendFailed`` for its
+        outcome, and those after it are tried all the same. Nothing is raised. Cancelled, some may be in the queue.
+        """
+        if self._queued is not None:
+            return await self._queued.send_list(messages, on_done=on_done)
+        given = [Envelope(topic, value, key, None, on_done) for topic, key, value in messages]
+        outcomes = []
+        for envelope, known in zip(given, await self._send_all(given), strict=True):
+            _report(envelope, known)
+            outcomes.append(_done(known))
+        return outcomes
+
+    async def send_set(
         self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
     ) -> SendResult:
-        """Appends ``values`` (key, value) as neighbours, all or none, created at ``timestamp`` (ms; None: now).
+        """Appends ``values`` (key, value; bytes) to one partition as neighbours, all or none, created at ``timestamp``
+        (ms; None: now). For ``sync`` alone, because the messages of a queue are sent one by one.
 
         Raises ``SendFailed`` when they were certainly not appended, ``SendUnknown`` when they may have been. Cancelled,
         it leaves open which.
         """
+        if self._queued is not None:
+            raise ValueError("send_set needs producer.type=sync, a ProducerConfig")
+        return await self._sender.send(topic, partition, values, timestamp=timestamp)
+
+    async def flush(self) -> Account:
+        """Waits for the outcomes of all messages that the queue has accepted, and returns them. Nothing lingers until
+        then. With ``sync`` there are none.
+        """
+        return Account() if self._queued is None else await self._queued.flush()
+
+    async def close(self, timeout: float | None = None) -> Account:
+        """Accepts no more messages.
+
+        ``sync``: ends at once. What waits in a partition's queue fails; what was sent and not answered is unknown.
+
+        ``async``: waits up to ``timeout`` seconds (None: until each has timed out) for outcomes. Messages that still
+        wait then fail; those sent and not answered are unknown. Returns the outcomes of all that had none when it was
+        called. When it is cancelled, it waits no longer.
+        """
+        if self._queued is not None:
+            return await self._queued.close(timeout)
+        await self._sender.close()
+        return Account()
+
+    # -- without a queue -------------------------------------------------------------------------------------------
+
+    async def _send_now(self, envelope: Envelope) -> SendResult:
         deadline = asyncio.get_running_loop().time() + self._config.timeout
-        return await self.enqueue(topic, partition, values, deadline, timestamp)
+        message = self._sender.serialized(envelope.topic, envelope.key, envelope.value)
+        partition = envelope.partition
+        if partition is None:
+            partition = await self._sender.partition_for(envelope.topic, message[0], deadline)
+        return await self._sender.enqueue(envelope.topic, partition, [message], deadline)
 
-    def enqueue(
-        self, topic: str, partition: int, values: Sequence[KeyValue], deadline: float, timestamp: int | None = None
-    ) -> asyncio.Future[SendResult]:
-        """As :meth:`send`, after all that was enqueued before for this partition; the outcome comes by ``deadline``
-        (loop time). Raises ``SendFailed`` at once when the producer is closed.
-        """
-        if self._closed:
-            raise SendFailed("the producer was closed")
-        if not values:
-            raise ValueError("a message set needs at least one message")
-        _check(values)
-        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
-        if not isinstance(stamp, int) or not -(2**63) <= stamp < 2**63:
-            raise ValueError(f"a time of creation is a number of milliseconds, not {timestamp!r}")
-        queue = self._queues.get((topic, partition))
-        if queue is None:
-            queue = self._traits.queue(
-                topic,
-                partition,
-                self._delivery,
-                self._config.linger,
-                self._config.batch_size,
-                partial(message_set.pack, magic=self._config.message_format, codec_number=self._config.codec),
-            )
-            self._queues[topic, partition] = queue
-        size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
-        return queue.put([(key, value, stamp) for key, value in values], size, deadline)
-
-    async def send_keyed(self, topic: str, key: object, value: object) -> SendResult:
-        """Appends one message, serialized, to the partition that the partitioner chooses. Raises as :meth:`send`, and
-        what a serializer raises.
-        """
-        deadline = asyncio.get_running_loop().time() + self._config.timeout
-        message = self.serialized(topic, key, value)
-        partition = await self.partition_for(topic, message[0], deadline)
-        return await self.enqueue(topic, partition, [message], deadline)
-
-    async def send_list(self, messages: Iterable[tuple[str, object, object]]) -> list[SendResult | ClientError]:
-        """Appends (topic, key, value), each serialized, to the partitions that the partitioner chooses: what goes to
-        one of them as neighbours, all or none, in its order. The outcome of each: a result with its own offset,
-        ``SendFailed`` or ``SendUnknown``. These are not raised, since another partition may have another outcome.
-
-        Raises what a serializer raises, before anything is sent. Cancelled, it leaves open what was appended.
-        """
+    async def _send_all(self, envelopes: Sequence[Envelope]) -> list[SendResult | ClientError]:
         deadline = asyncio.get_running_loop().time() + self._config.timeout
         by_topic: dict[str, list[_Numbered]] = {}
-        for number, (topic, key, value) in enumerate(messages):
-            by_topic.setdefault(topic, []).append((number, self.serialized(topic, key, value)))
-            _check([by_topic[topic][-1][1]])
+        for number, envelope in enumerate(envelopes):
+            message = self._sender.serialized(envelope.topic, envelope.key, envelope.value)
+            by_topic.setdefault(envelope.topic, []).append((number, message))
+            check_bytes([message])
         found = await asyncio.gather(*(self._to_topic(topic, each, deadline) for topic, each in by_topic.items()))
         return [outcome for _, outcome in sorted((one for some in found for one in some), key=itemgetter(0))]
 
@@ -129,7 +164,7 @@ class Producer:
         sets: dict[int, list[_Numbered]] = {}
         try:
             for number, message in messages:
-                partition = await self.partition_for(topic, message[0], deadline)
+                partition = await self._sender.partition_for(topic, message[0], deadline)
                 sets.setdefault(partition, []).append((number, message))
         except Exception as error:  # noqa: BLE001 - the partitioner's
             failed = error if isinstance(error, SendFailed) else SendFailed(f"not sent: {error!r}")
@@ -141,7 +176,7 @@ class Producer:
         self, topic: str, partition: int, messages: Sequence[_Numbered], deadline: float
     ) -> list[_Known]:
         try:
-            result = await self.enqueue(topic, partition, [message for _, message in messages], deadline)
+            result = await self._sender.enqueue(topic, partition, [message for _, message in messages], deadline)
         except (SendFailed, SendUnknown) as error:
             return [(number, error) for number, _ in messages]
         return [
@@ -149,26 +184,21 @@ class Producer:
             for place, (number, _) in enumerate(messages)
         ]
 
-    def serialized(self, topic: str, key: object, value: object) -> KeyValue:
-        """Raises what a serializer raises."""
-        return self._config.key_serializer(topic, key), self._config.value_serializer(topic, value)
 
-    async def partition_for(self, topic: str, key: bytes | None, deadline: float | None = None) -> int:
-        """Where a message with this key goes. Raises ``SendFailed`` when the topic cannot be looked up."""
-        if deadline is None:
-            deadline = asyncio.get_running_loop().time() + self._config.timeout
-        count = await self._delivery.known_before_sending(self._metadata.partitions(topic, deadline))
-        return self._config.partitioner(key, count, self._runtime.random)
-
-    async def close(self) -> None:
-        """At once: what waits in a queue fails definitely, what was sent and not answered is unknown."""
-        self._closed = True
-        for queue in self._queues.values():
-            await queue.close()
-        await self._pool.close()
+def _done(known: SendResult | ClientError) -> asyncio.Future[SendResult]:
+    future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+    if isinstance(known, SendResult):
+        future.set_result(known)
+    else:
+        future.set_exception(known)
+        future.exception()  # the caller need not look at it
+    return future
 
 
-def _check(values: Sequence[KeyValue]) -> None:
-    """Raises ``TypeError``. What is sent together with it would fail, too."""
-    if not all(part is None or isinstance(part, bytes) for pair in values for part in pair):
-        raise TypeError("keys and values are bytes, or None")
+def _report(envelope: Envelope, known: SendResult | ClientError) -> None:
+    if envelope.on_done is None:
+        return
+    try:
+        envelope.on_done(envelope, known)
+    except Exception:  # noqa: BLE001 - of the caller's own code
+        _log.exception("a callback of the producer failed")

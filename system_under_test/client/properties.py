@@ -30,8 +30,8 @@ class PropertiesError(ValueError):
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """What a producer is made of. ``producer.type`` decides which: ``config`` is an ``AsyncProducerConfig`` for
-    ``async``, with which handler and callbacks are used, and a ``ProducerConfig`` for ``sync``.
+    """The arguments of a producer. ``producer.type`` decides the class of ``config``: ``AsyncProducerConfig`` for
+    ``async``, ``ProducerConfig`` for ``sync``. Handler and callbacks differ from the defaults with ``async`` alone.
     """
 
     bootstrap: tuple[str, ...]

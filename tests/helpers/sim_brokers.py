@@ -15,7 +15,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
-from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.schema import Request
@@ -49,7 +49,7 @@ async def until(condition: Callable[[], Awaitable[bool] | bool], what: str, seco
 class Brokers:
     system: Broker
     cluster: SimCluster
-    producer: Producer
+    producer: Sender
     consumer: SimpleConsumer
     _open: list[Any] = field(default_factory=list)
 
@@ -65,8 +65,8 @@ class Brokers:
     def bootstrap(self) -> list[str]:
         return [f"{node.address}:9092" for node in self.nodes]
 
-    def producer_with(self, **settings: Any) -> Producer:
-        producer = Producer(self.bootstrap, ProducerConfig(**settings), runtime=self.cluster.harness_runtime())
+    def producer_with(self, **settings: Any) -> Sender:
+        producer = Sender(self.bootstrap, ProducerConfig(**settings), runtime=self.cluster.harness_runtime())
         self._open.append(producer)
         return producer
 
@@ -117,9 +117,7 @@ async def brokers(
     try:
         await start_system(system, cluster, 60, lambda _: None)
         bootstrap = [f"{node.address}:9092" for node in cluster.nodes if node.role == "broker"]
-        made = Brokers(
-            system, cluster, Producer(bootstrap, runtime=runtime), SimpleConsumer(bootstrap, runtime=runtime)
-        )
+        made = Brokers(system, cluster, Sender(bootstrap, runtime=runtime), SimpleConsumer(bootstrap, runtime=runtime))
         try:
             yield made
         finally:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from assay.system_under_test.client.async_producer import AsyncProducer
 from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Envelope, pass_on
 from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
+from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.serializer import as_json, as_text
 from assay.system_under_test.client.traits import client_traits
 from assay.system_under_test.deployment import Broker
@@ -30,9 +30,9 @@ async def producing(
     callbacks: Callbacks | None = None,
     defects: Sequence[str] = (),
     **settings: Any,
-) -> AsyncIterator[tuple[FakeCluster, AsyncProducer]]:
+) -> AsyncIterator[tuple[FakeCluster, Producer]]:
     async with fake_cluster() as cluster:
-        producer = AsyncProducer(
+        producer = Producer(
             cluster.bootstrap,
             AsyncProducerConfig(
                 **({"timeout": 2.0, "value_serializer": as_text, "key_serializer": as_text} | settings)
@@ -82,7 +82,7 @@ class Stages(Callbacks):
 def test_messages_are_appended_in_order_in_few_sets_and_each_has_its_offset() -> None:
     async def main() -> None:
         async with producing(batch_count=10) as (cluster, producer):
-            outcomes = [await producer.send("t", str(number), partition=0) for number in range(100)]
+            outcomes = [await producer.send("t", None, str(number), partition=0) for number in range(100)]
             account = await producer.flush()
             assert (account.appended, account.failed, account.unknown) == (100, [], [])
             assert cluster.log == [b"%d" % number for number in range(100)]
@@ -97,12 +97,12 @@ def test_a_batch_leaves_when_it_is_full_when_its_time_is_over_or_at_a_flush() ->
         loop = asyncio.get_running_loop()
         async with producing(batch_count=3, linger=0.5) as (_, producer):
             begin = loop.time()
-            await (await producer.send("t", "alone", partition=0))
+            await (await producer.send("t", None, "alone", partition=0))
             assert 0.5 <= loop.time() - begin < 0.6
             begin = loop.time()
-            await asyncio.gather(*[await producer.send("t", word, partition=0) for word in ("a", "b", "c")])
+            await asyncio.gather(*[await producer.send("t", None, word, partition=0) for word in ("a", "b", "c")])
             assert loop.time() - begin < 0.1
-            await producer.send("t", "flushed", partition=0)
+            await producer.send("t", None, "flushed", partition=0)
             await producer.flush()
             assert loop.time() - begin < 0.2
 
@@ -114,7 +114,7 @@ def test_order_is_kept_through_retries() -> None:
         async with producing(batch_count=1, batch_size=1) as (cluster, producer):
             cluster.brokers[1].script = [E.NOT_ENOUGH_REPLICAS, E.NONE, E.LEADER_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS]
             for number in range(20):
-                await producer.send("t", str(number), partition=0)
+                await producer.send("t", None, str(number), partition=0)
                 await asyncio.sleep(0.01)
             await producer.flush()
             assert cluster.log == [b"%d" % number for number in range(20)]
@@ -127,7 +127,7 @@ def test_the_defect_lets_a_set_be_overtaken() -> None:
         async with producing(batch_count=1, batch_size=1, defects=("retry-reorders",)) as (cluster, producer):
             cluster.brokers[1].script = [E.NOT_ENOUGH_REPLICAS]
             for number in range(20):
-                await producer.send("t", str(number), partition=0)
+                await producer.send("t", None, str(number), partition=0)
                 await asyncio.sleep(0.01)
             await producer.flush()
             assert sorted(cluster.log) == sorted(b"%d" % number for number in range(20))  # type: ignore[type-var]
@@ -142,11 +142,11 @@ def test_a_full_queue_makes_its_sender_wait_or_drops_its_message() -> None:
         async with producing(queue_size=2, enqueue_timeout=0.1, callbacks=stages) as (cluster, producer):
             go = asyncio.Event()
             cluster.brokers[1].script = [go.wait]
-            first, second = [await producer.send("t", word, partition=0) for word in ("a", "b")]
+            first, second = [await producer.send("t", None, word, partition=0) for word in ("a", "b")]
             with pytest.raises(SendFailed, match="queue is full"):
-                await producer.send("t", "c", partition=0)
+                await producer.send("t", None, "c", partition=0)
             assert stages.calls[-2:] == [("refused", "c"), ("SendFailed", "c")]
-            waiting = asyncio.create_task(producer.send("t", "d", partition=0))
+            waiting = asyncio.create_task(producer.send("t", None, "d", partition=0))
             await asyncio.sleep(0.05)
             go.set()
             await asyncio.gather(first, second, await waiting)
@@ -162,13 +162,13 @@ def test_every_stage_is_called_in_turn() -> None:
         async with producing(callbacks=stages, linger=0.01) as (cluster, producer):
             for word in ("a", "b"):
                 await producer.send(
-                    "t", word, partition=0, on_done=lambda envelope, known: done.append((envelope.value, known))
+                    "t", None, word, partition=0, on_done=lambda envelope, known: done.append((envelope.value, known))
                 )
             await producer.flush()
             cluster.brokers[1].script = [E.MESSAGE_TOO_LARGE, lose_connection]
             for word in ("refused", "in doubt"):
                 await producer.send(
-                    "t", word, partition=0, on_done=lambda envelope, known: done.append((envelope.value, known))
+                    "t", None, word, partition=0, on_done=lambda envelope, known: done.append((envelope.value, known))
                 )
                 await producer.flush()
         assert stages.calls[:8] == [
@@ -198,7 +198,7 @@ def test_an_event_handler_may_change_leave_out_and_add() -> None:
 
     async def main() -> None:
         async with producing(handler=handler, linger=0.01) as (cluster, producer):
-            yes, no = [await producer.send("t", word, partition=0) for word in ("yes", "no")]
+            yes, no = [await producer.send("t", None, word, partition=0) for word in ("yes", "no")]
             account = await producer.flush()
             assert cluster.log == [b"YES", b"more"]
             assert (await yes).base_offset == 0
@@ -222,7 +222,9 @@ def test_an_event_handler_may_send_again_what_is_still_under_way() -> None:
     async def main() -> None:
         async with producing(handler=handler, batch_count=1, linger=0.0) as (cluster, producer):
             for word in ("one", "two"):
-                await producer.send("t", word, partition=0, on_done=lambda envelope, known: done.append(envelope.value))
+                await producer.send(
+                    "t", None, word, partition=0, on_done=lambda envelope, known: done.append(envelope.value)
+                )
             account = await producer.flush()
             assert cluster.log == [b"one", b"two", b"one"]
             assert account.appended == len(cluster.log)
@@ -243,10 +245,10 @@ def test_a_stage_that_raises_fails_its_batch_and_the_next_one_goes_on() -> None:
 
     async def main() -> None:
         async with producing(callbacks=Once()) as (cluster, producer):
-            lost = await producer.send("t", "a", partition=0)
+            lost = await producer.send("t", None, "a", partition=0)
             with pytest.raises(SendFailed, match="so be it"):
                 await lost
-            await (await producer.send("t", "b", partition=0))
+            await (await producer.send("t", None, "b", partition=0))
             assert cluster.log == [b"b"]
 
     simulate(main)
@@ -260,7 +262,7 @@ def test_what_does_not_get_through_a_stage_fails_in_the_order_of_its_sending() -
         stages = Stages()
         async with producing(handler=nothing, callbacks=stages) as (_, producer):
             for number in range(50):
-                await producer.send("t", str(number), partition=0)
+                await producer.send("t", None, str(number), partition=0)
             await producer.flush()
             dropped = [value for stage, value in stages.calls if stage == "SendFailed"]
             assert dropped == [str(number) for number in range(50)]
@@ -271,7 +273,7 @@ def test_what_does_not_get_through_a_stage_fails_in_the_order_of_its_sending() -
 def test_what_cannot_be_serialized_fails_alone() -> None:
     async def main() -> None:
         async with producing(value_serializer=as_json, linger=0.01) as (cluster, producer):
-            good, bad, tombstone = [await producer.send("t", it, "k") for it in ({"b": 1, "a": 2}, object(), None)]
+            good, bad, tombstone = [await producer.send("t", "k", it) for it in ({"b": 1, "a": 2}, object(), None)]
             await asyncio.gather(good, tombstone)
             with pytest.raises(SendFailed, match="not JSON serializable"):
                 await bad
@@ -283,7 +285,7 @@ def test_what_cannot_be_serialized_fails_alone() -> None:
 def test_what_a_serializer_does_not_make_bytes_of_fails_alone() -> None:
     async def main() -> None:
         async with producing(value_serializer=lambda topic, value: value) as (cluster, producer):
-            good, bad = [await producer.send("t", value, partition=0) for value in (b"good", "bad")]
+            good, bad = [await producer.send("t", None, value, partition=0) for value in (b"good", "bad")]
             with pytest.raises(SendFailed, match="bytes"):
                 await bad
             assert (await good).base_offset == 0
@@ -297,7 +299,7 @@ def test_close_returns_what_is_known_of_each() -> None:
         stages = Stages()
         async with producing(batch_size=1, callbacks=stages) as (cluster, producer):
             cluster.brokers[1].script = [E.NONE, never]
-            outcomes = [await producer.send("t", word, partition=0) for word in ("a", "b", "c")]
+            outcomes = [await producer.send("t", None, word, partition=0) for word in ("a", "b", "c")]
             account = await producer.close(0.5)
             assert account.appended == 1
             assert [envelope.value for envelope in account.unknown] == ["b"]
@@ -305,7 +307,7 @@ def test_close_returns_what_is_known_of_each() -> None:
             assert [type(outcome.exception()) for outcome in outcomes[1:]] == [SendUnknown, SendFailed]
             assert stages.calls[-1] == ("close", None)
             with pytest.raises(SendFailed, match="closed"):
-                await producer.send("t", "d", partition=0)
+                await producer.send("t", None, "d", partition=0)
             assert (await producer.close()).appended == 0
             assert cluster.log == [b"a"]
 
@@ -316,7 +318,7 @@ def test_a_close_that_is_cancelled_ends_it_all_the_same() -> None:
     async def main() -> None:
         async with producing(batch_size=1) as (cluster, producer):
             cluster.brokers[1].script = [never]
-            outcomes = [await producer.send("t", word, partition=0) for word in ("a", "b")]
+            outcomes = [await producer.send("t", None, word, partition=0) for word in ("a", "b")]
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(producer.close(), 0.5)
             await asyncio.sleep(0)
@@ -331,8 +333,8 @@ def test_the_last_call_of_callbacks_is_that_of_their_close(cancelled: bool) -> N
         stages, words = Stages(), [str(number) for number in range(20)]
         async with producing(callbacks=stages, queue_size=1) as (cluster, producer):
             cluster.brokers[1].script = [never]
-            await producer.send("t", "under way", partition=0)
-            blocked = [asyncio.create_task(producer.send("t", word, partition=0)) for word in words]
+            await producer.send("t", None, "under way", partition=0)
+            blocked = [asyncio.create_task(producer.send("t", None, word, partition=0)) for word in words]
             await asyncio.sleep(0.1)
             if cancelled:
                 with pytest.raises(TimeoutError):
@@ -355,7 +357,7 @@ def test_close_sends_a_last_batch() -> None:
 
     async def main() -> None:
         async with producing(callbacks=Farewell(), linger=9.0, batch_count=99) as (cluster, producer):
-            await producer.send("t", "a", partition=0)
+            await producer.send("t", None, "a", partition=0)
             assert (await producer.close()).appended == 2
             assert cluster.log == [b"a", b"farewell"]
 
@@ -370,12 +372,12 @@ def test_a_last_batch_that_fails_keeps_no_producer_open() -> None:
     async def main() -> None:
         stages = Clumsy()
         async with producing(callbacks=stages, linger=9.0) as (cluster, producer):
-            await producer.send("t", "a", partition=0)
+            await producer.send("t", None, "a", partition=0)
             assert (await producer.close()).appended == 1
             assert cluster.log == [b"a"]
             assert stages.calls[-1] == ("close", None)
             with pytest.raises(SendFailed, match="closed"):
-                await producer.send("t", "b", partition=0)
+                await producer.send("t", None, "b", partition=0)
 
     simulate(main)
 
@@ -383,11 +385,11 @@ def test_a_last_batch_that_fails_keeps_no_producer_open() -> None:
 def test_an_unknown_topic_fails_its_messages_and_no_others() -> None:
     async def main() -> None:
         async with producing(timeout=0.3) as (cluster, producer):
-            lost = await producer.send("nowhere", "a")
+            lost = await producer.send("nowhere", None, "a")
             with pytest.raises(SendFailed) as caught:
                 await lost
             assert caught.value.error is E.UNKNOWN_TOPIC_OR_PARTITION
-            await (await producer.send("t", "b", "k"))
+            await (await producer.send("t", "k", "b"))
             assert cluster.log == [b"b"]
 
     simulate(main)
@@ -396,10 +398,10 @@ def test_an_unknown_topic_fails_its_messages_and_no_others() -> None:
 def test_a_cancelled_outcome_is_not_sent_and_gives_its_place_back() -> None:
     async def main() -> None:
         async with producing(linger=0.05, queue_size=2) as (cluster, producer):
-            first, second = [await producer.send("t", word, partition=0) for word in ("a", "b")]
+            first, second = [await producer.send("t", None, word, partition=0) for word in ("a", "b")]
             first.cancel()
             await second
-            await asyncio.gather(*[await producer.send("t", word, partition=0) for word in ("c", "d")])
+            await asyncio.gather(*[await producer.send("t", None, word, partition=0) for word in ("c", "d")])
             assert cluster.log == [b"b", b"c", b"d"]
 
     simulate(main)
@@ -408,7 +410,7 @@ def test_a_cancelled_outcome_is_not_sent_and_gives_its_place_back() -> None:
 def test_while_a_leader_is_killed_order_holds_and_no_failure_is_found_in_the_log() -> None:
     async def main() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
-            producer = AsyncProducer(
+            producer = Producer(
                 cluster.bootstrap,
                 AsyncProducerConfig(timeout=4.0, value_serializer=as_text),
                 runtime=cluster.cluster.harness_runtime(),
@@ -418,6 +420,7 @@ def test_while_a_leader_is_killed_order_holds_and_no_failure_is_found_in_the_log
             for number in range(300):
                 await producer.send(
                     "orders",
+                    None,
                     str(number),
                     partition=0,
                     on_done=lambda one, what: known.__setitem__(one.value, what),

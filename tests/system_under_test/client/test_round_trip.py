@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from assay.cluster.sim.node import SimNode
-from assay.system_under_test.client.async_producer import AsyncProducer
 from assay.system_under_test.client.config import AsyncProducerConfig, ConsumerConfig
 from assay.system_under_test.client.group_consumer import GroupConsumer
+from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
@@ -53,7 +53,7 @@ def test_every_consumer_gets_what_was_sent(codec: int, message_format: int) -> N
             producer = cluster.producer_with(codec=codec, message_format=message_format)
             await producer.send("orders", 0, sent[:half])
             config = AsyncProducerConfig(codec=codec, message_format=message_format)
-            queued = AsyncProducer(cluster.bootstrap, config, runtime=runtime)
+            queued = Producer(cluster.bootstrap, config, runtime=runtime)
             await asyncio.gather(*await queued.send_list([("orders", key, value) for key, value in sent[half:]]))
             await queued.close()
             assert all(stored(node) == {(message_format, codec)} for node in cluster.nodes)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.sim.node import SimNode
-from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection, Unknown
 from assay.system_under_test.protocol.api import ApiVersionsRequest
@@ -344,7 +344,7 @@ def test_a_leader_that_was_replaced_in_its_sleep_does_not_call_new_offsets_out_o
 
             await until(another, "another leads")
             others = [f"{node.address}:9092" for node in cluster.nodes if node is not before]
-            producer = Producer(others, runtime=cluster.cluster.harness_runtime())
+            producer = Sender(others, runtime=cluster.cluster.harness_runtime())
             for value in (b"b", b"c", b"d"):
                 await producer.send("orders", 0, [(None, value)])
             await producer.close()

@@ -1,4 +1,4 @@
-"""A producer that takes a message and lets its caller go on: the outcome comes later.
+"""The queue of a producer with ``producer.type=async``: a caller goes on at once, and the outcome comes later.
 
 Messages wait in one queue of bounded length. What is there when a batch is full, or its first message has waited for
 ``linger``, goes through the handler, is serialized, gets its partition, and joins the queue of that partition
@@ -19,14 +19,14 @@ from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
 from assay.system_under_test.client.ledger import Account, Audit, Ledger
-from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.runtime import Runtime
 
 _log = logging.getLogger("assay.client")
 
 
-class AsyncProducer:
+class QueuedSender:
     """Messages pass ``handler`` on their way from the queue to the partitions, and the stages of ``callbacks``."""
 
     def __init__(
@@ -41,7 +41,7 @@ class AsyncProducer:
     ) -> None:
         self._config = config = config or AsyncProducerConfig()
         sending = replace(config, linger=0.0)  # a message lingers in our queue, and not again in its partition's
-        self._producer = Producer(bootstrap, sending, runtime=runtime, traits=traits)
+        self._sender = Sender(bootstrap, sending, runtime=runtime, traits=traits)
         self._handler = handler
         self._callbacks = callbacks or Callbacks()
         self._room = asyncio.Semaphore(config.queue_size)
@@ -56,7 +56,7 @@ class AsyncProducer:
         self._closed = False
 
     async def send(
-        self, topic: str, value: Any, key: Any = None, *, partition: int | None = None, on_done: Done | None = None
+        self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
     ) -> asyncio.Future[SendResult]:
         """The outcome to come, as soon as there is room for the message. ``on_done`` is called with it, once.
 
@@ -94,7 +94,7 @@ class AsyncProducer:
         outcomes = []
         for topic, key, value in messages:
             try:
-                outcome = await self.send(topic, value, key, on_done=on_done)
+                outcome = await self.send(topic, key, value, on_done=on_done)
             except SendFailed as error:
                 outcome = asyncio.get_running_loop().create_future()
                 outcome.set_exception(error)
@@ -141,7 +141,7 @@ class AsyncProducer:
             await asyncio.wait([self._worker])
         while self._waiting:
             self._ledger.settle(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
-        await self._producer.close()
+        await self._sender.close()
         await audit.done.wait()
         if self._seeking_room:  # each that finds some now finds the end as well, and lets the next one in
             self._no_one_seeks.clear()
@@ -231,11 +231,11 @@ class AsyncProducer:
         ticket = envelope.ticket
         assert ticket is not None
         try:
-            message = self._producer.serialized(envelope.topic, envelope.key, envelope.value)
+            message = self._sender.serialized(envelope.topic, envelope.key, envelope.value)
             partition = envelope.partition
             if partition is None:
-                partition = await self._producer.partition_for(envelope.topic, message[0], ticket.deadline)
-            outcome = self._producer.enqueue(envelope.topic, partition, [message], ticket.deadline)
+                partition = await self._sender.partition_for(envelope.topic, message[0], ticket.deadline)
+            outcome = self._sender.enqueue(envelope.topic, partition, [message], ticket.deadline)
         except SendFailed as error:
             self._ledger.settle(envelope, error)
         except Exception as error:  # noqa: BLE001 - a serializer's, or the partitioner's

@@ -1,0 +1,116 @@
+"""Appends messages to partitions, and says what is known after an error.
+
+Per partition there is one queue and at most one request in flight, so order is kept. What comes during a request goes
+out as one message set after it (one ``send`` is never split). With ``linger`` 0 a lone message leaves at once and
+batches form only under load.
+
+Only definite failures are tried again. After an answer that leaves open whether the set was appended, a repetition
+could append it twice; that decision belongs to the caller, who gets ``SendUnknown``, or has taken it beforehand with
+``repeat_unknown``.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from assay.system_under_test.client.config import ProducerConfig
+from assay.system_under_test.client.delivery import Delivery, SendResult
+from assay.system_under_test.client.errors import SendFailed
+from assay.system_under_test.client.metadata import Metadata
+from assay.system_under_test.client.pool import Pool
+from assay.system_under_test.client.produce_queue import ProduceQueue
+from assay.system_under_test.client.traits import CORRECT, ClientTraits
+from assay.system_under_test.records import message_set
+from assay.system_under_test.runtime import Runtime
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+ENTRY_OVERHEAD = 34
+"""Bytes of a message of format 1 besides its key and value."""
+
+pack = message_set.pack
+"""Makes a message set, for those who write their own requests."""
+
+
+class Sender:
+    """The part of a producer that knows partitions. ``bootstrap`` is ``host:port,...`` of any brokers."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        config: ProducerConfig | None = None,
+        *,
+        runtime: Runtime,
+        traits: ClientTraits = CORRECT,
+    ) -> None:
+        self._config = config = config or ProducerConfig()
+        self._runtime = runtime
+        self._traits = traits
+        self._pool = Pool(config.client_id)
+        self._metadata = Metadata(bootstrap, self._pool, runtime.random)
+        self._delivery = Delivery(self._metadata, self._pool, config)
+        self._queues: dict[tuple[str, int], ProduceQueue] = {}
+        self._closed = False
+
+    async def send(
+        self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
+    ) -> SendResult:
+        """Appends ``values`` (key, value) as neighbours, all or none, created at ``timestamp`` (ms; None: now).
+
+        Raises ``SendFailed`` when they were certainly not appended, ``SendUnknown`` when they may have been. Cancelled,
+        it leaves open which.
+        """
+        deadline = asyncio.get_running_loop().time() + self._config.timeout
+        return await self.enqueue(topic, partition, values, deadline, timestamp)
+
+    def enqueue(
+        self, topic: str, partition: int, values: Sequence[KeyValue], deadline: float, timestamp: int | None = None
+    ) -> asyncio.Future[SendResult]:
+        """As :meth:`send`, after all that was enqueued before for this partition; the outcome comes by ``deadline``
+        (loop time). Raises ``SendFailed`` at once when the producer is closed.
+        """
+        if self._closed:
+            raise SendFailed("the producer was closed")
+        if not values:
+            raise ValueError("a message set needs at least one message")
+        check_bytes(values)
+        stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
+        if not isinstance(stamp, int) or not -(2**63) <= stamp < 2**63:
+            raise ValueError(f"a time of creation is a number of milliseconds, not {timestamp!r}")
+        queue = self._queues.get((topic, partition))
+        if queue is None:
+            queue = self._traits.queue(
+                topic,
+                partition,
+                self._delivery,
+                self._config.linger,
+                self._config.batch_size,
+                partial(message_set.pack, magic=self._config.message_format, codec_number=self._config.codec),
+            )
+            self._queues[topic, partition] = queue
+        size = sum(ENTRY_OVERHEAD + len(key or b"") + len(value or b"") for key, value in values)
+        return queue.put([(key, value, stamp) for key, value in values], size, deadline)
+
+    def serialized(self, topic: str, key: object, value: object) -> KeyValue:
+        """Raises what a serializer raises."""
+        return self._config.key_serializer(topic, key), self._config.value_serializer(topic, value)
+
+    async def partition_for(self, topic: str, key: bytes | None, deadline: float | None = None) -> int:
+        """Where a message with this key goes. Raises ``SendFailed`` when the topic cannot be looked up."""
+        if deadline is None:
+            deadline = asyncio.get_running_loop().time() + self._config.timeout
+        count = await self._delivery.known_before_sending(self._metadata.partitions(topic, deadline))
+        return self._config.partitioner(key, count, self._runtime.random)
+
+    async def close(self) -> None:
+        """At once: what waits in a queue fails definitely, what was sent and not answered is unknown."""
+        self._closed = True
+        for queue in self._queues.values():
+            await queue.close()
+        await self._pool.close()
+
+
+def check_bytes(values: Sequence[KeyValue]) -> None:
+    """Raises ``TypeError`` for a key or a value that is not bytes: what is sent together with it would fail, too."""
+    if not all(part is None or isinstance(part, bytes) for pair in values for part in pair):
+        raise TypeError("keys and values are bytes, or None")
