@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from assay.cluster.commands import RunsCommands
+
 
 class ProcessState(enum.StrEnum):
     """As ``/proc/PID/stat`` has it."""
@@ -32,15 +34,6 @@ class NodeError(Exception):
 
 
 @dataclass(frozen=True)
-class CommandResult:
-    """How a command on a node ended: its exit status, standard output and standard error."""
-
-    status: int
-    output: str
-    errors: str = ""
-
-
-@dataclass(frozen=True)
 class Flow:
     """One direction of the connections that a peer and a node have on a port of either.
 
@@ -57,7 +50,7 @@ class Flow:
         return f"{':' if self.answers else '>'}{self.port}" + (f"/{self.every}" if self.every > 1 else "")
 
 
-class Node(Protocol):
+class Node(RunsCommands, Protocol):
     """One machine with an address and one main process of the system under test."""
 
     @property
@@ -86,23 +79,6 @@ class Node(Protocol):
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         """At most ``size`` bytes; fewer at the end of the file. Raises ``FileNotFoundError``."""
-
-    async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        stdin: bytes = b"",
-        timeout: float = 30.0,
-        changes: bool = False,
-        undo: str | Sequence[str] | None = None,
-    ) -> CommandResult:
-        """Runs a command as root: text for the shell, or a program with its arguments. Any exit status is an answer.
-
-        ``changes``: the command changes something, and the run's logs list it. ``undo``: the command that takes the
-        change back, noted before the change. It runs when the cluster is closed, or by ``assay heal``, and must do no
-        harm where there is nothing to take back. ``NodeError`` after ``timeout`` seconds, and in the simulation, which
-        has no programs.
-        """
 
     async def write_range(self, path: str, position: int, data: bytes) -> None:
         """Damages a file in place, or makes it longer. ``NodeError`` unless the main process is dead.
@@ -229,9 +205,7 @@ class Fillable(Protocol):
 
 @dataclass(frozen=True)
 class Exhaustion:
-    """How a node ran out of memory. ``limit`` and ``taken`` in bytes; ``ended``: how many processes its kernel has
-    ended for that.
-    """
+    """How a node ran out of memory, in bytes. ``ended``: how many processes its kernel has ended for that."""
 
     limit: int
     taken: int

@@ -124,19 +124,6 @@ class ClientsProvisioned(Protocol):
     def client_software(self) -> Software: ...
 
 
-NodeCounts = Mapping[str, int | Sequence[int]]
-"""Role to its number of nodes, or to the numbers that it can have, the usual one first."""
-
-
-@runtime_checkable
-class NodesDeclared(Protocol):
-    """A system that declares how many nodes its roles can have; one that has a single node needs no ``--nodes``."""
-
-    @property
-    def node_counts(self) -> NodeCounts:
-        """A role that is left out can have any number."""
-
-
 @runtime_checkable
 class ClientRoles(Protocol):
     """A system whose clients do not talk to nodes of every role: to a server, but not to what watches over it."""

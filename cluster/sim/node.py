@@ -7,7 +7,8 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
-from assay.cluster.node import CommandResult, Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
+from assay.cluster.commands import CommandResult
+from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
 from assay.cluster.sim.breaking import Rejected
 from assay.cluster.sim.device import Device
 from assay.cluster.sim.disk import SimDisk

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import paramiko
 
 from assay.cluster.addresses import at
-from assay.cluster.node import CommandResult, NodeError
+from assay.cluster.commands import CommandResult
+from assay.cluster.node import NodeError
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one attempt to connect."""

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, NodesDeclared, System
+from assay.cluster.node_counts import NodesDeclared
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
 from assay.harness.run.settings import Settings
 
 if TYPE_CHECKING:
-    from assay.cluster.system import NodeCounts
+    from assay.cluster.node_counts import NodeCounts
 
 Declared = Mapping[str, tuple[int, ...]]
 """Role to the numbers that it can have, the usual one first. A role that is missing can have any number."""

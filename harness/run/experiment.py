@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from assay.checkers.contract import Contract
+from assay.cluster.node_counts import NodeCounts
 from assay.cluster.sidecars import Accompanied
-from assay.cluster.system import NodeCounts, System
+from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator

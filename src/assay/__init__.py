@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
+    from assay.cluster.commands import CommandResult
     from assay.cluster.inspection import Asserting, Inspectable, Inspector, Invariants, Observable, SeenAtRest
     from assay.cluster.membership import HandingOver, Membered, Standing
     from assay.cluster.node import (
         Clocked,
         Cluster,
-        CommandResult,
         Exhaustible,
         Exhaustion,
         Fillable,
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         Traffic,
         by_role,
     )
+    from assay.cluster.node_counts import NodeCounts, NodesDeclared
     from assay.cluster.runtime import Runtime
     from assay.cluster.sidecars import Accompanied, Sidecar
     from assay.cluster.system import (
@@ -88,8 +89,6 @@ if TYPE_CHECKING:
         Grouped,
         Holdable,
         Movable,
-        NodeCounts,
-        NodesDeclared,
         PromisingMore,
         Provisioned,
         Replicated,
@@ -171,17 +170,19 @@ _HOMES = {
     "assay.checkers.rest.family": "LIVENESS_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.inspection": "Asserting Inspectable Inspector Invariants Observable SeenAtRest",
+    "assay.cluster.commands": "CommandResult",
     "assay.cluster.membership": "HandingOver Membered Standing",
     "assay.cluster.node": (
-        "Clocked Cluster CommandResult Exhaustible Exhaustion Fillable Flow Node NodeError Part Powered ProcessState "
+        "Clocked Cluster Exhaustible Exhaustion Fillable Flow Node NodeError Part Powered ProcessState "
         "ProcessStatus Restorable Several Shaped Slowable Slowed Traffic by_role"
     ),
+    "assay.cluster.node_counts": "NodeCounts NodesDeclared",
     "assay.cluster.runtime": "Runtime",
     "assay.cluster.sidecars": "Accompanied Sidecar",
     "assay.cluster.system": (
         "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
-        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable NodeCounts "
-        "NodesDeclared PromisingMore Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed "
+        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable "
+        "PromisingMore Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed "
         "StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
