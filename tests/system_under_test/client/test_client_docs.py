@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assay.system_under_test.client.coordinated import LOADING
 from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
     PRODUCE_NOT_DONE,
@@ -65,7 +66,7 @@ def test_the_table_of_errors_is_that_of_the_code(code: ErrorCode) -> None:
     if code is ErrorCode.NONE:
         return
     produce = outcome(code, PRODUCE_NOT_DONE).value + (", tried again" if code in PRODUCE_WORTH_REPEATING else "")
-    commit = outcome(code, OFFSET_COMMIT_NOT_DONE).value
+    commit = outcome(code, OFFSET_COMMIT_NOT_DONE).value + (", tried again" if code in LOADING else "")
     rows = [row for row in PAGE.splitlines() if row.startswith(f"| {code.value} {code.name} ")]
     if rows:
         assert cells(rows[0]) == (produce, commit)
