@@ -107,7 +107,7 @@ def test_a_clock_that_is_left_wrong_is_set_right_from_the_journal(clocked: Live)
 
 def test_zookeeper_keeps_its_clock(clocked: Live) -> None:
     async def body() -> None:
-        assert await clocked.node("zk1").run("ls /opt/assay-clock 2>/dev/null | wc -l") == "0\n"
+        assert await clocked.node("zk1").shell("ls /opt/assay-clock 2>/dev/null | wc -l") == "0\n"
 
     clocked.run(body())
 

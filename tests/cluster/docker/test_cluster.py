@@ -44,7 +44,7 @@ def test_nodes_have_stable_names_their_files_and_see_each_other_by_name(live: An
     ]
     n1, n2 = live.node("n1"), live.node("n2")
     assert live.run(n1.read_file("/etc/echo/peers")).decode().split() == [node.address for node in live.cluster.nodes]
-    assert n2.address in live.run(n1.run("getent hosts n2"))
+    assert n2.address in live.run(n1.shell("getent hosts n2"))
     assert set(live.cluster.description) >= {"image", "image digest", "kernel", "engine", "base"}
 
 
@@ -193,7 +193,7 @@ def test_files_go_and_come_back_whole_and_a_missing_one_is_said_to_be_missing(li
 
 def test_a_failed_command_names_node_command_code_and_last_output(live: Any) -> None:
     with pytest.raises(NodeError, match=r"n2: `echo oh no; exit 7`: exit code 7; last output: oh no"):
-        live.run(live.node("n2").run("echo oh no; exit 7"))
+        live.run(live.node("n2").shell("echo oh no; exit 7"))
 
 
 def test_a_broken_connection_is_made_again(live: Any) -> None:
