@@ -40,6 +40,8 @@ Watch = Callable[[str, int, int], None]
 
 
 NONE_MISSING: Final[Mapping[str, str]] = {}
+IDLE: Final = "the history has nothing to which it applies"
+"""The note of a check that does not apply to a run."""
 VALIDATING: Final = "validating"
 
 
@@ -325,7 +327,13 @@ class _Judging:
         ]
         if idle:
             self.unknown += unheard_of(self.kinds, self.families)
-        self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in idle]
+        missed = [anomaly for anomaly in idle if not self._may_be_idle(anomaly)]
+        self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in missed]
+        self.examined += [
+            Examined(check=name, rows=0, seconds=0.0, note=IDLE, applies=False)
+            for name in idle
+            if name not in missed and name not in {one.check for one in self.examined}
+        ]
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
                 self.unknown.append(f"{anomaly} was found, which the contract neither forbids nor tolerates")
@@ -338,6 +346,19 @@ class _Judging:
             self.examined.append(Examined(check=anomaly, rows=0, seconds=0.0, note=why))
             if not self.contract.tolerates(anomaly):
                 self.unknown.append(why)
+
+    def _may_be_idle(self, anomaly: str) -> bool:
+        """Whether a run in which nothing belongs to the anomaly's family is in no doubt for that.
+
+        Another family has then judged what clients did, for an anomaly that the contract forbids as well; the contract
+        names nothing that must have data, and no kind of effect is unknown, as a slip of the pen would be. The family
+        is about what clients do: replicas and looks that are missing were not read, which is a doubt.
+        """
+        known = {check.anomaly for family in self.families for check in family.checks}
+        judged = self.judged and any(self.contract.forbids(name) for name in self.applied if name in known)
+        named = self.contract.needed is not None
+        done = {check.anomaly for family in self.families if family.kinds for check in family.checks}
+        return judged and anomaly in done and not named and not unheard_of(self.kinds, self.families)
 
     def _overdue(self) -> set[str]:
         """What was found that is forbidden and about a deadline, if the tester stood still for too long to say so."""

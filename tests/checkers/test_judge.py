@@ -596,3 +596,19 @@ def test_what_is_tolerated_for_a_fault_is_so_for_any_that_declares_the_same(
     assert judged.verdict is (Verdict.PASS if tolerated else Verdict.FAIL)
     words = f"tolerated in a run with nap (as {named}), because it sleeps"
     assert judged.reasons == ({"lost-write": words} if tolerated else {})
+
+
+def test_a_family_that_does_not_apply_to_a_run_makes_it_unknown_only_if_its_data_are_asked_for(tmp_path: Path) -> None:
+    contract = forbid("phantom", "zombie-commit", "set-lost", recovery_deadline=3.0)
+    judged = verdict(tmp_path / "a", run(), contract, partition())
+    assert (judged.verdict, judged.unknown) == (Verdict.PASS, ())
+    notes = {one.check: one.note for one in judged.examined if not one.applies}
+    assert {notes[name] for name in ("zombie-commit", "set-lost")} == {"the history has nothing to which it applies"}
+
+    nothing = "zombie-commit is forbidden, but the history has nothing to which it applies"
+    asked = forbid("phantom", recovery_deadline=3.0).need("zombie-commit")
+    assert verdict(tmp_path / "b", run(), asked, partition()).unknown == (nothing,)
+    alone = forbid("zombie-commit", recovery_deadline=3.0)
+    assert nothing in verdict(tmp_path / "c", run(), alone, partition()).unknown, "nothing that it forbids was judged"
+    no_check = verdict(tmp_path / "d", run(), forbid("phantom", "early-send", recovery_deadline=3.0), partition())
+    assert no_check.verdict is Verdict.UNKNOWN, "its check is not there"
