@@ -357,7 +357,7 @@ class _Judging:
         known = {check.anomaly for family in self.families for check in family.checks}
         judged = self.judged and any(self.contract.forbids(name) for name in self.applied if name in known)
         named = self.contract.needed is not None
-        done = {check.anomaly for family in self.families if family.kinds for check in family.checks}
+        done = {check.anomaly for family in self.families if "effect" in family.applies for check in family.checks}
         return judged and anomaly in done and not named and not unheard_of(self.kinds, self.families)
 
     def _overdue(self) -> set[str]:
