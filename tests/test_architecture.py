@@ -174,15 +174,6 @@ def test_lists_of_parts_are_those_of_the_parts_that_there_are() -> None:
     assert {folder.split("/")[0] for folder in ALLOWED} == {*PARTS}
 
 
-LONGEST = 400
-"""Lines of a module of the product, at most."""
-
-
-def test_no_module_is_so_long_that_it_holds_two_concepts() -> None:
-    lengths = {path.relative_to(ROOT): path.read_text().count("\n") for part in PARTS for path in modules(part)}
-    assert not {str(path): lines for path, lines in lengths.items() if lines >= LONGEST}
-
-
 def test_package_files_only_describe_and_re_export() -> None:
     wrong = []
     for package in PARTS:
