@@ -87,6 +87,10 @@ class Runtime(Protocol):
     def read_file(self, path: str) -> bytes:
         """A file of the node by absolute path, such as one of ``System.files``. ``FileNotFoundError``."""
 
+    @property
+    def host_name(self) -> str:
+        """Of the machine that this process runs on; in the simulation, of its node."""
+
     def wall_clock(self) -> float:
         """Seconds since 1970 by this node's clock, which the fault ``clock`` makes wrong."""
 

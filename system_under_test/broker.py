@@ -99,6 +99,7 @@ class BrokerProcess:
             cache,
             self._controller.registered,
             traits.recognises,
+            traits.stays_registered,
         )
         self._departure = Departure(config, cache, manager, events)
         self._config_changes = ConfigChanges(zookeeper, self._configure, config.broker_id, manager.throttles.configure)

@@ -6,6 +6,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -22,6 +23,7 @@ class ProcessRuntime:
     def __init__(self, event_log: str | None) -> None:
         self.random: random.Random = random.SystemRandom()
         self.storage: Storage = LocalStorage("/")
+        self.host_name = socket.gethostname()
         self._event_log = None
         if event_log is not None:
             Path(event_log).parent.mkdir(parents=True, exist_ok=True)

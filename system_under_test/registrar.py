@@ -5,10 +5,10 @@ each new session.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, WatchedEvent
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.cluster_state import parse_assignment
@@ -44,6 +44,11 @@ class Registrar:
     cache: MetadataCache
     on_registered: Callable[[], None]
     recognises: Recognises = by_session
+    stays_registered: bool = True
+    """Does it register again when someone has deleted its registration?"""
+    _registering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether the registration has to be looked at."""
     _registered_in: int = 0
     """The session."""
     _clean_lives: tuple[int, ...] = ()
@@ -156,6 +161,7 @@ class Registrar:
             self.zookeeper, self.config, clean_lives=before, timestamp=timestamp, recognises=self.recognises
         )
         self._registered_in = self.zookeeper.session_id
+        self._doubt.set()
         self._clean_lives = (*before, self.manager.broker_epoch)[-MOST_LIVES:]
         known = await self._known_epoch()  # while a newer controller may be obeyed already
         self.manager.controller_epoch = max(self.manager.controller_epoch, known)
@@ -179,8 +185,10 @@ class Registrar:
             await asyncio.sleep(BACK_OFF)
 
     def follow_sessions(self) -> None:
-        """From now on this broker registers again whenever its session was replaced."""
+        """From now on this broker registers again whenever its session was replaced, or its registration deleted."""
         self.zookeeper.add_listener(self._session_changed)
+        if self.stays_registered:
+            self.background.spawn(self._stay_registered(), "registration that stays")
 
     def catch_up(self) -> None:
         """What became of the session between ``register`` and ``follow_sessions``."""
@@ -201,15 +209,49 @@ class Registrar:
     async def _register_again(self) -> None:
         """A new session is a new life to the others, although this process has lost nothing."""
         session = self.zookeeper.session_id
-        while self.zookeeper.session_id == session:
+        async with self._registering:
+            while self.zookeeper.session_id == session:
+                try:
+                    if self._registered_in != session or self.manager.broker_epoch == -1:
+                        await self.register()
+                except IdTaken as error:
+                    raise BrokerError(str(error)) from error
+                except KazooException as error:
+                    _log.info("registering again: %r", error)
+                    await asyncio.sleep(BACK_OFF)
+                    continue
+                if self.zookeeper.session_id == session:  # else it is registered again in the next one
+                    self.on_registered()
+                return
+
+    async def _stay_registered(self) -> None:
+        """Runs until it is cancelled. To the others this broker is dead without its registration, and its session lives
+        on and does not show that.
+        """
+        while True:
+            await self._doubt.wait()
+            self._doubt.clear()
             try:
-                await self.register()
-            except IdTaken as error:
-                raise BrokerError(str(error)) from error
+                await self._look_at_registration()
             except KazooException as error:
-                _log.info("registering again: %r", error)
+                _log.info("the registration: %r; again", error)
                 await asyncio.sleep(BACK_OFF)
-                continue
-            if self.zookeeper.session_id == session:  # else it is registered again in the next one
-                self.on_registered()
-            return
+                self._doubt.set()
+
+    async def _look_at_registration(self) -> None:
+        """Has it watched, and makes it again if someone has deleted or overwritten it. Raises kazoo's errors."""
+        epoch, path = self.manager.broker_epoch, paths.broker(self.config.broker_id)
+        if epoch == -1:
+            return  # it registers in a new session, and looks again after that
+        stat = await self.zookeeper.exists(path, self._changed)
+        if stat is not None and stat.czxid == epoch:
+            if stat.version == 0:
+                return
+            await self.zookeeper.delete(path, stat.version)  # the others may have read what was written there
+        if self.manager.broker_epoch == epoch:
+            _log.warning("%s was deleted or overwritten by someone else: registering again", path)
+            self.manager.broker_epoch = -1
+            await self._register_again()
+
+    def _changed(self, event: WatchedEvent) -> None:
+        self._doubt.set()

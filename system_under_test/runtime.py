@@ -169,6 +169,10 @@ class Runtime(Protocol):
     def read_file(self, path: str) -> bytes:
         """A file of the node by absolute path; for the process's configuration only. ``FileNotFoundError``."""
 
+    @property
+    def host_name(self) -> str:
+        """Of the machine that this process runs on; in the simulation, of its node."""
+
     def wall_clock(self) -> float:
         """Seconds since the epoch, by this node's clock, which may be wrong or step."""
 

@@ -112,6 +112,7 @@ class SimCluster:
             disk=SimDisk(self._loop.chance.source(f"{label} disk")),
             clock=lambda: EPOCH + self._loop.time(),
             event_log=_unread,
+            host_name="harness",
         )
 
     async def _main(self, node: SimNode, process: Process) -> int:
@@ -130,6 +131,7 @@ class SimCluster:
             disk=node.disk,
             clock=lambda: EPOCH + self._loop.time() + node.clock_offset,
             event_log=node.log.append,
+            host_name=node.name,
         )
         try:
             return await self._system.entry(runtime, command(self._system, node))

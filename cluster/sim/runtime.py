@@ -28,6 +28,7 @@ class SimRuntime:
         disk: SimDisk,
         clock: Callable[[], float],
         event_log: Callable[[str], None],
+        host_name: str,
     ) -> None:
         """``label`` seeds the randomness, which comes from ``chance``: the run's seed, the node, the incarnation."""
         self._label = label
@@ -37,6 +38,7 @@ class SimRuntime:
         self._clock = clock
         self._event_log = event_log
         self._clients = 0
+        self.host_name = host_name
         self.random = chance.source(label)
         delays = chance.source(f"{label} fsync")
         self.storage = disk.storage(

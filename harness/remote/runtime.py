@@ -2,16 +2,18 @@
 
 import importlib
 import random
+import socket
 import time
 from typing import Any
 
 
 class ClientRuntime:
-    """Randomness, the time of day and, for clients of a system that brings one, a client of ZooKeeper."""
+    """Randomness, the time of day, the host's name, and a client of ZooKeeper if the system brings one for clients."""
 
     def __init__(self, random: random.Random, zookeeper: str | None) -> None:
         """``zookeeper``: ``module:callable``, importable where this runs."""
         self.random = random
+        self.host_name = socket.gethostname()
         self._zookeeper = zookeeper
 
     def wall_clock(self) -> float:

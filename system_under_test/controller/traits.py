@@ -18,12 +18,15 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 @dataclass(frozen=True)
 class ControllerTraits:
-    """How it elects, how it writes, whether it gives up when it has been replaced, and whose registration is mine."""
+    """How it elects, how it writes, whether it gives up when it has been replaced, whose registration is mine, and
+    whether a registration that was deleted is made again.
+    """
 
     decide: Decide = leaders.next_state
     fence: Callable[[ZooKeeper, Term], Fence] = Fence
     resigns: bool = True
     recognises: Recognises = by_session
+    stays_registered: bool = True
 
 
 CORRECT = ControllerTraits()
@@ -40,7 +43,7 @@ def controller_traits(defects: Collection[str]) -> ControllerTraits:
     if "wiped-replica" in defects:
         return ControllerTraits(decide=in_any_life)
     if "lost-registration" in defects:
-        return ControllerTraits(recognises=by_address)
+        return ControllerTraits(recognises=by_address, stays_registered=False)
     return CORRECT
 
 

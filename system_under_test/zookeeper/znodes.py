@@ -23,7 +23,7 @@ class ZnodeError(Exception):
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
-    """/brokers/ids/N.
+    """/brokers/ids/N. The documents of 0.8 have no more than host, port, ``jmx_port`` and version, which is enough.
 
     ``clean_lives`` is ours (KIP-966): the registrations (czxid) of former lives since which this broker has always
     stopped cleanly, so that it still has all it had in any of them; none after an unclean start.
@@ -31,9 +31,9 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
 
     host: str
     port: int
-    endpoints: list[str]
-    timestamp: str
-    clean_lives: list[int]
+    endpoints: list[str] = []
+    timestamp: str = "0"
+    clean_lives: list[int] = []
     listener_security_protocol_map: dict[str, str] = msgspec.field(default_factory=lambda: {"PLAINTEXT": "PLAINTEXT"})
     jmx_port: int = -1
     version: int = 4
@@ -117,7 +117,7 @@ class ConsumerRegistration(msgspec.Struct, frozen=True):
 
     subscription: dict[str, int]
     pattern: Literal["static", "white_list", "black_list"]
-    timestamp: str
+    timestamp: str = "0"
     version: int = 1
 
 

@@ -59,6 +59,8 @@ from assay.system_under_test.records import message_set
 class FakeRuntime:
     """A seeded random and a clock that stands."""
 
+    host_name = "here"
+
     def __init__(self) -> None:
         self.random = random.Random(7)
 

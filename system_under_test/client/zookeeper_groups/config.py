@@ -20,7 +20,8 @@ class ConnectorConfig:
     group: str = DEFAULT_GROUP
     consumer_id: str | None = None
     """None: made of ``host``, the time and chance."""
-    host: str = "localhost"
+    host: str | None = None
+    """None: the name of the host that the consumer runs on."""
     session_timeout: float = 6.0
     connection_timeout: float = 6.0
     back_off: float = 0.1
@@ -50,5 +51,8 @@ class ConnectorConfig:
             raise ValueError(f"offsets.storage is zookeeper or kafka, not {self.offsets_storage!r}")
         if self.reset not in RESETS:
             raise ValueError(f"auto.offset.reset is {' or '.join(RESETS)}, not {self.reset!r}")
+        for name in (self.consumer_id, self.host):
+            if name is not None and (not name or "/" in name):
+                raise ValueError(f"{name!r} is to be part of the name of a znode")
         if not self.group or "/" in self.group or self.group in (".", ".."):
             raise ValueError(f"group {self.group!r} is to be the name of a znode")

@@ -112,7 +112,8 @@ class ConsumerConnector:
         self._before_release = before_release
         chosen = config.consumer_id
         if chosen is None:
-            chosen = f"{config.host}-{int(runtime.wall_clock() * 1000)}-{runtime.random.getrandbits(32):08x}"
+            host = runtime.host_name if config.host is None else config.host
+            chosen = f"{host}-{int(runtime.wall_clock() * 1000)}-{runtime.random.getrandbits(32):08x}"
         self.consumer_id = f"{config.group}_{chosen}"
         self.effort = Effort()
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout)

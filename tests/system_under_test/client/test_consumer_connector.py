@@ -543,8 +543,12 @@ def test_a_member_has_an_id_of_its_own_and_there_is_a_default_group() -> None:
             runtime = cluster.cluster.harness_runtime()
             one, two = (ConsumerConnector(config, runtime=runtime) for _ in range(2))
             group, host, milliseconds, chance = one.consumer_id.replace("_", "-", 1).split("-")
-            assert (group, host, len(milliseconds), len(chance)) == ("default", "localhost", 13, 8)
+            assert (group, host, len(milliseconds), len(chance)) == ("default", runtime.host_name, 13, 8)
+            assert runtime.host_name not in ("", "localhost")
             assert one.consumer_id != two.consumer_id
+            elsewhere = ConsumerConnector(dataclasses.replace(config, host="web.example"), runtime=runtime)
+            assert elsewhere.consumer_id.startswith("default_web.example-")
+            await elsewhere.shutdown()
             await one.shutdown()
             await two.shutdown()
 
@@ -557,6 +561,8 @@ def test_a_member_has_an_id_of_its_own_and_there_is_a_default_group() -> None:
         ({"offsets_storage": "disk"}, "zookeeper or kafka"),
         ({"reset": "earliest"}, "smallest or largest"),
         ({"group": "a/b"}, "name of a znode"),
+        ({"host": "a/b"}, "part of the name of a znode"),
+        ({"consumer_id": "a/b"}, "part of the name of a znode"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, str], message: str) -> None:
@@ -674,6 +680,22 @@ def test_a_claim_that_is_deleted_while_its_owner_is_cut_off_is_noticed_when_it_i
             await shared_as(zookeeper, {0: "g_c1-0", 1: "g_c1-0"})
             await until(lambda: len(member.owned) == 2, "it owns both again")
             await member.shutdown()
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_member_that_is_registered_as_the_old_documents_say_gets_its_share() -> None:
+    async def check() -> None:
+        async with brokers(Broker(partitions=2)) as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            one = Consumer(cluster, "c1")
+            await one.start()
+            await until(lambda: len(one.owned) == 2, "it owns both")
+            other = b'{"version": 1, "pattern": "static", "subscription": {"orders": 1}}'
+            await zookeeper.create("/consumers/g/ids/g_c2", other, ephemeral=True)
+            await until(lambda: one.owned == [("orders", 0)], "it leaves one for the other")
+            await one.shutdown()
             await zookeeper.close()
 
     simulate(check)
