@@ -247,6 +247,12 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.recovery_deadline * NANOSECONDS)
 
     @property
+    def longest_deadline(self) -> float:
+        """The longest of all deadlines, in seconds."""
+        named = (getattr(self, name) for name in ("recovery_deadline", "reading_deadline", *DEADLINES))
+        return max(self.progress_deadline, *(seconds for seconds in named if seconds is not None))
+
+    @property
     def failing_over(self) -> int:
         """What a failover takes as clients see it, ``failover`` and then ``patience``, in nanoseconds.
 

@@ -18,6 +18,7 @@ from assay.checkers.engine.base import Engine, EngineUnavailable
 from assay.checkers.engine.duck import DEFAULT_MEMORY, DuckDB
 from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
 from assay.checkers.engine.footers import sizes
+from assay.checkers.engine.spark_master import require_reachable
 from assay.checkers.engine.sqlite import SQLite, available, require
 from assay.harness.core.history.data_sets import DATA_SETS
 
@@ -93,6 +94,7 @@ class Engines:
             require()
         if self._engine == SPARK or self._master is not None:
             _require()
+        require_reachable(self._master)
 
     def pick(self, reader: HistoryReader) -> str:
         """``sqlite``, ``duckdb`` or ``spark``."""
@@ -149,6 +151,7 @@ class Engines:
         if self._application is not None and self._application.quick and not quick:
             self.close()
         if self._application is None:
+            require_reachable(self._master)
             self._application = SparkApplication(self._master, quick=quick)
         return self._application
 

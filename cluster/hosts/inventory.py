@@ -79,6 +79,8 @@ def read(path: Path) -> list[Host]:
 
 
 def _parsed(path: Path) -> _File:
+    if path.exists() and not path.is_file():
+        raise InventoryError(f"{path} is no regular file: name one with --hosts")
     try:
         file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
     except FileNotFoundError:

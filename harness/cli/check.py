@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from assay.checkers.contract import OBJECTS
 from assay.harness.cli.command import Exit, plugin_options, reading
+from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
 from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, Request
 
@@ -173,7 +174,7 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 < seconds < math.inf:
+    if not 0 < seconds <= LONG:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; give seconds above 0, such as 60 or 0.5")
     return seconds
 

@@ -8,6 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from assay.harness.run.limits import COUNT, wrong_number
 from assay.harness.run.settings import SettingsError
 from assay.harness.run.systems import DEFAULT
 
@@ -30,11 +31,20 @@ class InputError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, with exit code 64. An empty path is wrong usage: ``Path("")`` is the current folder."""
+    """As argparse's, with exit code 64, and with the limits of ``harness.run.limits`` for whole numbers.
+
+    An empty path is wrong usage: ``Path("")`` is the current folder.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.register("type", Path, _path)
+
+    def add_argument(self, *names: str, **given: Any) -> argparse.Action:  # type: ignore[override]
+        """Adds an argument, as argparse does."""
+        if given.get("type") in (count, positive):
+            given["type"] = _limited(names[0], given["type"])
+        return super().add_argument(*names, **given)
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -44,13 +54,14 @@ class Parser(argparse.ArgumentParser):
 def reading(read: Callable[[], T]) -> T:
     """What ``read`` returns. Wrong files and options become ``InputError``: they are no internal error."""
     from assay.checkers.engine import EngineExhausted, EngineUnavailable
+    from assay.harness.core.files import SpecialFileError
     from assay.harness.core.history import HistoryError
     from assay.harness.nights.dataset import DataSetError
     from assay.harness.nights.night import NightError
 
     wrong = (
         FileNotFoundError, NotADirectoryError, HistoryError, EngineExhausted, EngineUnavailable, SettingsError,
-        DataSetError, NightError,
+        DataSetError, NightError, SpecialFileError,
     )  # fmt: skip
     try:
         return read()
@@ -120,6 +131,19 @@ def count(text: str) -> int:
 def positive(text: str) -> int:
     """A whole number, 1 or more."""
     return _at_least(1, text)
+
+
+def _limited(option: str, read: Callable[[str], int]) -> Callable[[str], int]:
+    """Reads a number that has the limits of this option's row."""
+
+    def number(text: str) -> int:
+        value = read(text)
+        if value and (reason := wrong_number(option, text, value, COUNT)) is not None:  # 0 is for `read` to judge
+            raise argparse.ArgumentTypeError(reason)
+        return value
+
+    number.__name__ = "whole number"  # argparse: invalid whole number value
+    return number
 
 
 def _at_least(least: int, text: str) -> int:

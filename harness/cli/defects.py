@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.harness.cli.command import Exit, InputError, note, positive, reading, system_option
+from assay.harness.run.limits import COUNT, wrong_number
 from assay.harness.run.settings import CLUSTERS, SIM
 from assay.harness.run.systems import described_defects
 
@@ -173,7 +174,10 @@ def counted(came: Sequence[str]) -> str:
 def seeds(text: str) -> range:
     """Of ``N`` or ``FIRST..LAST``."""
     first, dots, last = text.partition("..")
-    found = range(int(first), int(last) + 1) if dots else range(1, int(first) + 1)
+    begin, end = (int(first), int(last)) if dots else (1, int(first))
+    if end >= begin and (reason := wrong_number("--seeds", text, end - begin + 1, COUNT)) is not None:
+        raise argparse.ArgumentTypeError(reason)
+    found = range(begin, end + 1)
     if not found or found[0] < 0:
         raise argparse.ArgumentTypeError(f"{text} has no seeds: give a number such as 10, or 11..20")
     return found

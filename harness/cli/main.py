@@ -34,6 +34,7 @@ from assay.harness.cli import (
     watch,
 )
 from assay.harness.cli.command import Exit, InputError, Parser
+from assay.harness.core.files import SpecialFileError
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import stopped_by_all
 
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = int(run(arguments))
             sys.stdout.flush()  # at the end of the process, a failed write would have an exit code of its own
             return code
-    except InputError as error:
+    except (InputError, SpecialFileError) as error:
         print(f"assay: {error}", file=sys.stderr)
         return int(Exit.USAGE)
     except KeyboardInterrupt:

@@ -1,7 +1,50 @@
-"""A file that is there whole or not at all."""
+"""Files that are there whole or not at all, and files that can be read to their end."""
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import Final
+
+SPECIAL: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class SpecialFileError(OSError):
+    """A FIFO, a socket or a device is in the place of a file: reading it may never end."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        said = f"this is {kind}, and reading it may never end: put a regular file there"
+        super().__init__(errno.EINVAL, said, str(path))
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
+
+def read_file(path: Path) -> bytes:
+    """Reads a file that a user names. Raises ``OSError``; :class:`SpecialFileError` for what is no regular file."""
+    require_regular(path)
+    return path.read_bytes()
+
+
+def require_regular(path: Path) -> None:
+    """Raises :class:`SpecialFileError` for a FIFO, a socket or a device; ``OSError`` if nothing is there."""
+    kind = SPECIAL.get(stat.S_IFMT(path.stat().st_mode))
+    if kind is not None:
+        raise SpecialFileError(path, kind)
+
+
+def require_regular_below(folder: Path) -> None:
+    """Raises :class:`SpecialFileError` for the first FIFO, socket or device in a folder, or in one below it."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place) / name
+            if path.exists():  # a link may lead nowhere, and a file may be gone by now
+                require_regular(path)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from assay.harness.core.client import Endpoint
-from assay.harness.core.generator.base import Generator, Source, as_generator
+from assay.harness.core.generator.base import Generator, Source, as_generator, phases_left
 from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, bits
 from assay.harness.core.generator.roster import Roster
 from assay.harness.core.left_behind import leave_behind
@@ -150,6 +150,11 @@ class Interpreter:
     def operations(self) -> int:
         """How many operations have been invoked."""
         return self._index
+
+    @property
+    def phases(self) -> tuple[Generator, ...]:
+        """What is left of the generator that runs: of its present phase, and of later ones."""
+        return phases_left(self._generator)
 
     @property
     def waits_for(self) -> list[str]:

@@ -64,6 +64,9 @@ class RunReport:
     unanswered: float | None = None
     """A run was ended because for so many seconds no operation had been answered."""
 
+    endless: tuple[float, str] | None = None
+    """A run was ended because for so many seconds this generator had read nothing new."""
+
     @property
     def through(self) -> dict[str, str]:
         """By worker, the node through which its clients reach the system, where they asked for no other address."""
@@ -97,6 +100,13 @@ class RunReport:
             reasons.append(
                 f"no operation was answered for {self.unanswered:g} s when all faults were healed, so the workload was "
                 "not brought to its end"
+            )
+        if self.endless is not None:
+            limit, generator = self.endless
+            reasons.append(
+                f"the generator {generator} did not end: for {limit:g} s after all faults were healed it read no "
+                "record that was new, so the workload was not brought to its end; have it end by itself, or raise "
+                "--drain-limit"
             )
         if self.exceptions_total:
             first = self.exceptions[0]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from assay.harness.core.files import read_file
 from assay.harness.nights.night import Cell, Kind, NightError
 from assay.harness.run.settings import CLUSTERS, SIM, SettingsError, parse_budget, parse_choice
 from assay.harness.run.systems import system_named
@@ -88,7 +89,7 @@ def read(path: Path) -> tuple[Cell, ...]:
 def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
     """The cells, and for how many seconds each new failure is made small. Raises :class:`NightError`."""
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(read_file(path).decode())
     except FileNotFoundError:
         raise NightError(f"there is no {path}: write it (docs/nightly.md), or name another with --matrix") from None
     except (OSError, ValueError) as error:

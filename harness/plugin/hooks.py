@@ -130,6 +130,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(FIXTURE, parameters, indirect=True)
         return
     parameters, repetitions = [], rounds.how_many(options.repeat)
+    combined = len(_combinations(options, registry.faults)) * len(_mixes(found, options))
+    if rounds.excess(metafunc.config, combined * repetitions) is not None:
+        repetitions = 1  # the session ends once it is collected
     for nemesis, mix in product(_combinations(options, registry.faults), _mixes(found, options)):
         marks = _ruled_out(found, options, nemesis, mix, registry.faults)
         for number in range(1, repetitions + 1):
@@ -140,6 +143,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     experiments = [item for item in items if is_experiment(item)]
+    if (excess := rounds.excess(config)) is not None:
+        raise pytest.UsageError(excess)
     reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")

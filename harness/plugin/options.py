@@ -68,6 +68,9 @@ def add_options(parser: pytest.Parser) -> None:
         help="operations per second, open loop (default: none, closed loop; with the mix 80)")  # fmt: skip
     add("--operation-timeout", default=None, metavar="S",
         help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
+    add("--drain-limit", default=None, metavar="S",
+        help="seconds that a drain, or another phase after the last heal, may go on without reading a record that is "
+        "new (default: the longest deadline and three operations); then the run is unknown")  # fmt: skip
     add("--concurrency", default=None, metavar="N", help="workers: 6, or 2n for two per node (2n; with the mix 6n)")
     add("--nodes", default=None, metavar="N",
         help="nodes of each role of the system, or by role: server=3,sentinel=5 (what the system or the experiment "
@@ -177,13 +180,16 @@ def read_options(config: pytest.Config) -> Options:
         )
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
     reports = chosen("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
+    time_limit = parsing.parse_seconds("--time-limit", chosen("--time-limit", usual.time_limit))
+    interval, drain_limit = chosen("--nemesis-interval", usual.nemesis_interval), optional("--drain-limit")
     settings = Settings(
         seed=0,
-        nemesis_interval=parsing.parse_seconds(
-            "--nemesis-interval", chosen("--nemesis-interval", usual.nemesis_interval)
+        nemesis_interval=parsing.parse_interval(
+            "--nemesis-interval", interval, time_limit, faults=bool(config.getoption("--nemesis"))
         ),
         nemesis_target=optional("--nemesis-target"),
-        time_limit=parsing.parse_seconds("--time-limit", chosen("--time-limit", usual.time_limit)),
+        time_limit=time_limit,
+        drain_limit=None if drain_limit is None else parsing.parse_seconds("--drain-limit", drain_limit),
         rate=parsing.parse_rate(chosen("--rate", usual.rate)),
         operation_timeout=parsing.parse_seconds(
             "--operation-timeout", chosen("--operation-timeout", usual.operation_timeout)

@@ -15,10 +15,12 @@ from typing import Final
 
 import pytest
 
+from assay.harness.run.limits import too_many_tests
 from assay.harness.run.settings import Budget
 
 QUICKEST: Final = 1.0
 """Seconds that a round takes at the least."""
+COLLECTED: Final = pytest.StashKey[int]()
 DEALT: Final = "maxschedchunk"
 """pytest-xdist's option for how many tests a process is dealt at once; None: not given."""
 
@@ -28,6 +30,12 @@ def how_many(repeat: Budget) -> int:
     if repeat.seconds is None:
         return repeat.examples or 1
     return max(2, math.ceil(repeat.seconds / QUICKEST))
+
+
+def excess(config: pytest.Config, tests: int = 0) -> str | None:
+    """Adds up the tests that a session is about to collect; why they are too many, None if they are not."""
+    collected = config.stash[COLLECTED] = config.stash.get(COLLECTED, 0) + tests
+    return too_many_tests(collected, str(config.getoption("--repeat")))
 
 
 class Rounds:

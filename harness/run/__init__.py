@@ -1,6 +1,7 @@
 """One run: what is tested, with which settings, where, and how it is driven and judged.
 
-- what: ``experiment`` (the decorator), ``workload_mix`` (what it can take on in addition), ``settings``,
+- what: ``experiment`` (the decorator), ``workload_mix`` (what it can take on in addition), ``settings`` and
+  their ``limits``,
   ``declared_nodes`` (how many of each role), ``registry`` (faults, checks, models and systems of a session),
   ``faults`` (which runs the options ask for, and the schedule of each), ``command_line``
 - where: ``worlds`` (containers, simulation), ``endpoints`` (where clients find the system), ``client_nodes``

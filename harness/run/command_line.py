@@ -44,8 +44,8 @@ def typed(number: float) -> str:
 
 REPEATABLE: Final = frozenset({
     "--cluster", "--hosts", "--replay", "--nemesis", "--nemesis-interval", "--nemesis-target", "--nemesis-trigger",
-    "--workload-mix", "--time-limit", "--rate", "--operation-timeout", "--nodes", "--zookeepers", "--concurrency",
-    "--workers", "--defect", "--invariants", "--seed", "--set", "--fail-fast", "--watch",
+    "--workload-mix", "--time-limit", "--rate", "--operation-timeout", "--drain-limit", "--nodes", "--zookeepers",
+    "--concurrency", "--workers", "--defect", "--invariants", "--seed", "--set", "--fail-fast", "--watch",
 })  # fmt: skip
 """Options that the command of a run may have. None of them makes pytest load a file of Python."""
 
@@ -76,6 +76,7 @@ def repeat_command(test: str, settings: Settings, operation_timeout: float | Non
         ("--time-limit", typed(settings.time_limit), usual.time_limit),
         ("--rate", NONE if settings.rate is None else typed(settings.rate), usual.rate or NONE),
         ("--operation-timeout", typed(settings.operation_timeout), timeout),
+        ("--drain-limit", None if settings.drain_limit is None else typed(settings.drain_limit), None),
         ("--nodes", nodes_as_typed(settings), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from assay.cluster.naming import node_name
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Eventful, StrikePoints, System
+from assay.harness.core.files import read_file
+from assay.harness.run.limits import too_many_nodes
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.harness.run.systems import configured
 from assay.nemesis.catalogue import MIX, Catalogue, FaultNameError, unsuited
@@ -34,7 +36,7 @@ def combinations(options: Sequence[str], faults: Catalogue) -> tuple[tuple[str, 
 def replayed(path: Path, faults: Catalogue) -> Schedule:
     """The schedule of a file, as it was meant. Raises :class:`SettingsError` naming the file and what is wrong."""
     try:
-        found = decode(path.read_bytes(), str(path))
+        found = decode(read_file(path), str(path))
     except OSError as error:
         raise SettingsError(f"--replay={path}: {error.strerror}") from None
     except ScheduleError as error:
@@ -83,6 +85,8 @@ def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
     if (reason := strange_role(system, settings)) is not None:
+        return reason
+    if (reason := too_many_nodes(node_counts(system, settings))) is not None:
         return reason
     try:
         configured(system, settings.configuration)

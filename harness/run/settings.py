@@ -10,11 +10,12 @@ own ``hash`` of text differs between two processes.
 """
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
+
+from assay.harness.run.limits import COUNT, SECONDS, Limit, too_many_faults, wrong_number
 
 Number = TypeVar("Number", int, float)
 
@@ -77,6 +78,8 @@ class Settings:
     time_limit: float = 30.0
     rate: float | None = None
     operation_timeout: float = 5.0
+    drain_limit: float | None = None
+    """Seconds that a phase after the last heal may go on without a new record; None: by the contract's deadlines."""
     concurrency: int = 6
     defect: str | None = None
     keep_cluster: str = "never"
@@ -143,12 +146,26 @@ def _read(kind: Callable[[str], Number], text: str, wrong: str) -> Number:
         raise SettingsError(wrong) from None
 
 
-def parse_seconds(option: str, text: str, *, least: float = 0.0) -> float:
-    """A finite number of seconds greater than ``least``."""
-    value = _read(float, text, f"{option}={text!r} is not a number of seconds")
-    if not math.isfinite(value) or value <= least:
-        raise SettingsError(f"{option}={text} must be more than {least:g} seconds")
+def limited(option: str, text: str, value: Number, otherwise: Limit) -> Number:
+    """The value. Raises :class:`SettingsError` when it is beyond the option's row of ``limits``, or no number."""
+    reason = f"{option}={text} is not a number" if value != value else wrong_number(option, text, value, otherwise)
+    if reason is not None:
+        raise SettingsError(reason)
     return value
+
+
+def parse_seconds(option: str, text: str, *, unit: float = 1.0) -> float:
+    """A number of seconds; ``unit``: the seconds that one of ``text`` has."""
+    value = _read(float, text, f"{option}={text!r} is not a number of seconds")
+    return limited(option, text, value * unit, SECONDS)
+
+
+def parse_interval(option: str, text: str, time_limit: float, *, faults: bool) -> float:
+    """The seconds from fault to fault in a run of ``time_limit`` seconds; ``faults``: whether it has any."""
+    interval = parse_seconds(option, text)
+    if faults and (reason := too_many_faults(interval, time_limit)) is not None:
+        raise SettingsError(reason)
+    return interval
 
 
 def parse_nodes(text: str) -> tuple[int, tuple[str, ...]]:
@@ -177,16 +194,12 @@ def parse_rate(text: str | None) -> float | None:
     if text is None or text == NONE:
         return None
     value = _read(float, text, f"--rate={text!r} is not a number of operations per second, nor {NONE!r}")
-    if not math.isfinite(value) or value <= 0:
-        raise SettingsError(f"--rate={text} must be more than 0 operations per second")
-    return value
+    return limited("--rate", text, value, COUNT)
 
 
-def parse_count(option: str, text: str, *, least: int = 1) -> int:
+def parse_count(option: str, text: str) -> int:
     value = _read(int, text, f"{option}={text!r} is not a whole number")
-    if value < least:
-        raise SettingsError(f"{option}={text} must be at least {least}")
-    return value
+    return limited(option, text, value, COUNT)
 
 
 def parse_concurrency(text: str, nodes: int) -> int:
@@ -194,9 +207,7 @@ def parse_concurrency(text: str, nodes: int) -> int:
     digits, multiple = (text[:-1], nodes) if text.endswith("n") else (text, 1)
     wrong = f"--concurrency={text!r} is neither a number of workers (6) nor per node (2n)"
     value = _read(int, digits or "1", wrong) * multiple
-    if value < 1:
-        raise SettingsError(f"--concurrency={text} must give at least 1 worker")
-    return value
+    return limited("--concurrency", text, value, COUNT)
 
 
 def parse_seed(text: str) -> int:
@@ -233,7 +244,7 @@ def parse_budget(option: str, text: str) -> Budget:
     """A number of examples (``500``), or a time (``600s``, ``10min``, ``1h``)."""
     for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
         if text.endswith(unit):
-            return Budget(seconds=parse_seconds(option, text.removesuffix(unit)) * seconds)
+            return Budget(seconds=parse_seconds(option, text.removesuffix(unit), unit=seconds))
     return Budget(examples=parse_count(option, text))
 
 

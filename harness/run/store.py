@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster import owner
-from assay.harness.core.files import write_atomically
+from assay.harness.core.files import require_regular_below, write_atomically
 from assay.harness.core.history import FORMAT, History
 from assay.harness.core.printable import encodable
 from assay.harness.core.stamps import Origin
@@ -194,7 +194,11 @@ def create(root: Path, test_id: str, now: datetime) -> RunFolder:
 
 
 def read_run(path: Path) -> RunInfo | None:
-    """None when the folder holds no readable ``run.json``: it is not a run, or it died while being made."""
+    """None when the folder holds no readable ``run.json``: it is not a run, or it died while being made.
+
+    Raises ``SpecialFileError`` for a FIFO or the like anywhere in the folder, which a reader would wait for.
+    """
+    require_regular_below(path)
     try:
         return msgspec.json.decode((path / "run.json").read_bytes(), type=RunInfo)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
@@ -306,11 +310,12 @@ def delete(paths: Iterable[Path]) -> None:
 def resolve(path: Path) -> Path:
     """The history folder that a user means by a run folder, a history folder or a ``latest`` link.
 
-    Raises ``FileNotFoundError`` that names what was looked for.
+    Raises ``FileNotFoundError`` that names what was looked for, and ``SpecialFileError``.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     for folder in (path, path / "history"):
         if (folder / "ops").is_dir() or list(folder.glob("ops*.parquet")):
+            require_regular_below(folder)
             return folder.resolve()
     raise FileNotFoundError(f"{path} is neither a run nor a history folder: there is no ops/ in it, nor history/ops/")

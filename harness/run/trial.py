@@ -31,7 +31,7 @@ from assay.harness.core.stamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
 from assay.harness.run.asserting import Assertions
 from assay.harness.run.client_nodes import housed
-from assay.harness.run.endless import until_endless
+from assay.harness.run.endless import NewRecords, drain_limit, until_endless
 from assay.harness.run.endpoints import endpoints
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
@@ -220,7 +220,7 @@ class Trial:
 
         inspector = self.system.inspector(self.cluster) if isinstance(self.system, Inspectable) else None
         recorder = Inspecting(history, inspector, stamps, self._assertions.acknowledged)
-        stop = asyncio.Event()
+        records, stop = NewRecords(recorder), asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
         sightings = Sightings(self.system, self.cluster, history, stamps)
         collector.start()
@@ -233,7 +233,7 @@ class Trial:
             async with Interpreter(
                 endpoints=self._endpoints(),
                 client=self._client,
-                recorder=recorder,
+                recorder=records,
                 concurrency=settings.concurrency,
                 runtime=self.world.runtime(),
                 operation_timeout=settings.operation_timeout,
@@ -247,7 +247,7 @@ class Trial:
                 await self._main_phase(interpreter, conductor, paced(main, settings), stop)
                 if later and not self._cut_short:
                     self.tally.stage = "drain"
-                    await self._later_phases(interpreter, phases(*later), stop)
+                    await self._later_phases(interpreter, phases(*later), stop, records)
                 if not self._cut_short:
                     await self._come_to_rest(history, stamps)
                 if not self._cut_short:
@@ -284,11 +284,16 @@ class Trial:
         if not self._cut_short:
             await self._recovered(conductor)
 
-    async def _later_phases(self, interpreter: Interpreter, later: Generator, stop: asyncio.Event) -> None:
+    async def _later_phases(
+        self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, records: NewRecords
+    ) -> None:
         """Ends also when it would go on for ever."""
+        records.watching = True
         endless = asyncio.Event()
-        patience = self.experiment.contract.recovery_deadline
-        watch = until_endless(interpreter, patience, self.settings.operation_timeout)
+        contract, settings = self.experiment.contract, self.settings
+        limit = drain_limit(contract, settings)
+        patience, timeout = contract.recovery_deadline, settings.operation_timeout
+        watch = until_endless(interpreter, patience, timeout, records, limit)
         watcher = asyncio.get_running_loop().create_task(watch, name="endless")
         watcher.add_done_callback(lambda task: endless.set())
         try:

@@ -19,6 +19,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from assay.harness.core.files import read_file
+
 Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
 
@@ -66,7 +68,7 @@ class Known:
 def read_known(path: Path, today: date) -> Known:
     """Raises :class:`KnownError`, ``FileNotFoundError``."""
     try:
-        entries = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File).failure
+        entries = msgspec.convert(tomllib.loads(read_file(path).decode()), _File).failure
     except (ValueError, msgspec.ValidationError) as error:
         raise KnownError(f"{path}: {error}; each failure is a [[failure]] table") from error
     marks: list[Mark] = []

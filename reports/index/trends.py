@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from assay.harness.core.files import read_file
 from assay.reports.index.entry import CellKey, plain
 
 TRENDS: Final = "trends.json"
@@ -58,7 +59,7 @@ class Trends(msgspec.Struct, frozen=True, kw_only=True):
 def read_trends(path: Path) -> Trends:
     """Raises :class:`TrendsError`. All text in it is harmless and short then."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Trends)
+        found = msgspec.json.decode(read_file(path), type=Trends)
     except (OSError, ValueError, RecursionError) as error:
         raise TrendsError(f"{path}: {error}; `assay nights trends DATASET --out={path}` makes it") from error
     if found.format != FORMAT:

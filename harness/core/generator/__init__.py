@@ -2,7 +2,8 @@
 
 Read them in this order: ``context`` (what a generator is called with, and its answers), ``base`` (the protocol, and
 the leaves), ``compose`` (generators made of generators), ``pace`` (time), ``workers`` (who may take an operation),
-``events`` (what reacts to operations), ``roster`` (which workers are free), ``dry_run`` (a run without clients).
+``events`` (what reacts to operations), ``roster`` (which workers are free), ``dry_run`` (a run without clients),
+``describe`` (names).
 
 Imports ``operation`` and ``stamps`` of ``harness.core``; workloads import it, and ``harness.run``.
 """
@@ -29,6 +30,7 @@ from assay.harness.core.generator.context import (
     Pending,
     step_random,
 )
+from assay.harness.core.generator.describe import described
 from assay.harness.core.generator.dry_run import simulate
 from assay.harness.core.generator.events import on_event, until
 from assay.harness.core.generator.pace import rate, stagger, time_limit
@@ -36,7 +38,7 @@ from assay.harness.core.generator.workers import by_key, each_process, keyed, re
 
 __all__ = [
     "EXHAUSTED", "NOTHING", "PENDING", "Answer", "Context", "Exhausted", "Generator", "Invoke", "OperationEvent",
-    "Pending", "Source", "as_generator", "by_key", "each_process", "in_phase", "keyed", "limit", "mix", "on_event",
-    "once", "phases", "rate", "repeat", "reserve", "sequence", "simulate", "split_phases", "stagger", "step_random",
+    "Pending", "Source", "as_generator", "by_key", "described", "each_process", "in_phase", "keyed", "limit", "mix",
+    "on_event", "once", "phases", "rate", "repeat", "reserve", "sequence", "simulate", "split_phases", "stagger", "step_random",
     "time_limit", "transform", "unfold", "until",
 ]  # fmt: skip

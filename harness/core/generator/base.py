@@ -195,6 +195,13 @@ def split_phases(generator: Generator) -> tuple[Generator, ...]:
     return (generator,)
 
 
+def phases_left(generator: Generator) -> tuple[Generator, ...]:
+    """The present part and the later ones of a generator in phases or in sequence; of any other, itself alone."""
+    if not isinstance(generator, InSequence):
+        return (generator,)
+    return (*phases_left(generator.parts[0]), *generator.parts[1:])
+
+
 def _in_sequence(sources: Sequence[Source], *, barrier: bool) -> Generator:
     parts = tuple(as_generator(source) for source in sources)
     if not parts:

@@ -270,7 +270,7 @@ def test_containers_and_networks_are_removed(moment: str, tmp_path: Path) -> Non
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     command = [
         sys.executable, "-m", "pytest", str(ROOT / "workloads/test_log.py"), "--cluster=docker", "--nemesis=partition",
-        "--nodes=1", "--nemesis-interval=4", "--time-limit=600", "--reports=never",
+        "--time-limit=600", "--reports=never",
         f"--store={tmp_path}", "-p", "no:cacheprovider",
     ]  # fmt: skip
     client = docker.from_env()

@@ -1,0 +1,160 @@
+"""A FIFO in the place of a file is a usage error of each command that reads it: none waits for what never comes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from assay.checkers.engine.base import EngineUnavailable
+from assay.checkers.engine.spark_master import require_reachable
+from assay.cluster.hosts.inventory import InventoryError
+from assay.cluster.hosts.inventory import read as read_hosts
+from assay.cluster.owner import current
+from assay.harness.cli.main import main
+from assay.harness.core.files import SpecialFileError, read_file, require_regular_below
+from assay.harness.core.history import HistoryWriter
+from assay.harness.run import store
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that came to its end, with nothing in it."""
+    folder = store.create(tmp_path / "store", "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
+    with HistoryWriter(folder.history):
+        pass
+    info = store.RunInfo(
+        test="t.py::t[none]", status=store.FINISHED, started="2026-01-01T00:00:00+00:00", owner=str(current()), seed=1,
+        cluster="sim", nemesis="none", command="pytest t.py::t --seed=1",
+    )  # fmt: skip
+    folder.write_run(info)
+    folder.write_json("settings.json", {"contract": {}})
+    folder.write_json("verdict.json", {})
+    return folder.path
+
+
+def fifo(path: Path) -> Path:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    return path
+
+
+FILES = (
+    "run.json", "settings.json", "verdict.json", "schedule.json", "history/closed.json", "history/ops/part-9.parquet",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_check_names_it(run: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    place = fifo(run / name)
+    assert main(["check", str(run)]) == 64
+    assert f"{place.name}: this is a FIFO, and reading it may never end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report"], ["replay"], ["shrink"], ["watch"], ["gc", "..", "--keep=0", "--older-than=1", "--dry-run"],
+        ["nights", "add", "..", "--into=nights"],
+    ],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_every_command_that_takes_runs_names_it(
+    run: Path, command: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = fifo(run / "run.json")
+    monkeypatch.chdir(run.parent)
+    arguments = command if ".." in command else [command[0], str(run), *command[1:]]
+    assert main(arguments) == 64
+    assert f"{place.name}: this is a FIFO" in capsys.readouterr().err
+
+
+def test_a_page_over_a_store_lists_such_a_run_as_damaged(run: Path) -> None:
+    fifo(run / "run.json")
+    root = run.parents[1]
+    assert main(["index", str(root)]) == 0
+    assert "this is a FIFO" in (root / "index.html").read_text()
+
+
+def test_a_history_alone_names_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "run.json").unlink()
+    fifo(run / "history" / "ops" / "part-9.parquet")
+    assert main(["check", str(run / "history")]) == 64
+    assert "this is a FIFO" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "command"),
+    [
+        ("--known", ["index", "store"]),
+        ("--trends", ["index", "store"]),
+        ("--matrix", ["nightly", "--budget=1s"]),
+    ],
+)
+def test_a_file_that_an_option_names(
+    run: Path, option: str, command: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = fifo(run / "fifo")
+    monkeypatch.chdir(run.parents[2])
+    place = place.rename(run.parents[2] / "fifo")
+    assert main([*command, f"{option}={place}"]) == 64
+    assert "this is a FIFO" in capsys.readouterr().err
+
+
+def test_machines_are_read_from_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match="no regular file"):
+        read_hosts(fifo(tmp_path / "hosts.toml"))
+
+
+def test_what_is_no_file_is_named_by_its_kind(tmp_path: Path) -> None:
+    with pytest.raises(SpecialFileError, match="/dev/zero: this is a device"):
+        read_file(Path("/dev/zero"))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        with pytest.raises(SpecialFileError, match="this is a socket"):
+            require_regular_below(tmp_path)
+    (tmp_path / "s").unlink()
+    (tmp_path / "nowhere").symlink_to("gone")
+    (tmp_path / "file").write_bytes(b"whole")
+    require_regular_below(tmp_path)
+    assert read_file(tmp_path / "file") == b"whole"
+
+
+def test_a_spark_master_is_asked_whether_it_is_there() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        place = f"spark://127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(EngineUnavailable, match=f"no Spark master answers at {place}"):
+            require_reachable(place)
+        bound.listen()
+        require_reachable(place)
+        require_reachable(f"spark://127.0.0.1:1,{place.removeprefix('spark://')}")
+    for other in (None, "local[2]", "yarn"):
+        require_reachable(other)
+    with pytest.raises(EngineUnavailable, match="no Spark master answers"):
+        require_reachable("spark://127.0.0.1:99999999")
+
+
+@pytest.mark.parametrize(
+    ("command", "recorded"),
+    [
+        (["gc", "store", "--older-than=99999999999"], "--older-than=99999999999 must be between 0 and 100,000 days"),
+        (["up", "--nodes=300"], "--nodes=300 must be between 1 and 200 nodes"),
+        (["up", "--zookeepers=300"], "--zookeepers=300 must be between 1 and 100 nodes"),
+        (["serve", "store", "--port=99999999"], "--port=99999999 must be between 0 and 65,535"),
+        (["defects", "--verify", "x", "--seeds=1000000000000"], "must be between 1 and 100,000 seeds"),
+        (["generate", "log", "--out=x", "--operations=99999999999999"], "must be between 1 and 1,000,000,000"),
+        (["check", "x", "--model=register", "--time-limit=1e300"], "'1e300' is no time"),
+    ],
+)
+def test_numbers_of_commands_have_limits(
+    command: Sequence[str], recorded: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 64
+    assert recorded in capsys.readouterr().err
