@@ -39,6 +39,6 @@ from assay.harness.core.generator.workers import by_key, each_process, keyed, re
 __all__ = [
     "EXHAUSTED", "NOTHING", "PENDING", "Answer", "Context", "Exhausted", "Generator", "Invoke", "OperationEvent",
     "Pending", "Source", "as_generator", "by_key", "described", "each_process", "in_phase", "keyed", "limit", "mix",
-    "on_event", "once", "phases", "rate", "repeat", "reserve", "sequence", "simulate", "split_phases", "stagger", "step_random",
-    "time_limit", "transform", "unfold", "until",
+    "on_event", "once", "phases", "rate", "repeat", "reserve", "sequence", "simulate", "split_phases", "stagger",
+    "step_random", "time_limit", "transform", "unfold", "until",
 ]  # fmt: skip
