@@ -324,21 +324,21 @@ class Traffic:
 
 @runtime_checkable
 class Restorable(Protocol):
-    """A node whose data can be removed, and put back to what they were at some moment; a folder holds them."""
+    """A node whose data, in a folder, can be removed or put back. ``kept``: files that stay, and are in no copy."""
 
-    async def contents(self, folder: str) -> Mapping[str, str]:
+    async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         """Absolute path of every file in there, at any depth, to its size and checksum."""
 
-    async def remove_contents(self, folder: str) -> None:
+    async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
         """Nothing is left in there, durably. ``NodeError`` unless the main process is dead."""
 
-    async def save(self, folder: str) -> Mapping[str, str]:
+    async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         """Copies all of it, as it is at one moment, to where no other fault reaches it; its :meth:`contents` then.
 
         A process that runs is stopped (SIGSTOP) meanwhile. A former copy is gone.
         """
 
-    async def restore(self, folder: str) -> None:
+    async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
         """As it was when it was saved, durably; ``NodeError`` unless the main process is dead, or without a copy."""
 
     async def discard(self, folder: str) -> None:

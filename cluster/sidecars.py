@@ -12,12 +12,13 @@ from typing import Protocol, runtime_checkable
 
 from assay.cluster.asking import asked, is_command
 from assay.cluster.node import Node
+from assay.cluster.second import SECOND
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, System
 
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 USER = re.compile(r"([a-z_][a-z0-9_-]*|[0-9]+)(:([a-z_][a-z0-9_-]*|[0-9]+))?")
 """Whom a process runs as: ``name``, ``name:group`` or numbers."""
-TAKEN = ("main", "process", "packets")
+TAKEN = ("main", "process", "packets", SECOND)
 """Names that something else on a node has."""
 
 

@@ -306,6 +306,16 @@ class Durable(Protocol):
 
 
 @runtime_checkable
+class SupportsLockFiles(Protocol):
+    """A system whose processes lock files in its data folder, so that no second one uses it."""
+
+    def lock_files(self, node: Node) -> Sequence[str]:
+        """Absolute paths. No fault removes, restores or changes these files, because a lock belongs to a file and not
+        to its name.
+        """
+
+
+@runtime_checkable
 class Replicating(Protocol):
     """A system that knows which of its servers have all of something; faults that take a server's data ask, and others
     until that one serves again.

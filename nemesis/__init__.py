@@ -3,8 +3,8 @@
 What a fault is, in this order: ``target`` (whom it hits), ``trigger``, ``shape`` and ``schedule`` (when; plain data),
 ``impact`` (what it does to its targets), ``fault`` (probe, inject, observe, heal, prove), ``cuts`` (the links cut now).
 
-The faults: of links on ``cutting`` (``partition`` with ``links`` and ``likeness``, ``one_way``,
-``connection``), of packets (``packets``), of processes on ``process`` (``kill``, ``stop``, ``restart``, ``hold``,
+The faults: of links on ``cutting`` (``partition`` with ``links`` and ``likeness``, ``one_way``, ``connection``), of
+packets (``packets``), of processes on ``process`` (``kill``, ``stop``, ``restart``, ``hold``, ``start_twice``,
 ``relay``, ``outage``, ``controlled_shutdown``, ``zookeeper``), of consumers (``consumer``), sessions (``expire``),
 files and disks (``damage``, ``data_loss``, ``disk_full``, ``slow_disk``, ``in_fsync``, ``disk_error``, ``in_write``),
 machines (``freeze``, ``power_loss``, ``clock``, ``memory``), replicas (``move``), servers that leave and join

@@ -52,6 +52,7 @@ from assay.nemesis.restart import Restart, RollingRestart
 from assay.nemesis.schedule import Schedule, ScheduleError
 from assay.nemesis.shape import Shape
 from assay.nemesis.slow_disk import SlowDisk, SlowFsync
+from assay.nemesis.start_twice import StartTwice
 from assay.nemesis.stop import Stop
 from assay.nemesis.zookeeper import ZooKeeperKill, ZooKeeperPause
 
@@ -211,6 +212,7 @@ def standard_faults() -> tuple[Fault, ...]:
         RollingRestart(),
         SlowDisk(),
         SlowFsync(),
+        StartTwice(),
         Stop(),
         StopConsumer(),
         Wipe(),

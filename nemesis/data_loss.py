@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from assay.cluster.node import Cluster, Node, Restorable
-from assay.cluster.system import Durable, Replicating, System
+from assay.cluster.system import Durable, Replicating, SupportsLockFiles, System
 from assay.nemesis.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, Proof, on_each
 from assay.nemesis.impact import Impact
 from assay.nemesis.kill import Kill
@@ -111,9 +111,10 @@ class Wipe(Kill):
         else:
             await super().end(injection, node)
         folder, disk = _folder(injection, node), cast(Restorable, node)
-        before = await disk.contents(folder)
-        await disk.remove_contents(folder)
-        left = await disk.contents(folder)
+        kept = lock_files(injection.context.system, node)
+        before = await disk.contents(folder, kept)
+        await disk.remove_contents(folder, kept)
+        left = await disk.contents(folder, kept)
         seen_of(injection, node).update({"files": len(before), "left": len(left)})
 
     def proof(self, injection: Injection) -> Proof:
@@ -151,7 +152,7 @@ class Rollback(Wipe):
         folder = _folder(injection, node)
         if copied == STOPPED:
             await node.terminate()
-        copy = await cast(Restorable, node).save(folder)
+        copy = await cast(Restorable, node).save(folder, lock_files(injection.context.system, node))
         seen_of(injection, node).update({"copied": copied, "copy": dict(copy)})
         if copied == STOPPED:
             await node.start()
@@ -173,9 +174,10 @@ class Rollback(Wipe):
     async def end(self, injection: Injection, node: Node) -> None:
         await Kill.end(self, injection, node)
         folder, disk, seen = _folder(injection, node), cast(Restorable, node), seen_of(injection, node)
-        copy, before = seen.pop("copy"), await disk.contents(folder)
-        await disk.restore(folder)
-        after = await disk.contents(folder)
+        kept = lock_files(injection.context.system, node)
+        copy, before = seen.pop("copy"), await disk.contents(folder, kept)
+        await disk.restore(folder, kept)
+        after = await disk.contents(folder, kept)
         changed = sum(before.get(path) != copy.get(path) for path in {*before, *copy})
         back = sum(after.get(path) == copy.get(path) != before.get(path) for path in {*after, *before, *copy})
         seen.update({"files": len(copy), "changed": changed, "back": back})
@@ -202,6 +204,11 @@ def _folder(injection: Injection, node: Node) -> str:
     if not isinstance(system, Durable):
         raise TargetError(f"{system.name} does not say where its data are (`data_folder`)")
     return system.data_folder(node)
+
+
+def lock_files(system: System, node: Node) -> Sequence[str]:
+    """Returns the files of a node's data that no fault removes or puts back."""
+    return system.lock_files(node) if isinstance(system, SupportsLockFiles) else ()
 
 
 def _empties(injection: Injection) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from assay.cluster.membership import Standing
 from assay.cluster.node import Node, NodeError, ProcessState, Restorable
+from assay.nemesis.data_loss import lock_files
 from assay.nemesis.fault import NOT_READY_ERRORS, Injection
 from assay.nemesis.move import ASK_EVERY, elsewhere
 from assay.nemesis.process import seen_of, status
@@ -91,9 +92,10 @@ class Member:
             kept = ", ".join(self.evidence["kept"])
             raise NodeError(f"{self.node.name} was given replicas again and again: {kept}")
         folder, disk = self.system.data_folder(self.node), cast(Restorable, self.node)
-        self.seen["files"] = len(await disk.contents(folder))
-        await disk.remove_contents(folder)
-        self.seen["left"] = len(await disk.contents(folder))
+        locks = lock_files(self.system, self.node)
+        self.seen["files"] = len(await disk.contents(folder, locks))
+        await disk.remove_contents(folder, locks)
+        self.seen["left"] = len(await disk.contents(folder, locks))
 
     async def _move_away(self) -> None:
         await self.until_none(lambda standing: sorted(self.held(standing)), self.order_away, "leave")

@@ -178,6 +178,15 @@ _ALL = (
         "workloads/test_log.py --replay=schedules/no-crc-recovery.json --time-limit=60",
     ),
     Defect(
+        "no-directory-lock",
+        "a broker does not lock its data directory, and a second one opens, repairs and cuts the live log",
+        "start a broker a second time on the same directory, under load",
+        ("inconsistent-offset", "unseen", "replica-hole"),
+        "what the file .lock in each log directory of Kafka is there for",
+        "workloads/test_log.py --nemesis=start-twice --set=preallocate=true --set=segment.bytes=16777216"
+        " --rate=200 --time-limit=20",
+    ),
+    Defect(
         "index-trusted",
         "a truncation leaves the index as it is, and a reader that looks a record up finds where another one was",
         "cut the leader from its followers, kill it, make it leader again, and read from the middle of its log",

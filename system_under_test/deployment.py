@@ -30,6 +30,7 @@ from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS, FAILOVE
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.inspection import Inspection
 from assay.system_under_test.invariants.asserted import Asserted
+from assay.system_under_test.log.directory import LOCK
 from assay.system_under_test.places import BROKER, ZOOKEEPER, Cluster, Node, members, possible_brokers, zookeepers
 from assay.system_under_test.protocol.metadata import MetadataResponse
 
@@ -247,6 +248,9 @@ class Broker:
 
     def data_folder(self, node: Node) -> str:
         return DATA
+
+    def lock_files(self, node: Node) -> Sequence[str]:
+        return [f"{DATA}/{LOCK}"]
 
     def data_files(self, node: Node) -> Sequence[str]:
         """The logs that the workload writes, its groups' among them: the last file by name in a partition's folder is

@@ -20,6 +20,7 @@ from assay.cluster.hosts.reaching import Undoing
 from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import SshCluster
+from assay.cluster.second import second_log
 from assay.cluster.sidecars import sidecars
 from assay.cluster.ssh.connection import PART, SshConnection
 from assay.cluster.ssh.node import SshNode
@@ -155,7 +156,7 @@ class HostCluster(SshCluster):
         if node.role == ZOOKEEPER_ROLE:
             return [*beside, zookeeper.DATA]
         events = self._system.event_log(node)
-        more = [] if events is None else [events]
+        more = [] if events is None else [events, second_log(events)]
         if isinstance(self._system, Durable) and node.role != CLIENT_ROLE:
             more.append(self._system.data_folder(node))
         if isinstance(self._system, Holdable):

@@ -3,8 +3,9 @@
 Time and tasks: ``loop`` (the event loop), ``process`` (what kill and stop act on). Network: ``network`` (hosts and
 links), ``shaping`` (late and lost packets), ``server``, ``transport`` (one end of a connection) on ``sender`` (its
 sending side). Files: ``names`` (what is seen and what is durable), ``slowness``, ``breaking`` (a disk that fails),
-``snapshot`` (a copy of a folder), ``disk``. Put together: ``runtime`` (what a process gets), ``device`` (what can be
-done to a node's disk), ``node``, ``cluster``; ``zookeeper`` is a package of its own.
+``snapshot`` (what is noted of files), ``disk``. Put together: ``runtime`` (what a process gets), ``device`` (what can
+be done to a node's disk), ``second`` (a second copy of a process), ``node``, ``cluster``; ``zookeeper`` is a package of
+its own.
 
 It uses no clock, no thread, no random numbers but those of the seed; a test holds all code that runs here to that.
 Imports ``cluster.node``, ``cluster.system`` and ``cluster.naming``; only ``harness.run`` imports it.

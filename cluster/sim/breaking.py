@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -35,6 +36,8 @@ class Breaking:
     errors: int = 1
     made: bool = False
     so_far: Broken = field(default_factory=Broken)
+    counted: Counter[Mortal] = field(default_factory=Counter)
+    """How many changes each process has made or tried, fsyncs not counted."""
 
     def strikes(self, change: DiskChange) -> bool:
         """One is about to be made: is it one of those that are struck?"""
@@ -77,6 +80,8 @@ class Changing:
 
     def __call__(self, change: DiskChange) -> "Changing":
         breaking, process = self._breaking, self._process
+        if process is not None and change is not DiskChange.FSYNC:
+            breaking.counted[process] += 1
         if breaking.changes and process is not None and breaking.strikes(change):
             if breaking.errors:
                 raise breaking.reject()

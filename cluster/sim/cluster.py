@@ -97,6 +97,7 @@ class SimCluster:
         for node in (*self._nodes, *self._spares):
             await node.thaw()
             await node.kill()
+            await node.end_second()
             node.log.close()
             self._loop.network.heal(node.host)
             self._loop.network.remove_host(node.host)
@@ -130,7 +131,7 @@ class SimCluster:
             process=process,
             disk=node.disk,
             clock=lambda: EPOCH + self._loop.time() + node.clock_offset,
-            event_log=node.log.append,
+            event_log=node.record_event(process),
             host_name=node.name,
         )
         try:

@@ -26,15 +26,15 @@ import asyncio
 import errno
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from assay.cluster.node import DiskChange
 from assay.cluster.sim.breaking import Breaking, Changing, Mortal, Rejected
 from assay.cluster.sim.names import Folder, Inode, Namespace
 from assay.cluster.sim.slowness import Slowness, Stoppable
-from assay.cluster.sim.snapshot import Snapshot, within
+from assay.cluster.sim.snapshot import FileState, Snapshot, within
 
 UNLIMITED = 1 << 40
 """Bytes."""
@@ -117,20 +117,26 @@ class SimDisk:
         if self.capacity is not None and size > self.free:
             raise Rejected.of(errno.ENOSPC)
 
-    def snapshot(self, folder: str = "") -> Snapshot:
-        """All that is in a folder as it is seen now, to be rolled back to."""
-        return Snapshot(folder, {path: self.read(path) for path in self.files() if within(path, folder)})
+    def snapshot(self, folder: str = "", kept: Collection[str] = ()) -> Snapshot:
+        """All that is in a folder as it is seen now but for the files ``kept``, to be rolled back to."""
+        left_out = {path.strip("/") for path in kept}
+        paths = (path for path in self.files() if within(path, folder) and path not in left_out)
+        return Snapshot(folder, {path: self.read(path) for path in paths})
 
-    def roll_back(self, snapshot: Snapshot) -> None:
+    def roll_back(self, snapshot: Snapshot, kept: Collection[str] = ()) -> None:
         """As it was then, durably; what came into being since is gone. Processes must be dead."""
-        self.wipe(snapshot.folder)
+        self.wipe(snapshot.folder, kept)
         for path, data in snapshot.files.items():
             self.write(path, data)
 
-    def wipe(self, folder: str = "") -> None:
-        """Nothing is left in there. Processes must be dead."""
+    def wipe(self, folder: str = "", kept: Collection[str] = ()) -> None:
+        """Nothing is left in there but the files ``kept``. Processes must be dead."""
         for name in self.names(folder):
-            self.remove(f"{folder}/{name}")
+            path = f"{folder}/{name}"
+            if not any(within(one, path, itself=True) for one in kept):
+                self.remove(path)
+            elif isinstance(self._names.find(path), Folder):
+                self.wipe(path, kept)
 
     def power_loss(self) -> None:
         """The machine stops at once. Processes must be dead; what is left is durable."""
@@ -181,23 +187,6 @@ class SimDisk:
         """Removes a file or a folder with all in it from outside, durably and at once."""
         self._names.remove(path)
         self._names.pin(path)
-
-
-class FileState(NamedTuple):
-    """``life`` is another when the file was cut or exchanged since. ``durable``: so many of the first ``size`` bytes
-    would be left by any loss of power.
-    """
-
-    life: object
-    size: int
-    durable: int
-    held: object
-    """Keeps ``life`` from being given again."""
-
-    @property
-    def unsynced(self) -> int:
-        """How many bytes a loss of power could take."""
-        return self.size - self.durable
 
 
 class SimSlice:

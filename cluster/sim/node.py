@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from assay.cluster.sim.device import Device
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
+from assay.cluster.sim.second import Twice
 from assay.cluster.sim.snapshot import Snapshot
 
 PRESSURE = 0.3
@@ -86,12 +87,13 @@ class EventLog:
             await future
 
 
-class SimNode(Device):
+class SimNode(Device, Twice):
     """Satisfies ``assay.cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
 
     def __init__(
         self, loop: Any, host: Host, role: str, index: int, disk: SimDisk, main: Main, crashes: list[Crash]
     ) -> None:
+        super().__init__()
         self._loop = loop
         self.host = host
         self.disk = disk
@@ -175,8 +177,9 @@ class SimNode(Device):
 
     def _only_when_dead(self, path: str) -> None:
         self._reach()
-        if self._process is not None and not self._process.dead:
-            raise NodeError(f"{self.name}: {path} is not damaged while {self._process} is alive; kill it first")
+        for process in (self._process, self._copy_process):
+            if process is not None and not process.dead:
+                raise NodeError(f"{self.name}: {path} is not damaged while {process} is alive; kill it first")
 
     # The process
 
@@ -190,9 +193,16 @@ class SimNode(Device):
         self._began = self._loop.time()
         process = Process(self._loop, self.host, self.name, f"{self.name}.{self._starts}")
         self._process = process
-        task = process.spawn(self._main(self, process), name=f"{process.incarnation} main")
+        task = process.spawn(self._life(process), name=f"{process.incarnation} main")
         self._task = task
         task.add_done_callback(lambda done: self._ended(process, done), context=Context())
+
+    def _life(self, process: Process) -> Coroutine[Any, Any, int]:
+        return self._main(self, process)
+
+    def record_event(self, process: Process) -> Callable[[str], None]:
+        """Returns where the process's event lines go."""
+        return self.second_events.append if self.is_second(process) else self.log.append
 
     def _ended(self, process: Process, task: asyncio.Task[int]) -> None:
         """The main coroutine returned or raised; what else the process was doing ends with it."""
@@ -259,32 +269,33 @@ class SimNode(Device):
     async def power_loss(self) -> Mapping[str, int]:
         """The machine loses power: its process is gone, and of its files only what had been fsynced is left."""
         await self.kill()
+        await self.end_second()
         self.losses += 1
         before = {path: len(self.disk.read(path)) for path in self.disk.files()}
         self.disk.power_loss()
         after = {path: len(self.disk.read(path)) for path in self.disk.files()}
         return {path: size - after.get(path, 0) for path, size in before.items() if size > after.get(path, 0)}
 
-    async def contents(self, folder: str) -> Mapping[str, str]:
+    async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         self._reach()
-        return self.disk.snapshot(folder).sums
+        return self.disk.snapshot(folder, kept).sums
 
-    async def remove_contents(self, folder: str) -> None:
+    async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
         self._only_when_dead(folder)
         self.losses += 1
-        self.disk.wipe(folder)
+        self.disk.wipe(folder, kept)
 
-    async def save(self, folder: str) -> Mapping[str, str]:
+    async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         self._reach()
-        self._copy = self.disk.snapshot(folder)
+        self._copy = self.disk.snapshot(folder, kept)
         return self._copy.sums
 
-    async def restore(self, folder: str) -> None:
+    async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
         self._only_when_dead(folder)
         if self._copy is None:
             raise NodeError(f"{self.name}: there is no copy of {folder}; save it first")
         self.losses += 1
-        self.disk.roll_back(self._copy)
+        self.disk.roll_back(self._copy, kept)
 
     async def discard(self, folder: str) -> None:
         self._copy = None

@@ -16,6 +16,12 @@ class Stoppable(Protocol):
     def stop(self) -> None: ...
 
 
+SECOND_CALL = 0.002
+"""Seconds of a read or a write of a second copy. Simulated calls take no time, but no start reads a disk in an instant:
+meanwhile the first process goes on.
+"""
+
+
 @dataclass
 class Slowness:
     """Seconds that each ``fsync``, and each read or write (``call``), takes in addition; and how often that was.
@@ -27,6 +33,8 @@ class Slowness:
     call: float = 0.0
     halt: float = 0.0
     so_far: Slowed = field(default_factory=Slowed)
+    second: Stoppable | None = None
+    """A second copy of a process. Its calls take ``SECOND_CALL`` in any case, and are not counted."""
 
     def of_fsync(self, process: Stoppable | None) -> float:
         """Of one that begins now."""
@@ -40,7 +48,9 @@ class Slowness:
 
     def of_call(self, process: Stoppable | None) -> None:
         """One is made now, and its process stands still until it returns."""
-        if self.call and process is not None:
+        if process is not None and process is self.second:
+            process.wait(self.call + SECOND_CALL)
+        elif self.call and process is not None:
             self.so_far = replace(self.so_far, calls=self.so_far.calls + 1)
             process.wait(self.call)
 

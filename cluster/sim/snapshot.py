@@ -1,7 +1,8 @@
-"""A copy of all files in a folder of a simulated disk."""
+"""What is noted of files of a simulated disk: the content of all in a folder, or the state of one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 
@@ -18,6 +19,25 @@ class Snapshot:
         return {path: f"{len(data)} {crc32(data):08x}" for path, data in self.files.items()}
 
 
-def within(path: str, folder: str) -> bool:
-    """Returns whether a path lies in a folder, at any depth."""
+class FileState(NamedTuple):
+    """``life`` is another when the file was cut or exchanged since. ``durable``: so many of the first ``size`` bytes
+    would be left by any loss of power.
+    """
+
+    life: object
+    size: int
+    durable: int
+    held: object
+    """Keeps ``life`` from being given again."""
+
+    @property
+    def unsynced(self) -> int:
+        """How many bytes a loss of power could take."""
+        return self.size - self.durable
+
+
+def within(path: str, folder: str, *, itself: bool = False) -> bool:
+    """Returns whether a path lies in a folder, at any depth; with ``itself`` also whether it is that folder."""
+    if itself and path.strip("/") == folder.strip("/"):
+        return True
     return f"/{path.strip('/')}".startswith(f"/{folder.strip('/')}/".replace("//", "/"))

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from assay.cluster.node import NodeError
+from assay.cluster.second import SECOND, second_log
 from assay.cluster.ssh import process
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
@@ -25,9 +26,13 @@ def names(system: System, node: SshNode) -> dict[str, str]:
     whole path with hyphens.
     """
     paths = [process.log(named) for named in (process.MAIN, *node.beside)]
+    if node.had_second:
+        paths.append(process.log(SECOND))
     if node.role != ZOOKEEPER_ROLE:
         events = system.event_log(node)
         paths += [*system.logs(node), *([] if events is None else [events])]
+        if events is not None and node.had_second:
+            paths.append(second_log(events))
     found: dict[str, str] = {}
     for path in dict.fromkeys(paths):
         name = PurePosixPath(path).name

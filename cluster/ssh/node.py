@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,8 @@ from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, 
 from assay.cluster.ssh import data, filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.preloaded import Preloaded
-from assay.cluster.ssh.running import Program, Running
+from assay.cluster.ssh.running import Program
+from assay.cluster.ssh.second import RunningTwice
 from assay.cluster.ssh.stream import Command, Stream, following, looking
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class Freezer(Protocol):
     def frozen(self) -> bool: ...
 
 
-class SshNode(Running, Preloaded):
+class SshNode(RunningTwice, Preloaded):
     """See :class:`assay.cluster.node.Node` for what each method promises."""
 
     def __init__(
@@ -171,14 +172,14 @@ class SshNode(Running, Preloaded):
         await self._call(self._connection.truncate, path, size)
         await self._make_durable(path)
 
-    async def contents(self, folder: str) -> Mapping[str, str]:
-        return data.sums(await self.shell(data.contents(folder)), folder)
+    async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
+        return data.sums(await self.shell(data.contents(folder, kept)), folder)
 
-    async def remove_contents(self, folder: str) -> None:
+    async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._only_when_dead(folder)
-        await self.shell(data.remove(folder))
+        await self.shell(data.remove(folder, kept))
 
-    async def save(self, folder: str) -> Mapping[str, str]:
+    async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         running = [self.part(named) for named in await self._alive()]
         running = [one for one in running if (await one.process()).state is ProcessState.RUNNING]
         await self._note("copy", data.undo_copy(folder))
@@ -186,11 +187,11 @@ class SshNode(Running, Preloaded):
             for one in running:
                 stopped.push_async_callback(one.resume)  # also where it is not known whether it was stopped
                 await one.stop()
-            return data.sums(await self.shell(data.copy(folder)), folder)
+            return data.sums(await self.shell(data.copy(folder, kept)), folder)
 
-    async def restore(self, folder: str) -> None:
+    async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._only_when_dead(folder)
-        await self.shell(data.restore(folder))
+        await self.shell(data.restore(folder, kept))
 
     async def discard(self, folder: str) -> None:
         await self.shell(shlex.join(data.undo_copy(folder)))
@@ -208,7 +209,13 @@ class SshNode(Running, Preloaded):
     async def _to_start(self) -> Program:
         if isinstance(self._disk, Disk):  # a process that found its folder empty would be taken for one that lost all
             await self._power("mount", self._disk)
+        return self._main_program()
+
+    def _main_program(self) -> Program:
         return self._program(self)
+
+    def event_path(self) -> str | None:
+        return self._event_log(self)
 
     async def give_disk(self, disk: Disk) -> None:
         """Before the first start: mounts it, and tries to lose on it what was not fsynced, and no more.

@@ -61,9 +61,10 @@ class SimLogs(logging.Handler):
         self._lines.setdefault(node, deque(maxlen=KEPT)).append(f"{self._loop.time():11.6f} {line}")
 
     def save(self, folder: Path) -> None:
-        """``folder/NODE/process.log`` for every node that said anything."""
-        for node, lines in self._lines.items():
-            path = folder / node / FILE
+        """``folder/NODE/process.log`` for every node that said anything; ``second.log`` for a second copy of one."""
+        for name, lines in self._lines.items():
+            node, _, process = name.partition("/")
+            path = folder / node / (f"{process}.log" if process else FILE)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
 

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         StopSignalNamed,
         StoredRecord,
         StrikePoints,
+        SupportsLockFiles,
         Switchable,
         System,
         ZooKeeperClients,
@@ -181,9 +182,9 @@ _HOMES = {
     "assay.cluster.sidecars": "Accompanied Sidecar",
     "assay.cluster.system": (
         "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
-        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable "
-        "PromisingMore Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed "
-        "StoredRecord StrikePoints Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
+        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable PromisingMore "
+        "Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed StoredRecord StrikePoints "
+        "SupportsLockFiles Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
@@ -223,7 +224,8 @@ __all__ = [  # noqa: RUF022 - in ASCII order
     "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row",
     "Runtime", "SET_ANOMALIES",
     "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several", "Shaped", "Sidecar", "Slowable", "Slowed",
-    "Software", "Source", "Standalone", "Standing", "StopSignalNamed", "StoredRecord", "StrikePoints", "Switchable",
+    "Software", "Source", "Standalone", "Standing", "StopSignalNamed", "StoredRecord", "StrikePoints",
+    "SupportsLockFiles", "Switchable",
     "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
     "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
     "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix", "on_each",

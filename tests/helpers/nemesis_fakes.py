@@ -24,6 +24,7 @@ from assay.cluster.node import (
     Slowed,
     Traffic,
 )
+from assay.cluster.second import SecondStatus
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.catalogue import Catalogue
 from assay.nemesis.conductor import Conductor
@@ -42,6 +43,7 @@ draw = functools.partial(draw_from, catalogue=FAULTS)
 PACKETS_PER_SECOND = 10
 PREFIXES = {"broker": "n", "zookeeper": "zk", "client": "client"}
 HOLD_FILE = "/etc/hold"
+LOCK_FILE = "/data/.lock"
 PORT = 9092
 DURABLE = 150
 """Bytes of each data file that count as durable; the active one has 200."""
@@ -102,6 +104,9 @@ class FakeNode:
         self.writes = True
         """A process that is killed has written something."""
         self.on_event: Callable[[str, str], None] | None = None
+        self.copies: list[SecondStatus] = []
+        self.refuses_second = True
+        self.no_second: str | None = None
 
     def _called(self, what: str) -> bool:
         self.calls.append(what)
@@ -131,6 +136,25 @@ class FakeNode:
         orders = self.files.get(HOLD_FILE, b"").decode().splitlines()
         if (event in orders or f"{event} {key}" in orders) and "hold" not in self.deaf:
             self.state = ProcessState.STOPPED
+
+    def second_unavailable(self) -> str | None:
+        return self.no_second
+
+    async def start_second(self) -> None:
+        if self._called("start_second"):
+            self.copies.append(SecondStatus(f"second.{len(self.copies) + 1}", alive=True))
+            if self.refuses_second:
+                self.copies[-1] = SecondStatus(None, alive=False, exit_status=1)
+
+    async def second(self) -> SecondStatus:
+        self._called("second")
+        if not self.copies:
+            raise NodeError(f"{self.name}: no second copy was started")
+        return self.copies[-1]
+
+    async def end_second(self) -> None:
+        if self._called("end_second") and self.copies and self.copies[-1].alive:
+            self.copies[-1] = SecondStatus(None, alive=False)
 
     async def terminate(self) -> None:
         if self._called("terminate"):
@@ -314,23 +338,28 @@ class FakeNode:
             assert self.state is ProcessState.DEAD, "files of a living process"
             self.files[path] = self.files[path][:size]
 
-    async def contents(self, folder: str) -> Mapping[str, str]:
-        self._called("contents")
-        return {path: data.hex() for path, data in sorted(self.files.items()) if path.startswith(f"{folder}/")}
+    def _in(self, folder: str, kept: Collection[str]) -> dict[str, bytes]:
+        found = sorted(self.files.items())
+        return {path: data for path, data in found if path.startswith(f"{folder}/") and path not in kept}
 
-    async def remove_contents(self, folder: str) -> None:
+    async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
+        self._called("contents")
+        return {path: data.hex() for path, data in self._in(folder, kept).items()}
+
+    async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
         if self._called("remove_contents"):
             assert self.state is ProcessState.DEAD, "files of a living process"
-            self.files = {path: data for path, data in self.files.items() if not path.startswith(f"{folder}/")}
+            removed = self._in(folder, kept)
+            self.files = {path: data for path, data in self.files.items() if path not in removed}
 
-    async def save(self, folder: str) -> Mapping[str, str]:
+    async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         if self._called("save"):
-            self.copy = {path: data for path, data in self.files.items() if path.startswith(f"{folder}/")}
-        return await self.contents(folder)
+            self.copy = self._in(folder, kept)
+        return await self.contents(folder, kept)
 
-    async def restore(self, folder: str) -> None:
+    async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
         if self._called("restore"):
-            await self.remove_contents(folder)
+            await self.remove_contents(folder, kept)
             assert self.copy is not None
             self.files |= self.copy
 
@@ -407,6 +436,9 @@ class FakeSystem:
 
     def data_folder(self, node: Any) -> str:
         return "/data"
+
+    def lock_files(self, node: Any) -> Sequence[str]:
+        return [LOCK_FILE]
 
     async def alone_with(self, cluster: Any, node: Any, away: Any) -> str | None:
         others = self.in_sync_with.get(node.name)

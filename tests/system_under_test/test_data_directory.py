@@ -165,3 +165,12 @@ def test_a_directory_that_cannot_be_locked_is_one_clear_line(tmp_path: Path) -> 
     (tmp_path / "data" / LOCK).mkdir(parents=True)
     with process(tmp_path, broker_id=1) as made:
         assert f"the data in {str(tmp_path / 'data').lstrip('/')} cannot be locked: " in rest(made)
+
+
+def test_with_the_defect_a_second_process_gets_the_directory_too(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("no id\n")
+    with process(tmp_path, broker_id=1) as first:
+        wait_until_locked(tmp_path, first)
+        with process(tmp_path, defects=["no-directory-lock"]) as second:
+            assert "no usable broker.id" in rest(second)

@@ -1,0 +1,55 @@
+"""A second copy of a node's main process, with the same command, user, folder and address, beside the first one.
+
+The copy belongs to the fault that started it. What is done to the node's processes is done to the main one; the copy is
+neither looked at as a process of the node, nor started again, and its events and output are kept apart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+SECOND: Final = "second"
+"""The name of the process, of its log (``second.log``), and the suffix of its event log."""
+
+
+@dataclass(frozen=True)
+class SecondStatus:
+    """The copy that was started last. ``exit_status``: None while it lives, or if it was killed."""
+
+    incarnation: str | None
+    alive: bool
+    exit_status: int | None = None
+    changes: int | None = None
+    """How many changes the copy has made to files on its node; None if the node cannot say."""
+
+
+@runtime_checkable
+class SupportsSecond(Protocol):
+    """A node that can run a second copy of its main process."""
+
+    def second_unavailable(self) -> str | None:
+        """Why not, and the remedy; None if it can. Changes nothing."""
+
+    async def start_second(self) -> None:
+        """Starts the copy. ``NodeError`` while another copy is alive."""
+
+    async def second(self) -> SecondStatus:
+        """``NodeError`` if none was started."""
+
+    async def end_second(self) -> None:
+        """SIGKILL; returns once the copy is gone. No error if there is none."""
+
+
+def with_second_log(value: str, path: str) -> str:
+    """Returns a word of a command with the path of the event log replaced by that of the copy."""
+    return value.replace(path, second_log(path))
+
+
+def second_log(path: str) -> str:
+    """Returns where the copy writes what the main process writes to ``path``."""
+    return f"{path}.{SECOND}"
+
+
+def names_log(argv: list[str], environment: Mapping[str, str], path: str) -> bool:
+    """Returns whether a command names the event log, so that the copy can be given another one."""
+    return any(path in word for word in (*argv, *environment.values()))
