@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **options)
         self.register("type", Path, _path)
 
-    def add_argument(self, *names: str, **given: Any) -> argparse.Action:  # type: ignore[override]
+    def add_argument(self, *names: str, **given: Any) -> argparse.Action:
         """Adds an argument, as argparse does."""
         if given.get("type") in (count, positive):
             given["type"] = _limited(names[0], given["type"])
