@@ -27,7 +27,7 @@ def test_every_fault_goes_by_its_own_name() -> None:
         "partition-one-way", "partition-random-halves", "partition-leader-and-follower",
         "partition-follower-from-leader", "partition-links", "power-loss", "power-loss-in-fsync",
         "power-loss-in-write", "restart",
-        "restart-rolling", "slow-disk", "slow-fsync", "slow-network", "stop",
+        "restart-rolling", "slow-disk", "slow-fsync", "slow-network", "start-twice", "stop",
         "stop-consumer", "truncate-tail", "zookeeper-expire", "zookeeper-kill", "zookeeper-pause",
         "outage", "outage-power-loss", "rollback", "wipe",
     }  # fmt: skip
@@ -124,6 +124,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "slow-disk",
             "slow-fsync",
             "slow-network",
+            "start-twice",
             "stop",
             "stop-consumer",
             "truncate-tail",
