@@ -23,6 +23,20 @@ UNEXPECTED_EXIT: Final = "unexpected-exit"
 BROKEN_INVARIANT: Final = "broken-invariant"
 """A server's process ended by itself; :func:`forbid` always includes it."""
 
+INTOLERABLE: Final = (
+    "phantom",
+    "aborted-read",
+    "missing-writer",
+    "future-read",
+    "counter-phantom",
+    "max-phantom",
+    "set-phantom",
+    "queue-phantom",
+    "garbage-read",
+)
+"""Anomalies that no promise excuses: a value was seen that no one wrote, whose write certainly failed, or that was
+written later only. An experiment must not tolerate them, so a run without its contract fails by them."""
+
 OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
 """What ``family`` may say."""
 

@@ -39,6 +39,7 @@ Watch = Callable[[str, int, int], None]
 """Called before each step with what is done now, how many steps were done, and how many there may be."""
 
 
+UNNAMED: Final = "which the contract neither forbids nor tolerates"
 NONE_MISSING: Final[Mapping[str, str]] = {}
 IDLE: Final = "the history has nothing to which it applies"
 """The note of a check that does not apply to a run."""
@@ -336,7 +337,7 @@ class _Judging:
         ]
         for anomaly in self.anomalies:
             if not self.contract.forbids(anomaly) and not self.contract.tolerates(anomaly):
-                self.unknown.append(f"{anomaly} was found, which the contract neither forbids nor tolerates")
+                self.unknown.append(f"{anomaly} was found, {UNNAMED}")
         if self.contract.forbidden is None and not self.judged:
             self.unknown.append("no check applies to this history")
 

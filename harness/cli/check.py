@@ -33,6 +33,7 @@ examples:
   assay check store                                       all runs in one pass, a line each; exits with the worst
   assay check /nights/* --spark-master=yarn --json        the same as one job of Spark; a line of JSON for each run
   assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
+  assay check copy/ --contract=strictest                  the history of a run without its settings.json
   assay check history/ --family=counter                   of format 1, whose effects do not name their objects
   assay check history/ --model=kv                         Parquet folder ops/, by a model
   assay check history.edn --model=cas-register            Jepsen's: a vector of operations, or one map per line
@@ -70,6 +71,10 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--family", choices=OBJECTS, help="what its objects are, if its format is 1 and its contract does not say it"
     )
+    parser.add_argument(
+        "--contract", metavar="FILE",
+        help="of a run that has lost its contract: a settings.json of the same test, or the word strictest",
+    )  # fmt: skip
     parser.add_argument(
         "--model", type=_model, metavar="MODEL",
         help=f"what the operations are of ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it "

@@ -106,7 +106,10 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
     judgement = judgement_of(folder, info)
     if judgement is None:
         return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
-    faults, returns = _history(open_stored(folder))
+    stored = open_stored(folder)
+    if stored.lost is not None:
+        raise HistoryError(stored.lost)
+    faults, returns = _history(stored)
     figures = measured(folder)
     return msgspec.structs.replace(
         run,

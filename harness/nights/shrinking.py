@@ -26,7 +26,7 @@ from assay.reports.index.entry import Entry, plain
 from assay.reports.index.failures import Failure, failures
 from assay.reports.index.known import Known
 
-PROGRAM: Final = (sys.executable, "-m", "assay.harness.cli.main", "shrink")
+PROGRAM: Final = (sys.executable, "-m", "assay.harness.cli.main", "shrink", "--yes")
 REPLAYS: Final = 4
 """Runs that estimate how often it fails, before and after."""
 KINDS: Final = (Kind.RUN, Kind.SCHEDULE)
@@ -71,7 +71,7 @@ class Shrinker:
         result = Result(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command, started=began,
                         seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
         command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
-                   f"--replays={REPLAYS}", "--yes"]  # fmt: skip
+                   f"--replays={REPLAYS}"]  # fmt: skip
         limits = Limits(2 * budget + self.grace, left, self.grace)
         ended, printed, kept, wrong = AttemptEnd(0), "", dict[str, str](), ""
         try:

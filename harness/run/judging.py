@@ -73,8 +73,7 @@ def judge_run(
     try:
         model = registry.model(contract.model, own=own)
     except NotImportedError as lacking:
-        remedy = f"{lacking}; {load} imports it"
-        notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
+        notes = (*notes, f"the run's model {contract.model!r} is not available here: {load} imports it ({lacking})")
     except SettingsError as lacking:
         # What names its module itself is not added by another one.
         named = ":" in str(contract.model)

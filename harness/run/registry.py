@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.checkers.check import Family
-from assay.checkers.contract import NO_RECOVERY, Contract
+from assay.checkers.contract import INTOLERABLE, NO_RECOVERY, Contract
 from assay.checkers.families import FAMILIES
 from assay.checkers.linearizability import MODELS, Model
 from assay.checkers.linearizability.answer import NONLINEARIZABLE
@@ -129,13 +129,16 @@ class Registry:
         raise SettingsError(f"no model {name!r}; {_instead(name, self.models, 'pytest_assay_models')}")
 
     def lacking(self, contract: Contract) -> str | None:
-        """What this contract of an experiment names and the session has not, with the remedy; or None."""
+        """What is wrong with this contract of an experiment in this session, with the remedy; or None."""
         try:
             self.model(contract.model, own=True)
         except SettingsError as missing:
             return str(missing)
+        conditional = [name for one in contract.conditional for name in one.anomalies]
+        for name in (*contract.tolerated, *conditional):
+            if name in INTOLERABLE:
+                return f"no contract can tolerate {name!r}: forbid it, or leave it out"
         known = sorted({NO_RECOVERY, NONLINEARIZABLE, *_anomalies(self.families)})
-        conditional = (name for one in contract.conditional for name in one.anomalies)
         for name in (*(contract.forbidden or ()), *contract.tolerated, *conditional):
             if name not in known:
                 return f"no anomaly {name!r}; {_instead(name, known, 'pytest_assay_checks')}"

@@ -2,6 +2,7 @@
 
 - ``request``: what ``assay check`` is asked; ``check_path``: chooses by what lies there
 - ``by_contract``: a run or history folder, opened and judged by the checks in SQL; ``by_model``: judged by a model
+- ``contracts``: the contract of a stored history, and what is certain of a run that has lost it
 - ``many``: many of them in one pass
 - ``watching``: a run that goes on, judged each time that it has grown
 - ``effects_from_ops``: what the SQL checks need of a history that has only ``ops``

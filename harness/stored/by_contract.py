@@ -1,7 +1,8 @@
 """A run, or a bare history, as it lies on disk: found, read, and judged again as it was the first time.
 
-The contract is the one that was stored with the run. A history that was brought along from elsewhere has none, and is
-judged by the strictest: every anomaly that applies to it is forbidden, and nothing is known of faults.
+The contract is the one that was stored with the run; a run whose contract is lost never passes (``contracts``). A
+history that was brought along from elsewhere has none, and is judged by the strictest: every anomaly that applies to it
+is forbidden, and nothing is known of faults.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from assay.harness.run import store
 from assay.harness.run.judging import Opens, doubted, judge_run
 from assay.harness.run.registry import Registry, is_module_name
 from assay.harness.run.store import RunInfo
+from assay.harness.stored.contracts import LOST, LostContractError, is_of_a_run, read_settings, without_contract
 
 LOOKING_THROUGH: Final = "looking through the files"
 
@@ -33,6 +35,8 @@ LOOKING_THROUGH: Final = "looking through the files"
 @dataclass(frozen=True)
 class Stored:
     """``run`` and ``info`` are None for a bare history; ``closed``: the history was written to its end.
+
+    ``lost``: why the contract of a run is lost; ``contract`` is then what is certain without it.
 
     ``extensions``: checks that were added to the session, see ``Registry.extensions``.
     """
@@ -45,6 +49,7 @@ class Stored:
     extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     modules: Sequence[str] = ()
     """The modules that added them, as the run names them: they are printed, never imported."""
+    lost: str | None = None
     seal: Sealed | None = None
     """Of a run that goes on, or that was killed: how far its history is whole, with what was under way then."""
 
@@ -69,13 +74,27 @@ class Stored:
             raise HistoryError(f"the contract of {self.run} says that its objects are of family {own}, not {family}")
         return replace(self, contract=msgspec.structs.replace(self.contract, family=family))
 
+    def by(self, contract: Contract | None) -> Stored:
+        """The same, judged by a contract that the user gives; None changes nothing.
+
+        Raises ``HistoryError`` for a run that has its own.
+        """
+        if contract is None:
+            return self
+        if self.run is not None and self.lost is None:
+            raise HistoryError(f"--contract is for a history without its contract, and {self.run} has its own")
+        return replace(self, contract=contract, lost=None)
+
     @property
     def load(self) -> str:
         """The command that judges this run with the checks of its own project."""
         model, colon, _ = (self.contract.model or "").partition(":")
         named = dict.fromkeys([*self.modules, *([model] if colon else [])])
         modules = [name for name in named if is_module_name(name)] or ["MODULE"]
-        return shlex.join(["assay", "check", str(self.run), *map("--plugin={}".format, modules)])
+        path = self.run or self.history
+        if path.is_relative_to(here := Path.cwd()):
+            path = path.relative_to(here)
+        return shlex.join(["assay", "check", str(path), *map("--plugin={}".format, modules)])
 
     @property
     def interrupted(self) -> bool:
@@ -83,17 +102,23 @@ class Stored:
 
 
 def open_stored(path: Path) -> Stored:
-    """Raises ``FileNotFoundError`` when there is no history at ``path``, ``HistoryError`` for damaged settings."""
+    """Raises ``FileNotFoundError`` when there is no history at ``path``, ``HistoryError`` for a bad ``run.json``."""
     history = store.resolve(path)
     run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
     info = None if run is None else store.read_run(run)
     if run is not None and info is None:
         # Without it no one knows whether the run came to its end, or what spoke against it then.
         raise HistoryError(f"{run / 'run.json'} is damaged; check {history.name}/ alone, copied elsewhere, without it")
-    settings = {} if run is None else _settings(run / "settings.json")
-    contract = _as(settings.get("contract", Contract()), Contract, run)
-    if (model := _as(settings.get("model"), str | None, run)) is not None:  # until its contract had it
-        contract = msgspec.structs.replace(contract, model=model)
+    settings: dict[str, Any] = {}
+    contract, lost = Contract(), None
+    try:
+        if run is not None and info is not None:
+            settings = read_settings(run / "settings.json", info.schema_version)
+            contract = _with_model(settings, run)
+        elif is_of_a_run(history):
+            raise LostContractError(f"{history} is the history of a run, and the rest of the run is not beside it")
+    except LostContractError as error:
+        settings, contract, lost = {}, LOST, str(error)
     return Stored(
         history=history,
         run=run,
@@ -101,8 +126,9 @@ def open_stored(path: Path) -> Stored:
         contract=contract,
         closed=(history / CLOSED).exists() or run is None,
         seal=sealed(history),
-        extensions=_as(settings.get("extensions", {}), dict[str, list[str]], run),
-        modules=_as(settings.get("extension_modules", []), list[str], run),
+        extensions=settings.get("extensions", {}),
+        modules=settings.get("extension_modules", []),
+        lost=lost,
     )
 
 
@@ -135,6 +161,8 @@ def judge_again(
         stood_still=stood_still,
         watch=watch,
     )
+    if stored.lost is not None:
+        judgement = without_contract(judgement, stored.lost)
     if judgement.interrupted:
         return judgement
     begun = time.perf_counter()
@@ -163,21 +191,13 @@ def _last(problem: str | None) -> str:
     return ((problem or "").strip().splitlines() or ["it was not said which"])[-1]
 
 
-def _settings(path: Path) -> dict[str, Any]:
-    """What ``settings.json`` holds; nothing of a run that ended before it was written."""
+def _with_model(settings: Mapping[str, Any], run: Path) -> Contract:
+    """The contract, with the model that stood beside it until the contract had one. Raises ``LostContractError``."""
+    contract: Contract = settings["contract"]
     try:
-        settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except FileNotFoundError:
-        return {}
+        model = msgspec.convert(settings.get("model"), str | None)
+        msgspec.convert(settings.get("extensions", {}), dict[str, list[str]])
+        msgspec.convert(settings.get("extension_modules", []), list[str])
     except msgspec.MsgspecError as error:
-        raise HistoryError(f"{path} holds no readable contract: {error}") from error
-    if "contract" not in settings:
-        raise HistoryError(f"{path} holds no readable contract: there is none")
-    return settings
-
-
-def _as(value: Any, kind: Any, run: Path | None) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.MsgspecError as error:
-        raise HistoryError(f"{run}/settings.json holds no readable contract: {error}") from error
+        raise LostContractError(f"{run}/settings.json does not say by which checks it was judged: {error}") from error
+    return contract if model is None else msgspec.structs.replace(contract, model=model)

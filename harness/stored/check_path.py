@@ -27,6 +27,7 @@ from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import Stored, judge_again, open_stored
 from assay.harness.stored.by_model import rejudge, stored_operations
 from assay.harness.stored.by_workload import judge_workload
+from assay.harness.stored.contracts import given_contract
 from assay.harness.stored.request import AUTO, BANK, ORDERED, PARQUET, TRANSACTIONAL, WORKLOADS, Request
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
@@ -56,6 +57,8 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
     _of_workload(request)
     path = _foreign_file(request)
+    if request.contract is not None and (path is not None or request.model is not None):
+        raise SettingsError("--contract is for a run or a history folder that is judged by the checks in SQL")
     if path is not None:
         return _foreign(request, path, engines, watch)
     if request.workload is not None:
@@ -75,7 +78,8 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
     if request.seconds is not None or request.bytes is not None:
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     begun = time.perf_counter()
-    stored = open_stored(request.path).of_family(request.family)
+    contract = None if request.contract is None else given_contract(request.contract)
+    stored = open_stored(request.path).by(contract).of_family(request.family)
     opened = stored.opened()
     taken = time.perf_counter() - begun
     judgement = judge_again(stored, opened, engines, registry, watch)

@@ -37,6 +37,8 @@ class Request:
     family: str | None = None
     real_time: bool = False
     """Whether what had ended before something else began must come before it."""
+    contract: str | None = None
+    """Of a history without its contract: ``strictest``, or a file with one."""
     seconds: float | None = None
     """Per key, for the search; None: as much as it takes by default."""
     bytes: int | None = None

@@ -28,6 +28,7 @@ from assay.harness.run.judging import judge_run
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
+from assay.harness.stored.contracts import without_contract
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 
@@ -109,6 +110,8 @@ def _so_far(run: Path, engines: Engines, registry: Registry) -> Look | None:
         judgement = judge_run(
             history, stored.contract, engines, registry, going_on=True, missing=missing, load=stored.load
         )
+        if stored.lost is not None:
+            judgement = without_contract(judgement, stored.lost)
         text = describe(judgement, look_up(history, judgement), Ending())
         return Look(_until(history), time.monotonic() - begun, judgement, text, ended=False)
 

@@ -168,9 +168,9 @@ def test_unreadable_input_is_64_and_says_what_was_looked_for(
     assert main(["check", str(run)]) == Exit.USAGE
     assert "effects" in capsys.readouterr().err
     second = run_folder(tmp_path, STRICT)
-    (second / "settings.json").write_text('{"contract": 7}')
+    (second / "run.json").write_text("{")
     assert main(["check", str(second)]) == Exit.USAGE
-    assert "settings.json holds no readable contract" in capsys.readouterr().err
+    assert "run.json is damaged" in capsys.readouterr().err
 
 
 def test_an_internal_error_is_70_with_its_traceback(
@@ -281,7 +281,7 @@ def test_no_command_imports_a_module_because_a_run_names_it(
     said = capsys.readouterr().out
     if verb != ["report"]:
         assert code == Exit.UNKNOWN
-        assert f"assay check {run} --plugin=evil_model imports it" in said
+        assert f"assay check {run.relative_to(tmp_path)} --plugin=evil_model imports it" in said
 
 
 def test_nor_does_a_command_over_a_whole_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,176 @@
+"""A run whose contract is lost: it fails by what no contract can tolerate, is unknown otherwise, and never passes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.checkers.contract import INTOLERABLE, Contract, forbid
+from assay.checkers.families import FAMILIES
+from assay.harness.cli.main import main
+from assay.harness.run import store
+from assay.harness.run.registry import Registry
+from assay.harness.stored.by_contract import open_stored
+from assay.harness.stored.contracts import LOST
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+PASSES = FIXTURES / "format_4" / "log-pass-strict"
+LOSES = FIXTURES / "format_3" / "log-lost-write"
+PHANTOM = FIXTURES / "format_1" / "log-phantom"
+Lose = Callable[[Path], Path]
+
+
+def without_settings(run: Path) -> Path:
+    (run / "settings.json").unlink()
+    return run
+
+
+def text(content: str) -> Lose:
+    def lose(run: Path) -> Path:
+        (run / "settings.json").write_text(content)
+        return run
+
+    return lose
+
+
+def newer_settings(run: Path) -> Path:
+    settings = msgspec.json.decode((run / "settings.json").read_bytes())
+    settings["schema_version"] = store.SCHEMA_VERSION + 1
+    (run / "settings.json").write_bytes(msgspec.json.encode(settings))
+    return run
+
+
+def newer_run(run: Path) -> Path:
+    info = msgspec.json.decode((run / "run.json").read_bytes())
+    info["schema_version"] = store.SCHEMA_VERSION + 1
+    (run / "run.json").write_bytes(msgspec.json.encode(info))
+    return run
+
+
+def newer_promise(run: Path) -> Path:
+    settings = msgspec.json.decode((run / "settings.json").read_bytes())
+    settings["contract"]["a_promise_of_tomorrow"] = True
+    (run / "settings.json").write_bytes(msgspec.json.encode(settings))
+    return run
+
+
+def without_what_is_forbidden(run: Path) -> Path:
+    settings = msgspec.json.decode((run / "settings.json").read_bytes())
+    del settings["contract"]["forbidden"]
+    (run / "settings.json").write_bytes(msgspec.json.encode(settings))
+    return run
+
+
+def bare(run: Path) -> Path:
+    return Path(shutil.move(run / "history", run.parent / "brought"))
+
+
+def without_run(run: Path) -> Path:
+    (run / "run.json").unlink()
+    return run
+
+
+WAYS: dict[str, Lose] = {
+    "no settings.json": without_settings,
+    "empty": text(""),
+    "no JSON": text("{"),
+    "a list": text("[]"),
+    "no contract": text("{}"),
+    "no contract of ours": text('{"contract": {"forbidden": 7}}'),
+    "an empty contract": text('{"contract": {}}'),
+    "settings of a newer version": newer_settings,
+    "a run of a newer version": newer_run,
+    "a promise of a newer version": newer_promise,
+    "nothing forbidden": without_what_is_forbidden,
+    "a bare history": bare,
+    "no run.json": without_run,
+}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Callable[[Path], Path]:
+    return lambda run: Path(shutil.copytree(run, tmp_path / "store" / "t" / "1"))
+
+
+@pytest.mark.parametrize("lose", WAYS.values(), ids=WAYS)
+def test_the_contract_of_a_run_is_lost(copy: Callable[[Path], Path], lose: Lose) -> None:
+    stored = open_stored(lose(copy(PASSES)))
+    assert stored.lost is not None
+    assert stored.contract == LOST
+
+
+def test_a_run_that_has_its_contract_and_a_generated_history_have_lost_nothing() -> None:
+    assert open_stored(PASSES).lost is None
+    assert open_stored(FIXTURES / "format_2" / "synthetic-set-set-lost").lost is None
+
+
+@pytest.mark.parametrize(
+    ("lose", "run", "code", "said"),
+    [
+        (without_settings, PASSES, 2, "UNKNOWN: the contract is lost; give --contract=FILE"),
+        (bare, PASSES, 2, "UNKNOWN: the contract is lost; give --contract=FILE"),
+        (bare, LOSES, 2, r"UNKNOWN: .*\blost-write\b.* found, but the contract is lost; give --contract=FILE"),
+        (newer_settings, LOSES, 2, r"UNKNOWN: .*\blost-write\b.* found, but the contract is lost"),
+        (without_settings, PHANTOM, 1, "FAIL phantom: "),
+    ],
+    ids=["passed", "passed, bare", "lost a write, bare", "lost a write", "phantom"],
+)
+def test_a_run_without_its_contract_never_passes(
+    copy: Callable[[Path], Path], capsys: pytest.CaptureFixture[str], lose: Lose, run: Path, code: int, said: str
+) -> None:
+    assert main(["check", str(lose(copy(run)))]) == code
+    assert re.match(said, capsys.readouterr().out)
+
+
+def test_many_runs_are_judged_as_each_alone(copy: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run = without_settings(copy(PASSES))
+    assert main(["check", str(run.parent.parent)]) == 2
+    assert "the contract is lost" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lose", [without_settings, bare], ids=["no settings.json", "a bare history"])
+@pytest.mark.parametrize(("run", "code"), [(PASSES, 0), (LOSES, 1)], ids=["passes", "fails"])
+def test_a_contract_that_is_given_judges_it_again(
+    copy: Callable[[Path], Path], lose: Lose, run: Path, code: int
+) -> None:
+    assert main(["check", str(lose(copy(run))), f"--contract={run / 'settings.json'}"]) == code
+
+
+def test_the_strictest_contract_can_be_given(copy: Callable[[Path], Path]) -> None:
+    assert main(["check", str(bare(copy(LOSES))), "--contract=strictest"]) == 1
+
+
+def test_a_contract_in_place_of_a_stored_one_is_wrong_usage(
+    copy: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weaker = tmp_path / "weaker.json"
+    weaker.write_bytes(Contract(forbidden=()).to_json())
+    assert main(["check", str(copy(LOSES)), f"--contract={weaker}"]) == 64
+    assert "has its own" in capsys.readouterr().err
+
+
+def test_a_contract_that_cannot_be_read_is_wrong_usage(
+    copy: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = without_settings(copy(LOSES))
+    for wrong in ("nowhere.json", str(run / "run.json"), str(run)):
+        assert main(["check", str(run), f"--contract={wrong}"]) == 64
+        assert f"--contract={wrong}" in capsys.readouterr().err
+
+
+def test_what_no_contract_can_tolerate_are_anomalies_that_there_are() -> None:
+    assert set(INTOLERABLE) <= {name for family in FAMILIES for name in family.anomalies}
+
+
+@pytest.mark.parametrize("name", INTOLERABLE)
+def test_an_experiment_cannot_tolerate_them(name: str) -> None:
+    registry = Registry.standard()
+    assert "no contract can tolerate" in (registry.lacking(forbid().tolerate(name)) or "")
+    sometimes = forbid(name).tolerate_under(name, faults=["kill"], because="it forgets")
+    assert "no contract can tolerate" in (registry.lacking(sometimes) or "")
+    assert registry.lacking(forbid(name)) is None
