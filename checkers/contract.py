@@ -263,7 +263,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def longest_deadline(self) -> float:
         """The longest of all deadlines, in seconds."""
-        named: list[float | None] = [getattr(self, name) for name in ("recovery_deadline", "reading_deadline", *DEADLINES)]
+        named: list[float | None] = [
+            getattr(self, name) for name in ("recovery_deadline", "reading_deadline", *DEADLINES)
+        ]
         return max(self.progress_deadline, *(seconds for seconds in named if seconds is not None))
 
     @property

@@ -108,6 +108,7 @@ def test_a_broker_that_is_not_registered_is_seen_to_answer_until_it_is_dead() ->
             runtime = cluster.cluster.harness_runtime()
             zookeeper = runtime.zookeeper(cluster.zookeepers[0].address + ":2181", 3.0)
             await zookeeper.connect(2.0)
+            await cluster.cut(cluster.nodes[2], cluster.zookeepers)  # else it registers again
             await zookeeper.delete(paths.broker(3))
             await zookeeper.close()
 

@@ -74,7 +74,7 @@ def played(command: str, needs: float) -> Settings:
     return replace(made, nemesis=()) if made.replay is not None else made
 
 
-SECONDS = st.floats(0.001, 1e6)
+SECONDS = st.floats(0.01, 1e6)
 SETTINGS = st.builds(
     Settings,
     seed=st.integers(0, 2**32),
