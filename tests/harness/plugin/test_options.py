@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as of
 from hypothesis import strategies as st
 
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import repeat_command
+from assay.harness.run.limits import DAY, too_many_faults
 from assay.harness.run.settings import ONCE, Settings
 
 from helpers.examples import some_of
@@ -74,7 +75,7 @@ def played(command: str, needs: float) -> Settings:
     return replace(made, nemesis=()) if made.replay is not None else made
 
 
-SECONDS = st.floats(0.01, 1e6)
+SECONDS = st.floats(0.01, DAY)
 SETTINGS = st.builds(
     Settings,
     seed=st.integers(0, 2**32),
@@ -100,6 +101,7 @@ SETTINGS = st.builds(
 @of(max_examples=some_of(100), deadline=None)
 @given(SETTINGS, st.sampled_from([0.0, 3.0, 10.0]), st.booleans())
 def test_the_command_that_repeats_a_run_plays_its_settings(settings: Settings, needs: float, known: bool) -> None:
+    assume(too_many_faults(settings.nemesis_interval, settings.time_limit) is None)
     """However long it is, and whether the test's own needs are known or not."""
     command = repeat_command("t.py::test", settings, needs if known else None)
     expected = replace(settings, nemesis=()) if settings.replay is not None else settings
