@@ -80,7 +80,7 @@ def test_the_logs_are_those_that_are_brought_home() -> None:
 class Talking:
     """A node that says how long its log is, and then that it cannot be reached, or nothing more."""
 
-    role, beside = "server", ()
+    role, beside, had_second = "server", (), False
     said: Sequence[str] = ("7 /var/log/assay/process.log", "")
 
     def __init__(self, name: str, *, breaks: bool) -> None:
@@ -130,6 +130,7 @@ class WithFiles(Talking):
     """Each file of it has its own path in it."""
 
     said = ("1 /var/log/one/error.log", "2 /var/log/other/error.log", "")
+    changes: Sequence[str] = ()
 
     async def read_file(self, path: str) -> bytes:
         return path.encode()

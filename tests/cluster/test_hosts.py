@@ -330,7 +330,7 @@ class Here:
 
     name, role, index, address = "n1", "broker", 1, "127.98.0.9"
 
-    async def run(self, command: str) -> str:
+    async def shell(self, command: str) -> str:
         return shell(command).stdout
 
 

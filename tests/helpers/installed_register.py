@@ -60,8 +60,11 @@ class Register(System):
                 writer.write(f"{state[0]} {state[1]}\n".encode())
             writer.close()
 
-        async with await asyncio.start_server(serve, argv[1], PORT) as server:
-            await server.serve_forever()
+        server = await asyncio.start_server(serve, argv[1], PORT)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.close()
         return 0
 
     def keys(self) -> Sequence[str]:

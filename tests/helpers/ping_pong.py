@@ -89,15 +89,17 @@ class PingPong:
         server = await asyncio.start_server(serve, address, PORT)
         say(runtime, "listening")
         try:
-            async with server, asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(note_for_ever(runtime))
                 for peer in peers:
                     tasks.create_task(ping_for_ever(peer))
                 await zookeeper.connect(60.0)
-                await server.serve_forever()
+                await asyncio.Event().wait()
         except asyncio.CancelledError:
             say(runtime, "ended")
             raise
+        finally:
+            server.close()  # and no wait for its connections, which the peers keep open
         return 0
 
     async def ready(self, node: Node) -> bool:

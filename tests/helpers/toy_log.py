@@ -51,9 +51,12 @@ class ToySystem:
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         server = Server(runtime, argv[2])
-        async with await asyncio.start_server(server.serve, argv[1], PORT) as listening:
+        listening = await asyncio.start_server(server.serve, argv[1], PORT)
+        try:
             server.event("became-leader", key="orders-0", epoch=0)
-            await listening.serve_forever()
+            await asyncio.Event().wait()
+        finally:
+            listening.close()
         return 0
 
     async def ready(self, node: Node) -> bool:
