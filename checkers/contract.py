@@ -263,10 +263,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def longest_deadline(self) -> float:
         """The longest of all deadlines, in seconds."""
-        named: list[float | None] = [
-            getattr(self, name) for name in ("recovery_deadline", "reading_deadline", *DEADLINES)
-        ]
-        return max(self.progress_deadline, *(seconds for seconds in named if seconds is not None))
+        named = (getattr(self, name) for name in ("recovery_deadline", "reading_deadline", *DEADLINES))
+        return max(self.progress_deadline, *(float(seconds) for seconds in named if seconds is not None))
 
     @property
     def failing_over(self) -> int:

@@ -2,7 +2,8 @@
 
 ``options`` (the command line), ``clusters`` (what they need before a session), ``hookspecs`` (a ``conftest.py`` adds
 faults, checks, models and systems by them), ``terminal`` (progress), ``remarks`` (on runs that passed), ``rounds``
-(``--repeat=10min``), ``signals`` (requests to stop), ``own_modules`` (this project's own workloads, collected in a
+(``--repeat=10min``), ``signals`` (requests to stop), ``others`` (what other
+plugins do to a run), ``own_modules`` (this project's own workloads, collected in a
 checkout).
 
 Every pytest session of an environment loads this package: only pytest and the options are imported at the top. No other

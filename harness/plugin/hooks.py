@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.harness.plugin import clusters, hookspecs, own_modules, remarks, rounds, signals
+from assay.harness.plugin import clusters, hookspecs, others, own_modules, remarks, rounds, signals
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
 from assay.harness.run.interrupt import Interrupt, StopSignals
@@ -85,6 +85,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SIGNALS] = signals.register(config, is_experiment)
+    others.register(config, config.stash[SIGNALS], is_experiment)
     config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
@@ -148,6 +149,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
+    if (reason := others.reruns(config, experiments)) is not None:
+        raise pytest.UsageError(reason)
     if experiments:
         config.stash[SESSION] = _session(config.stash[OPTIONS])
 

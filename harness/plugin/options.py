@@ -87,6 +87,8 @@ def add_options(parser: pytest.Parser) -> None:
              "without faults (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--hosts", default=None, metavar="FILE",
         help=f"the machines of --cluster=ssh or attach ({DEFAULT_HOSTS}); to attach also compose:PROJECT")  # fmt: skip
+    add("--stop-at-unknown", action="store_true",
+        help="have -x and --maxfail count unknown verdicts, too; else they stop at what was found alone")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
     add("--reports", default=None, metavar="|".join(REPORTS),
         help="of which runs a page is written (all; of tests that are repeated, those that fail)")  # fmt: skip

@@ -7,6 +7,8 @@ second request insists. Each program decides how: pytest ends at once and names 
 within ``TOGETHER`` seconds after the first one are part of the first request.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import threading
@@ -68,6 +70,8 @@ class StopSignals:
         self._asked_at = 0.0
         self._process = os.getpid()
         self._asked: list[Callable[[signal.Signals], None]] = []
+        self.run: Interrupt | None = None
+        """That of the run that is going on."""
         self.received: signal.Signals | None = None
         """The signal of the first request."""
         self.last_words: Callable[[signal.Signals], None] | None = None
@@ -136,12 +140,13 @@ class Interrupt:
 
         ``last_words``: called if a second signal ends the process at once.
         """
-        before, self._signals.last_words = self._signals.last_words, last_words
+        before = self._signals.last_words, self._signals.run
+        self._signals.last_words, self._signals.run = last_words, self
         try:
             with self._signals.installed(), self._signals.asking(lambda number: self.request()):
                 yield
         finally:
-            self._signals.last_words = before
+            self._signals.last_words, self._signals.run = before
 
     @contextmanager
     def breaking(self) -> Iterator[None]:

@@ -1,0 +1,155 @@
+"""What other plugins and pytest's own options do to a run: time limits, repetitions of failures, ``-x``.
+
+- pytest-timeout raises its failure wherever the program stands. Inside an event loop, a task or a callback would take
+  it for its own error, and in the simulation for a crash of the system. So it becomes an interrupt, which every event
+  loop lets through, and is a failure again at the end of the test's phase.
+- pytest-rerunfailures and its like turn a failed run into a pass if the next one passes. They are refused.
+- ``-x`` and ``--maxfail`` stop at failures that were found. An unknown verdict is a failure, but finds nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator, Iterable
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from assay.harness.run.interrupt import StopSignals
+
+RERUNS: Final = {
+    "reruns": "--reruns",
+    "force_reruns": "--force-reruns",
+    "retries": "--retries",
+    "force_flaky": "--force-flaky",
+}
+"""Options of plugins that run a failed test again, by the name of their value."""
+MARK: Final = "flaky"
+TIMES: Final = ("reruns", "retries", "max_runs")
+"""How often, in the mark ``flaky`` of those plugins."""
+UNKNOWN: Final = "UNKNOWN"
+"""The failure text of such a verdict begins with it."""
+
+
+class ExpiredError(KeyboardInterrupt):
+    """A time limit of another plugin is over."""
+
+
+class OtherPlugins:
+    """The plugin of one session. ``has_run``: whether a test is an experiment."""
+
+    def __init__(self, config: pytest.Config, signals: StopSignals, has_run: Callable[[pytest.Item], bool]) -> None:
+        self._config = config
+        self._signals = signals
+        self._has_run = has_run
+        self._expired: BaseException | None = None
+        self._breaks = True
+
+    @pytest.hookimpl(wrapper=True, optionalhook=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Puts itself before the handler that pytest-timeout has just installed."""
+        result = yield
+        theirs = signal.getsignal(signal.SIGALRM)
+        if self._has_run(item) and callable(theirs):
+            handler: Callable[[int, FrameType | None], Any] = theirs
+            self._expired = None
+            signal.signal(signal.SIGALRM, lambda number, frame: self._expire(handler, number, frame))
+        return result
+
+    def _expire(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as error:  # noqa: BLE001 - it is raised when the phase of the test ends
+            self._expired = error
+            if self._signals.run is not None:
+                self._signals.run.end(str(error))  # should code of a user swallow what is raised here
+            if self._breaks:
+                raise ExpiredError(str(error)) from None
+
+    def _phase(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        try:
+            result = yield
+        except BaseException:
+            self._raise(item)
+            raise
+        self._raise(item)
+        return result
+
+    def _raise(self, item: pytest.Item) -> None:
+        error, self._expired = self._expired, None
+        if error is not None and self._has_run(item):
+            if isinstance(error, pytest.fail.Exception):
+                error.pytrace = False  # where an event loop stood says nothing, and takes long to show
+            raise error.with_traceback(None) from None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        return (yield from self._phase(item))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        return (yield from self._phase(item))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """A time limit does not break off the removal of a cluster."""
+        self._breaks = False
+        try:
+            return (yield from self._phase(item))
+        finally:
+            self._breaks = True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+        """Notes an unknown verdict in the report, which pytest-xdist also hands to its controller."""
+        report = yield
+        report.assay_unknown = (
+            self._has_run(item)
+            and call.when == "call"
+            and call.excinfo is not None
+            and str(call.excinfo.value).startswith(UNKNOWN)
+        )
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Lets a session that stops after N failures go on for one more, as this is none of them."""
+        if not getattr(report, "assay_unknown", False) or self._config.getoption("--stop-at-unknown"):
+            return
+        for counts in (self._config.option, self._config.pluginmanager.getplugin("dsession")):
+            if getattr(counts, "maxfail", 0):
+                counts.maxfail += 1
+
+
+def register(config: pytest.Config, signals: StopSignals, has_run: Callable[[pytest.Item], bool]) -> None:
+    """Adds the plugin to a session."""
+    config.pluginmanager.register(OtherPlugins(config, signals, has_run), "assay-other-plugins")
+
+
+def reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> str | None:
+    """Why these experiments cannot be run: a plugin would repeat those that fail. None: none would."""
+    forced = [option for name, option in RERUNS.items() if name.startswith("force") and config.getoption(name, None)]
+    usual = [option for name, option in RERUNS.items() if not name.startswith("force") and config.getoption(name, None)]
+    if not usual and "reruns" in config._parser._inidict and _number(config.getini("reruns")):
+        usual = ["reruns in the configuration file"]
+    for item in experiments:
+        mark = item.get_closest_marker(MARK)
+        named = forced or (usual if mark is None else [f"the mark {MARK}"] if _repeats(mark) else [])
+        if named:
+            return (
+                f"{named[0]} would run {item.name} again after a failure, and show a violation that was found as a "
+                f"pass: leave it out, or mark the experiment @pytest.mark.{MARK}(reruns=0); --repeat=N runs each test "
+                "N times, and each failure counts"
+            )
+    return None
+
+
+def _repeats(mark: pytest.Mark) -> bool:
+    """Whether the mark asks for repetitions; without a number, it asks for one."""
+    given = [*mark.args[:1], *(mark.kwargs[name] for name in TIMES if name in mark.kwargs)]
+    return not given or any(given)
+
+
+def _number(value: Any) -> bool:
+    return str(value or "0").strip() not in ("", "0")
