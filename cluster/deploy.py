@@ -4,6 +4,7 @@ The same in every world; what ready means is the system's to say, and for ZooKee
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from assay.cluster.asking import asked
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, Several, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
+MISTAKES = (AttributeError, ImportError, NameError)
+"""Errors of code, which no later answer of a node mends."""
 POLL = 0.1
 """Seconds between two questions."""
 
@@ -72,6 +75,8 @@ async def _until_ready(system: System, cluster: Cluster, waiting: _Waiting, node
             seen = f"{type(error).__name__}: {error}"
         except (NodeError, DeploymentError):
             raise
+        except MISTAKES as error:
+            raise DeploymentError(f"ready() of {node.name} raised {type(error).__name__}: {error}") from error
         except Exception as error:  # noqa: BLE001 - half of an answer may break the user's parser; asked again, and said
             if cause is None or str(cause) != str(error):
                 waiting.progress(f"ready() of {node.name} raised {type(error).__name__}: {error}; it is asked again")
@@ -85,7 +90,10 @@ async def _until_ready(system: System, cluster: Cluster, waiting: _Waiting, node
 async def _ready(system: System, node: Node) -> bool:
     if node.role == ZOOKEEPER_ROLE:
         return await zookeeper.ready(node)
-    return await system.ready(node)
+    answer = system.ready(node)
+    if not inspect.isawaitable(answer):
+        raise DeploymentError(f"ready() of {node.name} returned {answer!r}, which cannot be awaited: write `async def`")
+    return await answer
 
 
 def _ended(cluster: Cluster, node: Node) -> DeploymentError:

@@ -5,6 +5,8 @@ Results go to standard output, everything else to standard error, so that ``--js
 """
 
 import argparse
+import errno
+import io
 import os
 import sys
 import traceback
@@ -44,6 +46,14 @@ VERBS: Final = (
 )  # fmt: skip
 """In the order in which ``assay --help`` lists them."""
 
+OF_FILES: Final = frozenset(
+    {
+        errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG,
+        errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY,
+    }
+)  # fmt: skip
+"""Errors about a path that a user gave, or about the permissions there."""
+
 DESCRIPTION: Final = """\
 A correctness tester for distributed systems. Runs are made by pytest; this command looks at them afterwards.
 
@@ -71,6 +81,9 @@ exit codes: 0 pass or done, 1 fail, 2 unknown, 64 wrong usage or unreadable inpu
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may take nothing but ASCII
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], Exit] = arguments.run
     try:
@@ -91,6 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_full(error):
             print(f"assay: {error}", file=sys.stderr)
             _let_go_of_output()
+            return int(Exit.USAGE)
+        if isinstance(error, OSError) and error.errno in OF_FILES and error.filename is not None:
+            print(
+                f"assay: {error.filename}: {error.strerror}; give a place that can be read and written", file=sys.stderr
+            )
             return int(Exit.USAGE)
         traceback.print_exc()
         print("assay: internal error, see above; please report it with the command line", file=sys.stderr)

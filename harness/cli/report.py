@@ -14,11 +14,14 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
+    from assay.checkers.source import open_history
     from assay.harness.stored.by_contract import open_stored
     from assay.reports.page import render
 
     stored = reading(lambda: open_stored(arguments.path))
     if stored.run is None:
         raise InputError(f"{arguments.path} is a bare history; a report needs the run folder around it")
-    print(render(stored.run))
+    history = reading(lambda: open_history(stored.history))
+    reading(history.require_values)
+    print(render(stored.run, history))
     return Exit.PASS

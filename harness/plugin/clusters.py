@@ -1,5 +1,6 @@
 """What a kind of cluster needs before a session begins, and what dead sessions have left there."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,18 @@ def check(options: Options) -> None:
         _check_attached(options)
     if options.settings.hosts is not None:
         _check_hosts(str(options.cluster), options.settings.hosts)
+
+
+def unwritable(store: Path) -> str | None:
+    """Makes the folder of runs and writes into it; why that is not possible, None if it is."""
+    probe = store / f".{os.getpid()}.probe"
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        return f"--store={store} cannot be written ({error.strerror}): name another folder"
+    return None
 
 
 def sweep(cluster: str) -> str:

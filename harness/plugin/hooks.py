@@ -144,15 +144,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     experiments = [item for item in items if is_experiment(item)]
-    if (excess := rounds.excess(config)) is not None:
-        raise pytest.UsageError(excess)
     reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
-    if (reason := others.reruns(config, experiments)) is not None:
+    if (reason := rounds.excess(config) or others.reruns(config, experiments)) is not None:
         raise pytest.UsageError(reason)
     if experiments:
-        config.stash[SESSION] = _session(config.stash[OPTIONS])
+        options, runs = config.stash[OPTIONS], not config.option.collectonly
+        if runs and (reason := clusters.unwritable(options.settings.store)) is not None:
+            raise pytest.UsageError(reason)
+        config.stash[SESSION] = _session(options)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:

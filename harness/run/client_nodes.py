@@ -78,8 +78,8 @@ class WithClientNodes:
     def logs(self, node: Node) -> Sequence[str]:
         return () if node.role == CLIENT_ROLE else self._system.logs(node)
 
-    async def ready(self, node: Node) -> bool:
-        return await (server.ready(node.address) if node.role == CLIENT_ROLE else self._system.ready(node))
+    def ready(self, node: Node) -> Coroutine[Any, Any, bool]:
+        return server.ready(node.address) if node.role == CLIENT_ROLE else self._system.ready(node)
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         if list(argv) == self._argv:

@@ -126,6 +126,7 @@ def experiment(
     promised = contract if model is None else msgspec.structs.replace(contract, model=model)
 
     def decorate(body: Body) -> Callable[..., None]:
+        _check_body(body)
         _check(system, client, silent=promised.model is not None)
         made = Experiment(
             body.__name__, system, client, promised, body, client_nodes, tuple(mixes), operation_timeout,
@@ -170,11 +171,28 @@ def experiment_of(function: object) -> Experiment | None:
     return found if isinstance(found, Experiment) else None
 
 
+def _check_body(body: Callable[..., Any]) -> None:
+    """Raises :class:`IncompleteError` for a function that does not take the settings, and them alone."""
+    signature = inspect.signature(body)
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise IncompleteError(
+            f"{body.__name__}{signature} must take the settings of a run and nothing else ({error}): "
+            f"def {body.__name__}(settings: Settings) -> Generator"
+        ) from None
+
+
 def _check(system: System, client: type[Any], *, silent: bool) -> None:
     """Raises :class:`IncompleteError`: later each of these would look like something else, or wait for ever.
 
     ``silent``: the client need not say what effects its operations have.
     """
+    if isinstance(system, type):
+        raise IncompleteError(f"system={system.__name__} is a class: give an instance of it, {system.__name__}(...)")
+    if not isinstance(client, type):
+        kind = type(client).__name__
+        raise IncompleteError(f"client={kind}(...) is an object: give the class, {kind}; each worker makes its own")
     for what, given, kind, needed, protocols, shown in (
         ("system", system, type(system), SYSTEM, (System,), "cluster/system.py, class System"),
         (

@@ -127,6 +127,17 @@ class HistoryReader:
         else:
             yield from self._stored(name, SCHEMAS[name])
 
+    def require_values(self) -> None:
+        """Raises ``HistoryError`` if a column that must have a value has none in some row, by the files' statistics."""
+        for name, schema in SCHEMAS.items():
+            needed = {field.name for field in schema if not field.nullable}
+            for path in self._paths[name]:
+                lacking = nulls(path)
+                if found := sorted(needed & lacking.keys()):
+                    raise HistoryError(
+                        f"{path}: column {found[0]} must have a value in every row; {lacking[found[0]]} lack"
+                    )
+
     def completed(self) -> Iterator[Completed]:
         """The operations, in the order in which they were written; argument and result decoded."""
         for batch in self.batches("ops"):
@@ -189,6 +200,17 @@ class HistoryReader:
             return msgspec.json.decode(path.read_bytes(), type=Closed)
         except (msgspec.MsgspecError, OSError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
+
+
+def nulls(path: Path) -> dict[str, int]:
+    """How many rows have no value in each column that has such rows."""
+    found: dict[str, int] = {}
+    with pq.ParquetFile(path) as file:
+        for group in range(file.metadata.num_row_groups):
+            for column in map(file.metadata.row_group(group).column, range(file.metadata.num_columns)):
+                if column.statistics is not None and column.statistics.null_count:
+                    found[column.path_in_schema] = found.get(column.path_in_schema, 0) + column.statistics.null_count
+    return found
 
 
 class _Part(NamedTuple):

@@ -20,6 +20,14 @@ SCHEMAS: dict[str, pa.Schema] = {
 OPS, EFFECTS = SCHEMAS["ops"], SCHEMAS["effects"]
 
 
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.array([value], kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return False
+    return True
+
+
 def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     """One batch. Raises ``HistoryError`` for a value that its column does not take."""
     arrays = []
@@ -27,7 +35,9 @@ def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBa
         try:
             array = pa.array(column, field.type)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:  # also UnicodeEncodeError
-            raise HistoryError(f"column {field.name} of the history takes {field.type}: {error}") from error
+            wrong = next((value for value in column if not _fits(value, field.type)), None)
+            which = "" if wrong is None else f", and one of its values is {str(wrong)[:80]}"
+            raise HistoryError(f"column {field.name} of the history takes {field.type}{which}: {error}") from error
         if array.null_count and not field.nullable:
             raise HistoryError(f"column {field.name} of the history must have a value in every row")
         arrays.append(array)
