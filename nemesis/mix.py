@@ -42,6 +42,7 @@ from assay.nemesis.relay import relay
 from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
 from assay.nemesis.shape import Shape
 from assay.nemesis.slow_disk import SlowDisk
+from assay.nemesis.start_twice import StartTwice
 from assay.nemesis.target import ONE, Kind, Target, named
 
 WEIGHTS: Final[Mapping[str, float]] = {
@@ -184,8 +185,12 @@ def weight(name: str) -> float:
 
 
 def mixable(catalogue: Catalogue) -> tuple[str, ...]:
-    """What the mix draws from: everything, but for what another one of it includes."""
-    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling"}))
+    """Returns what the mix draws from: all faults but ``restart-rolling``, which others include, and ``start-twice``.
+
+    A second start is an operator's error, and a system without a lock may lose all its data by it. So it comes only by
+    its name.
+    """
+    return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling", StartTwice.name}))
 
 
 def _kinds(rng: random.Random, faults: Sequence[str], catalogue: Catalogue, census: Census) -> list[str]:

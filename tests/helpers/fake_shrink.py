@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 act, run, own, *rest = sys.argv[1:]
-assert [word.partition("=")[0] for word in rest] == ["--budget", "--replays", "--yes"]
+assert [word.partition("=")[0] for word in rest] == ["--budget", "--replays"]
 run_folder, store = Path(run), Path(own.partition("=")[2])
 assert run_folder.is_dir()
 (store / "test_fake" / "1").mkdir(parents=True)

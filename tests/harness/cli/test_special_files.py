@@ -58,7 +58,7 @@ def test_a_check_names_it(run: Path, name: str, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "command",
     [
-        ["report"], ["replay"], ["shrink"], ["watch"], ["gc", "..", "--keep=0", "--older-than=1", "--dry-run"],
+        ["report"], ["replay"], ["shrink"], ["watch"],
         ["nights", "add", "..", "--into=nights"],
     ],
     ids=lambda command: command[0],
@@ -71,6 +71,13 @@ def test_every_command_that_takes_runs_names_it(
     arguments = command if ".." in command else [command[0], str(run), *command[1:]]
     assert main(arguments) == 64
     assert f"{place.name}: this is a FIFO" in capsys.readouterr().err
+
+
+def test_such_a_run_is_kept_by_gc_and_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fifo(run / "run.json")
+    assert main(["gc", str(run.parents[1]), "--keep=0", "--yes"]) == 0
+    assert f"kept: {run.parent}, because no run.json of ours is at {run.parent}" in capsys.readouterr().err
+    assert run.is_dir()
 
 
 def test_a_page_over_a_store_lists_such_a_run_as_damaged(run: Path) -> None:

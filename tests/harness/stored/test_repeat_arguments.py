@@ -68,7 +68,7 @@ def test_every_option_of_a_command_is_one_that_may_be_repeated() -> None:
         seed=9, cluster="ssh", nodes=5, role_nodes=("server=5",), zookeepers=3, hosts=Path("hosts.toml"),
         nemesis=("kill",), nemesis_interval=3.0, nemesis_target="one", time_limit=7.0, rate=3.0, operation_timeout=9.0,
         concurrency=11, defect="x", configuration=("a=b",), nemesis_trigger="after:3", client_nodes=2,
-        workload_mix=("m",), invariants="on",
+        workload_mix=("m",), invariants="on", drain_limit=99.0,
     )  # fmt: skip
     every = [full, replace(full, watch=True), replace(full, fail_fast=True), replace(full, replay=Path("s.json"))]
     words = {word.partition("=")[0] for one in every for word in shlex.split(repeat_command("t.py::t", one))[2:]}
