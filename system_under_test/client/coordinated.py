@@ -14,7 +14,14 @@ from typing import Any, ClassVar, Final
 from assay.system_under_test.assignors import by_topic
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError, NotSent
-from assay.system_under_test.client.errors import OFFSET_COMMIT_NOT_DONE, Certainty, ClientError, ReadFailed, outcome
+from assay.system_under_test.client.errors import (
+    OFFSET_COMMIT_NOT_DONE,
+    OFFSET_COMMIT_WORTH_REPEATING,
+    Certainty,
+    ClientError,
+    ReadFailed,
+    outcome,
+)
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.client.pool import Address, Bootstrap, KnownBrokers, Pool
 from assay.system_under_test.protocol import draft_groups, group_offsets, groups
@@ -30,8 +37,6 @@ ATTEMPT: Final = 1.0
 STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
-LOADING: Final = frozenset({ErrorCode.GROUP_LOAD_IN_PROGRESS})
-"""The coordinator has rejected the request, and will take it once it has read its groups."""
 OVER: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 """The generation is over, for this member."""
 
@@ -196,7 +201,8 @@ class Coordinated:
                 known, bad = self._settled(answer, offsets, under)
                 if set(known.values()) <= {Certainty.DONE} and not bad:
                     return
-                again = bool(bad) and set(bad) <= (STALE_COORDINATOR if self._repeat_unknown else LOADING)
+                repeated = STALE_COORDINATOR if self._repeat_unknown else OFFSET_COMMIT_WORTH_REPEATING
+                again = bool(bad) and set(bad) <= repeated
             known = {one: _together(earlier[one], now) for one, now in known.items()}
             if not again or loop.time() + BACK_OFF >= deadline:
                 said = error or f"answered {', '.join(code.name for code in bad) or 'not of all partitions'}"

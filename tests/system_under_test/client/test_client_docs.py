@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from assay.system_under_test.client.coordinated import LOADING
 from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
+    OFFSET_COMMIT_WORTH_REPEATING,
     PRODUCE_NOT_DONE,
     PRODUCE_WORTH_REPEATING,
     outcome,
@@ -25,7 +25,7 @@ from helpers.sim_brokers import brokers, simulate
 PAGE = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
 
 
-SECTIONS = ("Producer", "A producer with a queue", "SimpleConsumer", "GroupConsumer", "Settings")
+SECTIONS = ("Producer", "AsyncProducer", "SimpleConsumer", "GroupConsumer", "Settings")
 """Whose examples are run here; others need another cluster, and are run elsewhere."""
 
 
@@ -66,7 +66,8 @@ def test_the_table_of_errors_is_that_of_the_code(code: ErrorCode) -> None:
     if code is ErrorCode.NONE:
         return
     produce = outcome(code, PRODUCE_NOT_DONE).value + (", tried again" if code in PRODUCE_WORTH_REPEATING else "")
-    commit = outcome(code, OFFSET_COMMIT_NOT_DONE).value + (", tried again" if code in LOADING else "")
+    again = ", tried again" if code in OFFSET_COMMIT_WORTH_REPEATING else ""
+    commit = outcome(code, OFFSET_COMMIT_NOT_DONE).value + again
     rows = [row for row in PAGE.splitlines() if row.startswith(f"| {code.value} {code.name} ")]
     if rows:
         assert cells(rows[0]) == (produce, commit)

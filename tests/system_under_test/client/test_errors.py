@@ -17,6 +17,7 @@ from assay.system_under_test.client.delivery import Delivery, Way
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
+    OFFSET_COMMIT_WORTH_REPEATING,
     PRODUCE_NOT_DONE,
     PRODUCE_WORTH_REPEATING,
     Certainty,
@@ -58,6 +59,7 @@ def test_after_these_it_is_unknown_whether_offsets_were_committed(code: E) -> No
 
 def test_what_is_tried_again_was_certainly_not_done() -> None:
     assert PRODUCE_WORTH_REPEATING < PRODUCE_NOT_DONE
+    assert OFFSET_COMMIT_WORTH_REPEATING < OFFSET_COMMIT_NOT_DONE
 
 
 @pytest.mark.parametrize("refusals", [PRODUCE_NOT_DONE, OFFSET_COMMIT_NOT_DONE])
