@@ -183,5 +183,5 @@ def decode(data: bytes, source: str = "schedule") -> Schedule | Record:
         return msgspec.json.decode(data, type=Schedule | Record)
     except msgspec.ValidationError as error:
         raise ScheduleError(f"{source}: {error}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ScheduleError(f"{source} is not JSON: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from assay.checkers.verdict import Judgement
+from assay.harness.core.files import read_json
 from assay.harness.core.stamps import Origin
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ def read_files(run_dir: Path) -> RunFiles:
 
 def _read(path: Path, kind: type[T], problems: list[str]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return read_json(path, kind)
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, OSError) as error:

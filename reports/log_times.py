@@ -87,7 +87,7 @@ def _of_json(line: str, about: float) -> tuple[float, str] | None:
     """A line that is an object with a time; the words are its level and message, and then all else that it has."""
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     for name in _TIMES:
         value = fields.get(name)

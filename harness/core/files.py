@@ -4,7 +4,11 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
 
 SPECIAL: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -29,6 +33,19 @@ def read_file(path: Path) -> bytes:
     """Reads a file that a user names. Raises ``OSError``; :class:`SpecialFileError` for what is no regular file."""
     require_regular(path)
     return path.read_bytes()
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Reads a JSON file, as :func:`read_file` does. Raises ``msgspec.DecodeError`` unless it is JSON of this kind."""
+    return decode_json(read_file(path), kind)
+
+
+def decode_json(data: bytes, kind: type[T]) -> T:
+    """Decodes JSON. Raises ``msgspec.DecodeError`` also for text that is not UTF-8, and for values nested too deep."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def require_regular(path: Path) -> None:

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core.files import read_json
 from assay.harness.nights.child import AttemptEnd
 from assay.harness.nights.night import AttemptOutcome, Cell, Kind
 from assay.harness.run import store
@@ -59,7 +60,7 @@ def seen(run: Path) -> Seen:
     if info is None or info.verdict is None:
         return Seen(None)
     with suppress(OSError, msgspec.MsgspecError):
-        judgement = msgspec.json.decode((run / "verdict.json").read_bytes(), type=Judgement)
+        judgement = read_json(run / "verdict.json", Judgement)
         return Seen(info.verdict, tuple(name for name in judgement.anomalies if name in judgement.forbidden))
     return Seen(None)
 

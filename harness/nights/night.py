@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from assay.harness.core.files import write_atomically
+from assay.harness.core.files import decode_json, read_json, write_atomically
 from assay.harness.run.store import NIGHTS
 
 FORMAT: Final = 1
@@ -172,7 +172,7 @@ class NightFolder:
         """Raises :class:`NightError`."""
         path = self.path / "night.json"
         try:
-            night = msgspec.json.decode(path.read_bytes(), type=Night)
+            night = read_json(path, Night)
         except (OSError, msgspec.MsgspecError) as error:
             raise NightError(f"{path} is not the record of a night: {error}") from error
         if night.format != FORMAT:
@@ -202,8 +202,8 @@ class NightFolder:
     def running(self) -> Running | None:
         """What goes on, or went on when the night died."""
         try:
-            return msgspec.json.decode((self.path / "running.json").read_bytes(), type=Running)
-        except (FileNotFoundError, msgspec.MsgspecError):
+            return read_json(self.path / "running.json", Running)
+        except (OSError, msgspec.MsgspecError):
             return None
 
     def now_running(self, running: Running | None) -> None:
@@ -274,6 +274,6 @@ def _readable(path: Path, kind: type[Line]) -> Iterator[Line]:
         return
     for line in lines:
         try:
-            yield msgspec.json.decode(line, type=kind)
+            yield decode_json(line, kind)
         except msgspec.MsgspecError:
             continue  # half a line

@@ -22,6 +22,7 @@ from assay.checkers.register.family import REGISTER
 from assay.checkers.source import open_history, register_contract, register_history
 from assay.checkers.verdict import Judgement, Verdict
 from assay.cluster import owner
+from assay.harness.core.files import read_json
 from assay.harness.core.history import HistoryError
 from assay.harness.nights.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultLife, Found, Return, Run
 from assay.harness.run import store
@@ -91,7 +92,7 @@ def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
     if not path.exists():
         return None
     try:
-        judgement = msgspec.json.decode(path.read_bytes(), type=Judgement)
+        judgement = read_json(path, Judgement)
     except (OSError, msgspec.MsgspecError) as error:
         raise HistoryError(f"{path} is damaged: {error}") from error
     if info.verdict not in (None, str(judgement.verdict)):
@@ -132,8 +133,8 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
 def measured(folder: Path) -> RunFigures:
     """Empty when there are no figures, or none that can be read."""
     try:
-        return msgspec.json.decode((folder / FIGURES).read_bytes(), type=RunFigures)
-    except (OSError, ValueError, RecursionError):
+        return read_json(folder / FIGURES, RunFigures)
+    except (OSError, msgspec.DecodeError):
         return RunFigures()
 
 
@@ -258,8 +259,8 @@ def _identity(folder: Path, info: RunInfo) -> str:
 def _settings(folder: Path) -> dict[str, Any]:
     """Empty when there are none, or none that can be read: for a judged run ``open_stored`` then says so."""
     try:
-        found = msgspec.json.decode((folder / "settings.json").read_bytes())
-    except (OSError, msgspec.DecodeError, RecursionError):
+        found = read_json(folder / "settings.json", object)
+    except (OSError, msgspec.DecodeError):
         return {}
     return found if isinstance(found, dict) and isinstance(found.get("settings", {}), dict) else {}
 

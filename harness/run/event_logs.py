@@ -110,7 +110,7 @@ class Collector:
                 self.on_line(node.name, text)
             try:
                 line = msgspec.json.decode(text, type=Line)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 unreadable += 1
                 self.history.event(
                     time=self.stamps.now(), node=node.name, incarnation=0, seq=-unreadable, event=UNREADABLE,

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster import owner
-from assay.harness.core.files import require_regular_below, write_atomically
+from assay.harness.core.files import read_json, require_regular_below, write_atomically
 from assay.harness.core.history import FORMAT, History
 from assay.harness.core.printable import encodable
 from assay.harness.core.stamps import Origin
@@ -201,8 +201,8 @@ def read_run(path: Path) -> RunInfo | None:
     if (path / "run.json").exists():  # any other folder may be large, and is not read
         require_regular_below(path)
     try:
-        return msgspec.json.decode((path / "run.json").read_bytes(), type=RunInfo)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return read_json(path / "run.json", RunInfo)
+    except (OSError, msgspec.DecodeError):
         return None
 
 

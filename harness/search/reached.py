@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from assay.harness.core.files import write_atomically
+from assay.harness.core.files import read_json, write_atomically
 from assay.harness.run.store import safe_name
 from assay.harness.search.code_coverage.kept import ModuleReached
 from assay.harness.search.code_coverage.kept import together as of_all
@@ -137,7 +137,7 @@ def rarest(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
 
 def _read(file: Path) -> Reached:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Reached)
+        return read_json(file, Reached)
     except msgspec.MsgspecError as error:
         raise ValueError(f"{file} does not hold what a search has reached, move it away: {error}") from error
 

@@ -108,7 +108,9 @@ def open_stored(path: Path) -> Stored:
     info = None if run is None else store.read_run(run)
     if run is not None and info is None:
         # Without it no one knows whether the run came to its end, or what spoke against it then.
-        raise HistoryError(f"{run / 'run.json'} is damaged; check {history.name}/ alone, copied elsewhere, without it")
+        raise HistoryError(
+            f"{run / 'run.json'} is damaged or not readable; check {history.name}/ alone, copied elsewhere, without it"
+        )
     settings: dict[str, Any] = {}
     contract, lost = Contract(), None
     try:

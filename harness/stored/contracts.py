@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from assay.checkers.contract import INTOLERABLE, Contract
 from assay.checkers.judge import UNNAMED
 from assay.checkers.verdict import Judgement, Verdict
+from assay.harness.core.files import read_json
 from assay.harness.core.history import CLOSED, HistoryError
 from assay.harness.core.history.growing import UNFINISHED
 from assay.harness.core.history.through import FILE as THROUGH
@@ -63,10 +64,10 @@ def read_settings(path: Path, version: int) -> dict[str, Any]:
     ``version``: the schema version that ``run.json`` has.
     """
     try:
-        settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        settings = read_json(path, dict[str, Any])
     except FileNotFoundError:
         raise LostContractError(f"there is no {path}") from None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise LostContractError(f"{path} cannot be read: {error}") from error
     for file, found in ((path, settings.get("schema_version", version)), (path.parent / "run.json", version)):
         if type(found) is not int or not 1 <= found <= store.SCHEMA_VERSION:
@@ -86,11 +87,11 @@ def given_contract(text: str) -> Contract:
         return Contract()
     path = Path(text)
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        found = read_json(path, dict[str, Any])
         return _contract(found.get("contract", found), path)
     except LostContractError as error:
         raise HistoryError(f"--contract={text}: {error}") from error
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise HistoryError(
             f"--contract={text} cannot be read: {error}; give a settings.json, or {STRICTEST}"
         ) from error

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from assay.harness.core.files import read_json
 from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import printable
 from assay.harness.run.command_line import REPEATABLE, repeat_command
@@ -33,7 +34,7 @@ def read_settings(run: Path) -> Settings:
     """The settings that a run was made with. Raises ``HistoryError`` when ``settings.json`` does not say them."""
     path = run / "settings.json"
     try:
-        chosen: dict[str, Any] = msgspec.json.decode(path.read_bytes())["settings"]
+        chosen = read_json(path, dict[str, Any])["settings"]
         if "workers" in chosen:  # the name of ``client_nodes`` in earlier runs
             chosen["client_nodes"] = chosen.pop("workers")
         return msgspec.convert(chosen, Settings, dec_hook=lambda kind, value: Path(value) if kind is Path else value)

@@ -67,6 +67,7 @@ def test_a_line_is_placed_by_the_time_that_it_says(line: str, after: float, word
         '{"ts":"later","msg":"x"}',
         '{"ts":true}',
         "{broken",
+        '{"ts":' + "[" * 5000 + "]" * 5000 + "}",
     ],
 )
 def test_what_says_no_time_of_its_own_is_left_as_it_is(line: str) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
+from assay.harness.core.files import read_json
 from assay.harness.core.history.data_sets import HistoryError
 from assay.harness.core.history.rows import COLUMNS, EffectRow, OpRow, op_row
 from assay.harness.core.history.schema import SCHEMAS, to_batch
@@ -57,7 +58,7 @@ def sealed(history: Path) -> Sealed | None:
     """
     path = history / UNFINISHED / SEALED
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Sealed)
+        return read_json(path, Sealed)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:

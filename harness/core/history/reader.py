@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assay.harness.core.files import read_json
 from assay.harness.core.history import format_1, through, translation
 from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, LATER, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
@@ -197,7 +198,7 @@ class HistoryReader:
         if not path.exists():
             return None
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Closed)
+            return read_json(path, Closed)
         except (msgspec.MsgspecError, OSError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
 

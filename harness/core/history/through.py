@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from assay.harness.core.files import read_json
+
 FILE: Final = "through.json"
 
 
@@ -19,6 +21,6 @@ def encode(through: Mapping[str, str]) -> bytes:
 def read(folder: Path) -> dict[str, str]:
     """Of a history's folder; empty where nothing is known, as of a run that goes on."""
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=dict[str, str])
+        return read_json(folder / FILE, dict[str, str])
     except (OSError, msgspec.MsgspecError):
         return {}

@@ -100,12 +100,14 @@ def test_a_history_alone_names_it(run: Path, capsys: pytest.CaptureFixture[str])
         ("--known", ["index", "store"]),
         ("--trends", ["index", "store"]),
         ("--matrix", ["nightly", "--budget=1s"]),
+        ("--contract", ["check", "history"]),
     ],
 )
 def test_a_file_that_an_option_names(
     run: Path, option: str, command: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = fifo(run / "fifo")
+    (run / "history").rename(run.parents[2] / "history")
     monkeypatch.chdir(run.parents[2])
     place = place.rename(run.parents[2] / "fifo")
     assert main([*command, f"{option}={place}"]) == 64

@@ -118,8 +118,9 @@ def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
     assert store.read_run(folder.path) is None
     folder.write_run(info(NOW))
     assert store.read_run(folder.path) == info(NOW)
-    (folder.path / "run.json").write_text("{")
-    assert store.read_run(folder.path) is None
+    for garbage in (b"{", b'{"test": "\xff"}'):
+        (folder.path / "run.json").write_bytes(garbage)
+        assert store.read_run(folder.path) is None
 
 
 def test_text_of_any_origin_can_be_written(tmp_path: Path) -> None:
@@ -155,6 +156,7 @@ def test_a_run_whose_owner_died_is_not_going_on(tmp_path: Path) -> None:
 NOT_OURS = {
     "no run.json": None,
     "no JSON": "{",
+    "not UTF-8": '{"test": "caf\udce9"}',
     "another tool's": '{"id": 7, "status": "done"}',
     "no time": '{"test":"t","status":"finished","started":"then","owner":"o","seed":1,"cluster":"sim",'
     '"nemesis":"none","command":"pytest"}',
@@ -166,7 +168,7 @@ def test_a_folder_that_is_no_run_of_ours_is_never_deleted(tmp_path: Path, conten
     theirs = tmp_path / "thesis" / "chapters"
     theirs.mkdir(parents=True)
     if content is not None:
-        (theirs / "run.json").write_text(content)
+        (theirs / "run.json").write_text(content, errors="surrogateescape")
     assert store.collectable(tmp_path, keep=0, older_than=None, now=NOW) == []
     assert store.collectable(tmp_path, keep=0, older_than=timedelta(0), now=NOW + timedelta(days=9)) == []
     assert store.foreign(tmp_path) == [tmp_path / "thesis"]
@@ -195,6 +197,7 @@ def test_a_run_json_that_is_a_folder_or_a_pipe_makes_no_run(tmp_path: Path) -> N
     folder = tmp_path / "t" / "r"
     (folder / "run.json").mkdir(parents=True)
     assert not store.is_run(folder)
+    assert store.read_run(folder) is None
     (folder / "run.json").rmdir()
     os.mkfifo(folder / "run.json")
     assert not store.is_run(folder)
