@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, InputError, note, reading
+from assay.harness.cli.command import Exit, InputError, confirmed, note, reading, yes_option
 from assay.harness.cli.summary import exit_of, known_option, marks
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ the file and the outcomes.
 EPILOG: Final = """\
 exit codes: 0 nothing failed but what is marked as known, and something passed; 1 a run failed in a way that no mark
 covers, or whose mark is over, or a canary's defect was missed; 2 nothing failed,
-but something crashed, hung, had no engine or disk, or has no verdict; 64 a cell or the file is wrong; 130 interrupted
+but something crashed, hung, had no engine or disk, or has no verdict, or a resumed night was not confirmed; 64 a cell
+or the file is wrong; 130 interrupted
 """
 
 
@@ -52,6 +53,7 @@ def add(commands: Any) -> None:
     known_option(parser)
     parser.add_argument("--resume", action="store_true",
         help="go on with --night, or the newest: the cells that it began with, but those that have ended")  # fmt: skip
+    yes_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -69,6 +71,9 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     known = marks(arguments.known)
     night, budget = reading(lambda: _night(arguments))
+    if arguments.resume and not _trusted(night, arguments):
+        note("nothing was run")
+        return Exit.UNKNOWN
     store = arguments.store.resolve()
     path = folder(store, night.night)
     one = Nightly(
@@ -107,6 +112,23 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
     cells, usual = plan(arguments.matrix)
     usual = usual if shrink is None else shrink
     return begin(store, arguments.night, cells, budget, place, version, arguments.split, usual), budget
+
+
+def _trusted(night: "Night", arguments: argparse.Namespace) -> bool:
+    """Whether the cells of a stored night may be run: they are those of the matrix, or the user agrees."""
+    from assay.harness.nights.matrix import plan
+    from assay.harness.nights.night import NightError
+
+    try:
+        ours = plan(arguments.matrix)[0] if night.folder == str(arguments.matrix.parent.resolve()) else ()
+    except NightError:
+        ours = ()
+    others = [cell for cell in night.cells if cell not in ours]
+    if not others:
+        return True
+    for cell in others:
+        note(f"not a cell of {arguments.matrix}: {shlex.join(['pytest', *cell.arguments])}")
+    return confirmed(f"run what the record of night {night.night} names, in {night.folder}?", arguments)
 
 
 def _begins(cell: "Cell", attempt: int) -> None:

@@ -253,6 +253,31 @@ def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
     assert (found.outcome, found.detail) == (Outcome.INTERRUPTED, "by a second Ctrl-C")
 
 
+def test_a_resumed_night_runs_cells_of_the_matrix_and_asks_for_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("assay.harness.nights.nightly.Nightly", partial(nightly.Nightly, program=PROGRAM))
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.chdir(tmp_path)
+    begun(tmp_path / "store", [cell("pass")], "n")
+    resume = ["nightly", "--resume", f"--store={tmp_path / 'store'}"]
+    results = night.folder(tmp_path / "store", "n").results
+    with monkeypatch.context() as patch:
+        for cells in ((), (cell("fail", name="pass"),)):  # there is none, or another command has its name
+            patch.setattr("assay.harness.nights.matrix.plan", lambda path, cells=cells: (cells, 0.0))
+            assert main(resume) == Exit.UNKNOWN
+            assert results() == []
+            assert "not a cell of nightly.toml: pytest pass" in capsys.readouterr().err
+        patch.setattr("assay.harness.nights.matrix.plan", lambda path: ((cell("pass"), cell("fail")), 0.0))
+        (tmp_path / "elsewhere").mkdir()
+        assert main([*resume, "--matrix=elsewhere/nightly.toml"]) == Exit.UNKNOWN, "pytest starts in another folder"
+        assert results() == []
+        assert main(resume) == Exit.PASS
+    assert outcomes(results()) == ["pass"]
+    begun(tmp_path / "store", [cell("pass")], "o")
+    assert main([*resume, "--yes"]) == Exit.PASS, "there is no matrix at all, and the user agrees"
+
+
 def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:
     names = [begun(tmp_path, [cell("pass")]).night for _ in range(3)]
     assert date.fromisoformat(names[0])
