@@ -87,6 +87,8 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
                 found.setdefault(store.resolve(one), one)
             except FileNotFoundError:
                 others.append(str(one))
+            except OSError:  # its judgement says why it cannot be read, and the others are judged
+                found.setdefault(one.resolve(), one)
     if not found:
         raise InputError(
             f"there is no run or history folder, with ops/ or history/ops/ in it, at {_some(list(map(str, paths)))}"

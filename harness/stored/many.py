@@ -138,7 +138,7 @@ def _why_not(error: Exception) -> str | None:
     """Why there is no judgement of a history; None for an error of this program, which ends it."""
     if (check := whose(error)) is not None:
         return f"{check}: {type(error).__name__}: {error}"
-    return str(error) if isinstance(error, HistoryError | FileNotFoundError | EngineError) else None
+    return str(error) if isinstance(error, HistoryError | OSError | EngineError) else None
 
 
 def _rows(one: _Opened | Judged) -> int:
@@ -149,7 +149,7 @@ def _opened(path: Path) -> _Opened | Judged:
     try:
         stored = open_stored(path)
         history = stored.opened()
-    except (HistoryError, FileNotFoundError) as error:
+    except (HistoryError, OSError) as error:
         return Judged(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
     says_its_objects = history.format("effects") > TRANSLATED_BY_FAMILY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +149,19 @@ def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
         f"assay: neither runs nor history folders, passed over: {tmp_path / 'nights'}",
     ]
     assert main(["check", str(passed), str(damaged)]) == Exit.USAGE
+
+
+def test_one_that_cannot_be_read_keeps_no_other_from_being_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed, waiting = FIXTURES / "format_2" / "synthetic-set-set-lost", tmp_path / "waiting"
+    shutil.copytree(LOG, waiting)
+    os.mkfifo(waiting / "history" / "ops" / "part-9.parquet")
+    assert main(["check", str(waiting), str(failed)]) == Exit.FAIL
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"error    {waiting}  ")
+    assert "this is a FIFO" in lines[0]
+    assert lines[1].startswith(f"FAIL     {failed}  ")
 
 
 def test_as_json_there_is_an_object_for_each(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
