@@ -108,7 +108,8 @@ class Handler(SimpleHTTPRequestHandler):
             path = os.path.realpath(self.translate_path(self.path))
         except ValueError:
             path = ""
-        if not path.startswith(f"{self._root}{os.sep}"):
+        # A FIFO may have no writer, so that a reader would wait forever.
+        if not path.startswith(f"{self._root}{os.sep}") or not (os.path.isfile(path) or os.path.isdir(path)):
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
         return super().send_head()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import struct
 import threading
@@ -142,6 +143,12 @@ def test_nothing_outside_the_store_is_served(served: tuple[int, Path, list[int]]
     status, _, body = answer(served[0], path)
     assert status in (400, 404)
     assert b"secret" not in body.replace(path.encode(), b"")
+
+
+def test_a_fifo_is_not_served_and_no_one_waits_for_its_writer(served: tuple[int, Path, list[int]]) -> None:
+    port, root, _ = served
+    os.mkfifo(root / "latest" / "logs" / "n2.log")
+    assert answer(port, "/latest/logs/n2.log")[0] == 404
 
 
 @pytest.mark.parametrize(
