@@ -45,10 +45,10 @@ def module(given: str, name: str) -> object:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise SettingsError(f"{given}: there is no module {error.name}, neither installed nor in {here}") from error
         raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program's exit code must not become this command's
         raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"

@@ -106,7 +106,10 @@ class Registry:
             if not hooks and not any(map(_is_model, vars(module).values())):
                 raise SettingsError(f"--plugin={name} adds nothing: it has no model, and none of {', '.join(HOOKS)}")
             for hook in hooks:
-                added[hook] += getattr(module, hook)()
+                try:
+                    added[hook] += getattr(module, hook)()
+                except Exception as error:
+                    raise SettingsError(f"--plugin={name}: {hook} failed: {type(error).__name__}: {error}") from error
         faults, families, models, systems = added.values()
         return cls.extended(
             faults=faults, families=families, models=models, systems=systems, modules=names, trusts_runs=trusts_runs,
