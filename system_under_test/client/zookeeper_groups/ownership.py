@@ -122,11 +122,14 @@ class Ownership:
                 self._on_doubt()
 
         self._watches[partition] = fired
-        stat = await self._zookeeper.exists(paths.consumer_owner(self._group, *partition), fired)
-        if stat is not None and stat.ephemeralOwner == session:
-            return stat
-        self._watches.pop(partition, None)
-        return None
+        ours = False
+        try:
+            stat = await self._zookeeper.exists(paths.consumer_owner(self._group, *partition), fired)
+            ours = stat is not None and stat.ephemeralOwner == session
+        finally:  # also after an error, because then no watch was set
+            if not ours and self._watches.get(partition) is fired:
+                del self._watches[partition]
+        return stat if ours else None
 
     async def _make_folder(self, topic: str) -> None:
         path = paths.consumer_owner(self._group, topic, 0).rpartition("/")[0]

@@ -9,8 +9,9 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError
 from kazoo.protocol.serialization import Delete
+from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.coordinated import Position
@@ -624,6 +625,35 @@ def test_nothing_is_released_without_a_registration_and_everything_once_there_is
             await ownership.release()
             assert not ownership.claimed
             assert await owners(zookeeper) == {}
+            await zookeeper.close()
+
+    simulate(check)
+
+
+def test_a_claim_that_could_not_be_looked_at_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed look sets no watch, so nothing else would tell that the claim is gone."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            zookeeper = await zookeeper_of(cluster)
+            registration = Registration(zookeeper, "g", "g_c1")
+            ownership = Ownership(zookeeper, "g", registration)
+            await registration.ensure(Static({"orders": 1}), 0)
+            assert await ownership.claim({("orders", 0): "g_c1-0"})
+            (watch,) = ownership._watches.values()
+            watch(WatchedEvent(EventType.NONE, KeeperState.CONNECTING, ""))  # as when the connection is lost
+            assert ownership.in_doubt
+
+            async def fails(*_: object) -> None:
+                raise ConnectionLoss
+
+            with monkeypatch.context() as patched:
+                patched.setattr(zookeeper, "exists", fails)
+                with pytest.raises(ConnectionLoss):
+                    await ownership.find_gone()
+            assert ownership.in_doubt
+            await zookeeper.delete("/consumers/g/owners/orders/0")
+            assert await ownership.find_gone() == [("orders", 0)]
             await zookeeper.close()
 
     simulate(check)
