@@ -45,6 +45,8 @@ class StartTwice(ServerFault):
     async def strike(self, injection: Injection, node: Node) -> None:
         seen = seen_of(injection, node)
         seen["before"] = await status(node)
+        if seen["before"]["state"] != ProcessState.RUNNING:
+            return  # the copy would be the node's only process, with its data and address, until the heal kills it
         seen["started"] = asyncio.get_running_loop().time()
         await cast(SupportsSecond, node).start_second()
 
@@ -60,10 +62,10 @@ class StartTwice(ServerFault):
         seen_of(injection, node)["after"] = await status(node)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if "before" in seen and seen["before"]["state"] != ProcessState.RUNNING:
+            return "was not running when its copy was to be started"
         if (missing := unseen(seen, "before", "second")) is not None:
             return missing
-        if seen["before"]["state"] != ProcessState.RUNNING:
-            return "was not running when its copy was started"
         copy = seen["second"]
         if copy["alive"]:
             return None if seen["lived"] >= LIVED else f"its copy had not lived for {LIVED:g} s"

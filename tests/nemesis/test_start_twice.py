@@ -77,6 +77,20 @@ def test_a_first_process_that_ended_of_it_is_not_started_again() -> None:
     assert "start" not in node.calls
 
 
+@pytest.mark.parametrize("state", [ProcessState.DEAD, ProcessState.STOPPED])
+def test_no_copy_is_started_of_a_process_that_does_not_run(state: ProcessState) -> None:
+    """It would take the dead process's place, unseen by all observers, and keep it from starting again."""
+
+    def does_not_run(node: FakeNode) -> None:
+        node.state = state
+
+    play = played("start-twice", does_not_run)
+    row = healed(play)
+    assert not row.took_effect
+    assert "n2: was not running when its copy was to be started" in str(row.detail)
+    assert play.cluster.node("n2").copies == []
+
+
 def test_where_a_copy_cannot_be_had_the_reason_is_given() -> None:
     play = Play(Schedule(1))
     play.cluster.node("n2").no_second = "its event log is not in the command"
