@@ -61,6 +61,9 @@ GOOD: dict[str, Any] = {"broker_id": 1, "zookeeper": "127.0.0.1:1", "host": "127
         (json.dumps(GOOD | {"broker_id": 1001}), "broker_id is 1001"),
         (json.dumps(GOOD | {"reserved_broker_max_id": -1}), "reserved_broker_max_id"),
         (json.dumps(GOOD | {"port": 70000}), "port is 70000"),
+        (json.dumps(GOOD | {"data_dir": "/"}), "data_dir is '/'"),
+        (json.dumps(GOOD | {"data_dir": ""}), "data_dir is ''"),
+        (json.dumps(GOOD | {"data_dir": "/srv/../data"}), "data_dir is '/srv/../data'"),
         (json.dumps(GOOD | {"max_connections_per_ip": 0}), "max_connections_per_ip is 0"),
         (json.dumps(GOOD | {"socket_request_max_bytes": 2**31}), "socket_request_max_bytes is 2147483648"),
         (json.dumps(GOOD | {"queued_max_request_bytes": 0}), "queued_max_request_bytes is 0"),
@@ -96,6 +99,18 @@ def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert "none.json" in done.stderr
+
+
+@pytest.mark.parametrize(("place", "reason"), [(".", "Is a directory"), ("broker.json/events", "File exists")])
+def test_an_event_log_that_cannot_be_written_is_one_clear_line(tmp_path: Path, place: str, reason: str) -> None:
+    config = tmp_path / "broker.json"
+    config.write_text(json.dumps(GOOD | {"data_dir": str(tmp_path / "data")}))
+    events = str(tmp_path / place)
+    command = [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(config)]
+    done = subprocess.run([*command, "--event-log", events], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [f"broker: event log {events}: {reason}"]
+    assert not (tmp_path / "data").exists()
 
 
 @dataclass(frozen=True)
