@@ -25,7 +25,7 @@ from helpers.sim_brokers import brokers, simulate
 PAGE = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
 
 
-SECTIONS = ("Producer", "AsyncProducer", "SimpleConsumer", "GroupConsumer", "Settings")
+SECTIONS = ("Producer", "A producer with a queue", "SimpleConsumer", "GroupConsumer", "Settings")
 """Whose examples are run here; others need another cluster, and are run elsewhere."""
 
 
