@@ -91,10 +91,13 @@ def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> Exit:
         if not Path(test).exists():
             raise InputError(f"{defect.name} is caught by {test}, which is not in {Path.cwd()}: go where it is")
     keep = arguments.store is not None
-    if keep:
-        arguments.store.mkdir(parents=True, exist_ok=True)
-    # below a folder that is given, too: the runs of two commands must not meet
-    root = Path(tempfile.mkdtemp(prefix="assay-defects-", dir=arguments.store)).absolute()
+    try:
+        if keep:
+            arguments.store.mkdir(parents=True, exist_ok=True)
+        # below a folder that is given, too: the runs of two commands must not meet
+        root = Path(tempfile.mkdtemp(prefix="assay-defects-", dir=arguments.store)).absolute()
+    except OSError as error:
+        raise InputError(f"the runs cannot be kept: {error}; give a folder with --store") from error
     results, complete = verify(
         defects, arguments.seeds, arguments.cluster, root,
         keep=keep, jobs=arguments.jobs, limit=arguments.limit, note=note,

@@ -40,6 +40,11 @@ from assay.harness.core.files import SpecialFileError
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import stopped_by_all
 
+UNUSABLE: Final = frozenset({
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+})  # fmt: skip
+"""Errors of the system that are about a path which the user gave, or about a file below it."""
+
 VERBS: Final = (
     check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
     serve, carry, image, search,
@@ -101,6 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _let_go_of_output()
         return 141
     except Exception as error:  # noqa: BLE001 - the last resort: shown whole, with an exit code that no verdict has
+        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+            print(f"assay: {error}", file=sys.stderr)
+            return int(Exit.USAGE)
         if is_full(error):
             print(f"assay: {error}", file=sys.stderr)
             _let_go_of_output()

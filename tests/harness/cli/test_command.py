@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import subprocess
@@ -171,6 +172,35 @@ def test_unreadable_input_is_64_and_says_what_was_looked_for(
     (second / "run.json").write_text("{")
     assert main(["check", str(second)]) == Exit.USAGE
     assert "run.json is damaged" in capsys.readouterr().err
+
+
+def test_a_path_that_the_system_refuses_is_64_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["check", "a" * 300]) == Exit.USAGE
+    assert "Traceback" not in capsys.readouterr().err
+
+    def refused(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/their/folder")
+
+    monkeypatch.setattr("assay.harness.run.store.collectable", refused)
+    assert main(["gc", str(tmp_path)]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "Permission denied: '/their/folder'" in said
+    assert "Traceback" not in said
+
+
+def test_a_plugin_that_ends_the_program_is_wrong_usage_and_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "ending_script.py").write_text("raise SystemExit(0)")
+    (tmp_path / "wrong_hook.py").write_text("def pytest_assay_models(of):\n    return ()\n")
+    assert main(["check", str(run_folder(tmp_path, STRICT)), "--plugin=ending_script"]) == Exit.USAGE
+    assert "--plugin=ending_script: ending_script cannot be imported: SystemExit: 0" in capsys.readouterr().err
+    assert main(["check", str(run_folder(tmp_path, STRICT)), "--plugin=wrong_hook"]) == Exit.USAGE
+    assert "--plugin=wrong_hook: pytest_assay_models failed: TypeError" in capsys.readouterr().err
 
 
 def test_an_internal_error_is_70_with_its_traceback(
