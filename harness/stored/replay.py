@@ -6,6 +6,7 @@ can be compared is which anomalies are found.
 """
 
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Final
 import msgspec
 
 from assay.checkers.verdict import Judgement
-from assay.harness.core.files import write_atomically
+from assay.harness.core.files import read_json, write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
@@ -74,8 +75,9 @@ def replay(path: Path, root: Path | None = None, agreed: Callable[[str], bool] =
 
 
 def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Session:
-    """Runs pytest in another process. Ctrl-C reaches that, too: it is given the time to heal, check and report.
+    """Runs pytest in another process. A request to stop is passed on: pytest has the time to heal, check and report.
 
+    A terminal sends Ctrl-C to pytest, too; pytest takes two signals that come together for one request.
     Other sessions may use the store meanwhile, so the run is known by its command.
     """
     before = set(store.runs(root))
@@ -86,6 +88,7 @@ def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Sess
         try:
             printed, errors = process.communicate()
         except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)  # SIGTERM and SIGHUP may have come to this process alone
             process.communicate()
             raise
         finally:
@@ -141,8 +144,8 @@ def _differences(first: Path, again: Path) -> str:
 def versions_of(run: Path) -> dict[str, str]:
     """The versions that a run keeps of what may change its history; none if its settings cannot be read."""
     try:
-        settings = msgspec.json.decode((run / "settings.json").read_bytes(), type=_Settings)
-    except (FileNotFoundError, msgspec.MsgspecError):
+        settings = read_json(run / "settings.json", _Settings)
+    except (OSError, msgspec.MsgspecError):
         return {}
     return {name: version for name, version in settings.versions.items() if name not in ("kernel", "machine")}
 
@@ -164,8 +167,8 @@ def forbidden_found(run: Path) -> set[str]:
 def judged(run: Path) -> Judgement | None:
     """How a run was judged; None: it was not, or its file is damaged."""
     try:
-        return msgspec.json.decode((run / "verdict.json").read_bytes(), type=Judgement)
-    except (FileNotFoundError, msgspec.MsgspecError):
+        return read_json(run / "verdict.json", Judgement)
+    except (OSError, msgspec.MsgspecError):
         return None
 
 

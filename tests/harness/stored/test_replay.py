@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -148,8 +149,13 @@ def test_the_run_of_another_session_is_not_taken_for_the_one_that_was_done_again
     assert (compared.same, compared.again) == (True, first.parent / "2")
 
 
-def test_after_ctrl_c_there_is_time_to_heal(pytester: pytest.Pytester) -> None:
-    """The terminal sends it to pytest, too."""
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGHUP, os.kill)]
+)
+def test_at_a_request_to_stop_there_is_time_to_heal(
+    pytester: pytest.Pytester, number: int, send: Callable[[int, int], None]
+) -> None:
+    """A terminal sends Ctrl-C to pytest, too. Other signals come to the command alone."""
     first = ended(pytester)
     pytester.makepyfile(test_it=WAITS)
     pytester.makeconftest(HEALS)
@@ -161,7 +167,7 @@ def test_after_ctrl_c_there_is_time_to_heal(pytester: pytest.Pytester) -> None:
         while not (pytester.path / "waits").exists():
             assert time.monotonic() < end, "it did not begin"
             time.sleep(0.05)
-        os.killpg(again.pid, signal.SIGINT)
+        send(again.pid, number)
         assert again.wait(60) == Exit.INTERRUPTED
     finally:
         again.kill()
