@@ -24,7 +24,7 @@ from assay.harness.search.explore import seeded
 from assay.harness.search.shrink import OutOfTime, minimise
 from assay.harness.search.story import write_story
 from assay.harness.stored.repeat_arguments import Declined, find_test, read_settings, repeat_arguments
-from assay.harness.stored.replay import SCHEDULE, forbidden_found, play
+from assay.harness.stored.replay import SCHEDULE, forbidden_found, judged, play
 from assay.nemesis.schedule import Record, ScheduleError, decode
 from assay.reports.page import render
 
@@ -170,9 +170,13 @@ class _Runner:
         if done.run is None:
             schedule.unlink()
             raise HistoryError(f"pytest ended with {done.status} and left no run: {done.printed[-2000:].strip()}")
-        failed = bool(forbidden_found(done.run) & self.wanted)
+        found = forbidden_found(done.run)
+        failed = bool(found & self.wanted)
         if failed:
             self.failing = done.run
+        elif found or judged(done.run) is None:
+            ended = f"failed with {', '.join(sorted(found))}" if found else "has no verdict"
+            self.note(f"kept: {done.run}, which {ended}")
         else:
             shutil.rmtree(done.run)
             schedule.unlink()

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.rate import MOST_REPETITIONS, Rate
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.shrink import OutOfTime, delta_debug, minimise
-from assay.harness.search.shrunk import _stored
+from assay.harness.search.shrunk import _Runner, _stored
 from assay.harness.search.story import write_story
+from assay.harness.stored.replay import Session
 from assay.nemesis.schedule import Branch, Schedule, Step, encode
 from assay.nemesis.target import ONE, named, parse
 from assay.nemesis.trigger import OnEvent
@@ -125,6 +127,31 @@ def test_settings_of_an_earlier_run_keep_the_number_of_client_nodes(tmp_path: Pa
     (tmp_path / "settings.json").write_text('{"settings": {"seed": 1, "workers": 2}}')
     (tmp_path / "schedule.json").write_bytes(encode(Schedule(0)))
     assert _stored(tmp_path)[0].client_nodes == 2
+
+
+def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    runner = _Runner("t.py::t", Settings(seed=1), tmp_path, frozenset({"lost-write"}), said.append, None)
+
+    def made(anomaly: str | None) -> Path:
+        run = tmp_path / "t" / (anomaly or "nothing")
+        run.mkdir(parents=True)
+        if anomaly is not None:
+            judgement = Judgement(
+                verdict=Verdict.FAIL, anomalies={anomaly: 1}, forbidden=("lost-write", "phantom"), tolerated=(),
+                findings=(), examined=(), unknown=(), operations=1, effects=1, seconds=0.0, engine="sqlite",
+            )  # fmt: skip
+            (run / "verdict.json").write_bytes(msgspec.json.encode(judgement))
+        return run
+
+    found, other, tolerated, crashed = (made(one) for one in ("lost-write", "phantom", "duplicate", None))
+    for run, fails in ((found, True), (other, False), (tolerated, False), (crashed, False)):
+        monkeypatch.setattr("assay.harness.search.shrunk.play", lambda *_, run=run, **__: Session(1, run, ""))
+        assert runner.fails(example(KILL)) is fails
+    assert said == [f"kept: {other}, which failed with phantom", f"kept: {crashed}, which has no verdict"]
+    assert [run.exists() for run in (found, other, tolerated, crashed)] == [True, True, False, True]
 
 
 def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_simpler(tmp_path: Path) -> None:
