@@ -20,6 +20,7 @@ from assay.harness.nights.night import (
     nights,
     settled,
     troubled,
+    unreadable,
 )
 from assay.reports.index.entry import Entry, Stored, plain
 from assay.reports.index.failures import Failure, failures
@@ -100,6 +101,9 @@ def account(store: Path, name: str | None, known: Known, part: int | None = None
     every = nights(store)
     if not every:
         raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
+    if name is None and (damaged := unreadable(store)):
+        # It may be the newest, and have failed: an older one must not speak for it.
+        raise NightError(f"{damaged[0]}; which night is the newest is not known: remove its folder, or give --night=ID")
     name = name or every[-1][1].name
     parts = [(folder, night) for folder, night in every if night.name == name and part in (None, night.part)]
     if not parts:

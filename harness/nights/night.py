@@ -257,6 +257,18 @@ def nights(store: Path) -> list[tuple[NightFolder, Night]]:
     return sorted(found, key=lambda pair: (pair[1].started, pair[1].night))
 
 
+def unreadable(store: Path) -> list[str]:
+    """Why the records of other nights cannot be read; a folder without a record and without results is none."""
+    reasons = []
+    for path in sorted((store / NIGHTS).glob("*/")):
+        if (path / "night.json").exists() or (path / CELLS).exists():
+            try:
+                NightFolder(path).read()
+            except NightError as error:
+                reasons.append(str(error))
+    return reasons
+
+
 def _append(path: Path, line: msgspec.Struct) -> None:
     with path.open("ab+") as file:
         end = file.seek(0, os.SEEK_END)

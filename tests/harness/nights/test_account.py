@@ -46,6 +46,16 @@ def performed(store: Path, cells: Sequence[Cell], name: str = "n", share: tuple[
     nightly.Nightly(store, night.folder(store, one.night), one, 100.0, program=PROGRAM, grace=5.0).run()
 
 
+def test_a_night_whose_record_is_damaged_is_not_hidden_by_an_older_one(tmp_path: Path) -> None:
+    begun = [nightly.begin(tmp_path, name, [cell("pass")], 1.0, tmp_path, None) for name in ("n", "o")]
+    (tmp_path / "nights" / "unbegun").mkdir()
+    assert of_night(tmp_path).name == begun[-1].name
+    (tmp_path / "nights" / "o" / "night.json").write_text("{")
+    with pytest.raises(NightError, match=r"o/night.json is not the record of a night.*--night=ID"):
+        of_night(tmp_path)
+    assert account(tmp_path, "n", known()).name == "n"
+
+
 def of_night(store: Path, marked: Known | None = None) -> Account:
     return account(store, None, marked or known())
 
