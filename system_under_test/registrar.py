@@ -28,6 +28,11 @@ _log = logging.getLogger("assay.broker")
 MOST_LIVES = 100
 """So many of its clean lives a broker remembers; who was admitted in an older one counts as having come back uncleanly.
 """
+REMEDY = (
+    "correct the setting zookeeper, or give this broker a directory of its own. If ZooKeeper has lost its data: "
+    "docs/running_the_broker.md, After ZooKeeper lost its data"
+)
+"""For the directory of another cluster."""
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -55,7 +60,19 @@ class Registrar:
     """The registrations of the unbroken row of lives that all stopped cleanly; of the last ``MOST_LIVES``."""
 
     async def prepare_zookeeper(self) -> None:
-        """Makes the folders that all brokers use, and the cluster's id."""
+        """Makes the folders that all brokers use, and the cluster's id.
+
+        Raises ``BrokerError`` if the directory names a cluster and ZooKeeper has none, which stays as it is: an id made
+        here would refuse this very directory.
+        """
+        found = directory.read_meta_properties(self.runtime.storage, self.config.data_dir)
+        if found is not None and found.cluster_id is not None:
+            await self.zookeeper.sync(paths.CLUSTER_ID)  # this session's server may be behind
+            if await self.zookeeper.exists(paths.CLUSTER_ID) is None:
+                raise BrokerError(
+                    f"data_dir {self.config.data_dir} belongs to cluster {found.cluster_id}, but ZooKeeper at "
+                    f"{self.config.zookeeper} has no {paths.CLUSTER_ID}; {REMEDY}"
+                )
         for path in paths.PERSISTENT:
             if await self.zookeeper.exists(path) is None:
                 try:
@@ -87,9 +104,7 @@ class Registrar:
         if found is not None and found.cluster_id not in (None, self.cache.cluster_id):
             raise BrokerError(
                 f"data_dir {where} belongs to cluster {found.cluster_id}, but ZooKeeper at {self.config.zookeeper} is "
-                f"that of cluster {self.cache.cluster_id}; correct the setting zookeeper, or give this broker a "
-                "directory of its own. If ZooKeeper has lost its data: docs/running_the_broker.md, After ZooKeeper "
-                "lost its data"
+                f"that of cluster {self.cache.cluster_id}; {REMEDY}"
             )
         self._clean_lives = await directory.take_clean_marker(storage, where)
         if found is None:

@@ -99,6 +99,32 @@ def test_after_zookeeper_got_another_id_and_its_old_one_back_the_cluster_serves_
     simulate(check)
 
 
+def test_a_broker_of_an_old_cluster_makes_nothing_in_a_zookeeper_that_has_lost_its_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An id that it made there would refuse it, and would name a cluster that no one knows."""
+
+    async def check() -> None:
+        async with brokers() as cluster:
+            for node in cluster.nodes:
+                await node.terminate()
+            zookeeper = cluster.cluster.harness_runtime().zookeeper(f"{cluster.zookeepers[0].address}:2181", 3.0)
+            await zookeeper.connect(10.0)
+            await zookeeper.delete(paths.CLUSTER_ID)
+            await zookeeper.delete(paths.CONSUMERS)
+            before = contents(cluster)
+            await refused(cluster)
+            after = contents(cluster)
+            del before[f"{DATA}/{LOCK}"], after[f"{DATA}/{LOCK}"]
+            assert after == before
+            assert f"has no {paths.CLUSTER_ID};" in said(capsys)
+            assert await zookeeper.exists(paths.CLUSTER_ID) is None
+            assert await zookeeper.exists(paths.CONSUMERS) is None
+            await zookeeper.close()
+
+    simulate(check)
+
+
 # -- real processes ------------------------------------------------------------------------------------------------
 
 
