@@ -40,18 +40,13 @@ from assay.harness.core.files import SpecialFileError
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import stopped_by_all
 
-UNUSABLE: Final = frozenset({
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
-})  # fmt: skip
-"""Errors of the system that are about a path which the user gave, or about a file below it."""
-
 VERBS: Final = (
     check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
     serve, carry, image, search,
 )  # fmt: skip
 """In the order in which ``assay --help`` lists them."""
 
-OF_FILES: Final = frozenset(
+UNUSABLE: Final = frozenset(
     {
         errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG,
         errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY,
@@ -106,17 +101,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _let_go_of_output()
         return 141
     except Exception as error:  # noqa: BLE001 - the last resort: shown whole, with an exit code that no verdict has
-        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
-            print(f"assay: {error}", file=sys.stderr)
-            return int(Exit.USAGE)
         if is_full(error):
             print(f"assay: {error}", file=sys.stderr)
             _let_go_of_output()
             return int(Exit.USAGE)
-        if isinstance(error, OSError) and error.errno in OF_FILES and error.filename is not None:
-            print(
-                f"assay: {error.filename}: {error.strerror}; give a place that can be read and written", file=sys.stderr
-            )
+        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+            place = error.filename if error.filename2 is None else error.filename2
+            print(f"assay: {place}: {error.strerror}; give a place that can be read and written", file=sys.stderr)
             return int(Exit.USAGE)
         traceback.print_exc()
         print("assay: internal error, see above; please report it with the command line", file=sys.stderr)

@@ -1,5 +1,6 @@
 """What a kind of cluster needs before a session begins, and what dead sessions have left there."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -21,12 +22,16 @@ def check(options: Options) -> None:
 
 
 def unwritable(store: Path) -> str | None:
-    """Makes the folder of runs and writes into it; why that is not possible, None if it is."""
+    """Writes into the folder of runs, and leaves nothing there. Returns why that is not possible, or None if it is."""
+    missing = [folder for folder in (store, *store.parents) if not folder.exists()]
     probe = store / f".{os.getpid()}.probe"
     try:
         store.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
+        with contextlib.suppress(OSError):  # another session has a run there by now
+            for folder in missing:
+                folder.rmdir()
     except OSError as error:
         return f"--store={store} cannot be written ({error.strerror}): name another folder"
     return None

@@ -59,6 +59,16 @@ class SessionSignals:
                 item.session.shouldstop = REPORTED
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Lets a worker report that a signal ended the start of a cluster. It would count as crashed otherwise."""
+        try:
+            return (yield)
+        except KeyboardInterrupt as interrupt:
+            if self._input is None or self.signals.received is None or not self._has_run(item):
+                raise
+            raise pytest.fail.Exception(f"{interrupt} before the run began", pytrace=False) from None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Only notes a first signal meanwhile, because a cluster must be taken away whole."""
         if not self._has_run(item):

@@ -186,7 +186,7 @@ def test_a_path_that_the_system_refuses_is_64_without_a_traceback(
     monkeypatch.setattr("assay.harness.run.store.collectable", refused)
     assert main(["gc", str(tmp_path)]) == Exit.USAGE
     said = capsys.readouterr().err
-    assert "Permission denied: '/their/folder'" in said
+    assert "/their/folder: Permission denied; give a place that can be read and written" in said
     assert "Traceback" not in said
 
 

@@ -223,10 +223,15 @@ def test_a_cluster_that_is_being_started_is_taken_away(toy_project: pytest.Pytes
 
 
 ASK_CONTROLLER = """
+import pathlib
 import time
 
 def ask_controller():
-    if os.environ["PYTEST_XDIST_WORKER"] == "gw0":
+    worker = os.environ["PYTEST_XDIST_WORKER"]
+    pathlib.Path(f"{{worker}}-is-in-its-run").touch()
+    if worker == "gw0":
+        while not pathlib.Path("gw1-is-in-its-run").exists():
+            time.sleep(0.01)
         send(signal.{name}, os.getppid())
     while not asked():
         time.sleep(0.01)
@@ -254,6 +259,16 @@ def test_a_worker_that_is_asked_itself_ends_the_session(toy_project: pytest.Pyte
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["UNKNOWN: the run was interrupted"])
     assert "crashed" not in result.stdout.str()
+
+
+def test_a_worker_that_is_asked_while_its_cluster_starts_reports_it(toy_project: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    with_conftest(toy_project, DURING.format(method="set_up"))
+    result = toy_project.runpytest_subprocess(*SIM, "-n1")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*SIGTERM before the run began"])
+    assert "crashed" not in result.stdout.str()
+    assert latest(toy_project)["problem"] == "the run was aborted"
 
 
 def until(true: Callable[[], object], process: subprocess.Popen[str]) -> None:
