@@ -89,7 +89,7 @@ class Runtime(Protocol):
 
     @property
     def host_name(self) -> str:
-        """Of the machine that this process runs on; in the simulation, of its node."""
+        """The host name of the machine that this process runs on; in the simulation, the name of its node."""
 
     def wall_clock(self) -> float:
         """Seconds since 1970 by this node's clock, which the fault ``clock`` makes wrong."""

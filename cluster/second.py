@@ -1,7 +1,7 @@
 """A second copy of a node's main process, with the same command, user, folder and address, beside the first one.
 
-The copy belongs to the fault that started it. What is done to the node's processes is done to the main one; the copy is
-neither looked at as a process of the node, nor started again, and its events and output are kept apart.
+The copy belongs to the fault that started it. Whatever is done to the node's processes is done to the main one. The
+copy is neither looked at as a process of the node, nor started again, and its events and output are kept apart.
 """
 
 from collections.abc import Mapping

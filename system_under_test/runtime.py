@@ -171,7 +171,7 @@ class Runtime(Protocol):
 
     @property
     def host_name(self) -> str:
-        """Of the machine that this process runs on; in the simulation, of its node."""
+        """The host name of the machine that this process runs on; in the simulation, the name of its node."""
 
     def wall_clock(self) -> float:
         """Seconds since the epoch, by this node's clock, which may be wrong or step."""

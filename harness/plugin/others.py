@@ -1,4 +1,4 @@
-"""What other plugins and pytest's own options do to a run: time limits, repetitions of failures, ``-x``.
+"""Effects of other plugins and of pytest's own options on a run: time limits, repetitions of failures, ``-x``.
 
 - pytest-timeout raises its failure wherever the program stands. Inside an event loop, a task or a callback would take
   it for its own error, and in the simulation for a crash of the system. So it becomes an interrupt, which every event

@@ -1,4 +1,4 @@
-"""What the numbers of options may be: one row per option, of pytest and of the ``assay`` command.
+"""Limits of the numbers of options: one row per option, of pytest and of the ``assay`` command.
 
 A value beyond these is a mistake, and would fill the memory or the disk before anything starts. Values that are merely
 large run. ``OverflowError``, a number that becomes infinite, and a loop of a billion steps never get further than here.

@@ -132,7 +132,7 @@ class Registry:
         raise SettingsError(f"no model {name!r}; {_instead(name, self.models, 'pytest_assay_models')}")
 
     def lacking(self, contract: Contract) -> str | None:
-        """What is wrong with this contract of an experiment in this session, with the remedy; or None."""
+        """Says what is wrong with this contract of an experiment in this session, with the remedy; or None."""
         try:
             self.model(contract.model, own=True)
         except SettingsError as missing:

@@ -31,7 +31,7 @@ from assay.harness.run import store
 STRICTEST: Final = "strictest"
 """In place of a file: every anomaly that applies is forbidden."""
 LOST: Final = Contract(forbidden=INTOLERABLE, needed=())
-"""What is certain of a run whose contract is lost."""
+"""The certain part of the verdict on a run whose contract is lost."""
 PLANTED: Final = "planted.json"
 """A file beside a generated history (``assay generate``), which is the history of no run."""
 
@@ -59,7 +59,7 @@ def _has_rows(part: Path) -> bool:
 
 
 def read_settings(path: Path, version: int) -> dict[str, Any]:
-    """What ``settings.json`` holds. Raises ``LostContractError`` unless this version knows all that its contract says.
+    """Reads ``settings.json``. Raises ``LostContractError`` unless this version knows all that its contract says.
 
     ``version``: the schema version that ``run.json`` has.
     """

@@ -59,7 +59,10 @@ def find_test(run: Path, info: RunInfo) -> str:
 
 
 def repeat_arguments(run: Path, info: RunInfo) -> list[str]:
-    """What pytest is given to do the run again. Raises ``HistoryError`` for a run that asks for more than its test."""
+    """Returns the arguments of pytest that do the run again.
+
+    Raises ``HistoryError`` for a run that asks for more than its test.
+    """
     test, settings = find_test(run, info), read_settings(run)
     _refuse_other_options(run, info, test)
     _refuse_other_files(run, settings)

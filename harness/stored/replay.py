@@ -132,7 +132,7 @@ def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Compar
 
 
 def _differences(first: Path, again: Path) -> str:
-    """Names the versions in which two runs differ. Of Python it says with which one the first run can be replayed."""
+    """Names the versions in which two runs differ. It also says which Python can replay the first run."""
     before, now = versions_of(first), versions_of(again)
     changed = [f"{name} {before[name]} (now {now.get(name)})" for name in before if before[name] != now.get(name)]
     if not changed:

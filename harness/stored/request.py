@@ -38,7 +38,7 @@ class Request:
     real_time: bool = False
     """Whether what had ended before something else began must come before it."""
     contract: str | None = None
-    """Of a history without its contract: ``strictest``, or a file with one."""
+    """The contract for a history that has lost its own: ``strictest``, or a file with one."""
     seconds: float | None = None
     """Per key, for the search; None: as much as it takes by default."""
     bytes: int | None = None

@@ -310,5 +310,5 @@ def _try_again(known: TopicOutcome) -> bool:
 
 
 def _undeletable(topic: str) -> str:
-    """What ``INVALID_TOPIC`` means for a deletion: the response has no room for it."""
+    """The meaning of ``INVALID_TOPIC`` for a deletion. The response has no room for a text."""
     return f"topic {topic!r} is the brokers' own; it cannot be deleted"

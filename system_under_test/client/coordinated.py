@@ -212,7 +212,7 @@ class Coordinated:
     def _settled(
         self, answer: Any, offsets: Mapping[Partition, Position], under: Generation | None
     ) -> tuple[Mapping[Partition, Certainty], list[ErrorCode]]:
-        """What an answer says of each partition, and the errors in it."""
+        """Reads the result for each partition from an answer, and the errors in it."""
         answered = {
             (topic.topic, part.partition): ErrorCode.of(part.error_code)
             for topic in answer.topics
@@ -301,7 +301,7 @@ class Coordinated:
 
 
 def _together(earlier: Certainty, now: Certainty) -> Certainty:
-    """What two tries of one commit come to: a try that was not done takes back nothing."""
+    """Combines the results of two tries of one commit. A try that was not done takes back nothing."""
     if now is Certainty.NOT_DONE and earlier is not Certainty.NOT_DONE:
         return Certainty.UNKNOWN
     return now

@@ -88,7 +88,7 @@ OFFSET_COMMIT_NOT_DONE = frozenset(
 """Unknown stay above all 7, 15, 16 and -1: the coordinator maps failed appends to them."""
 
 OFFSET_COMMIT_WORTH_REPEATING = frozenset({E.GROUP_LOAD_IN_PROGRESS})
-"""Of those not done, the ones that go away: the coordinator takes the commit once it has read its groups."""
+"""Errors that go away by themselves: the coordinator takes the commit once it has read its groups."""
 
 TOPIC_CHANGE_NOT_DONE = frozenset(
     {

@@ -128,7 +128,8 @@ class Producer:
     async def close(self, timeout: float | None = None) -> Account:
         """Accepts no more messages.
 
-        ``sync``: ends at once. What waits in a partition's queue fails; what was sent and not answered is unknown.
+        ``sync``: ends at once. A message that waits in a partition's queue fails; one that was sent and not answered is
+        unknown.
 
         ``async``: waits up to ``timeout`` seconds (None: until each has timed out) for outcomes. Messages that still
         wait then fail; those sent and not answered are unknown. Returns the outcomes of all that had none when it was

@@ -42,7 +42,7 @@ class ConnectorConfig:
     to each other and a thread has few brokers to ask, as with the partitions of 0.7, which were numbered by broker; and
     not by their numbers alone, as 0.8 to 0.10.2. All members of a group have to agree."""
     timeout: float = 5.0
-    """Of one read, or one commit with all its tries."""
+    """Seconds for one read, or for one commit with all its tries."""
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     """What one fetch asks for of its partition."""
 

@@ -38,7 +38,7 @@ class Ownership:
         self._on_doubt = on_doubt
         self._claimed: dict[Partition, None] = {}
         self._watches: dict[Partition, Watch] = {}
-        """Of claims that are there, as far as this member knows."""
+        """The claims that exist, as far as this member knows."""
         self._folders: set[str] = set()
 
     @property

@@ -23,7 +23,7 @@ Scenario = Callable[[Note], Coroutine[Any, Any, None]]
 
 
 def notes(scenario: Scenario) -> list[str]:
-    """What the scenario notes, each with the number of turns that the loop has made while nothing waited for time."""
+    """Returns the notes of the scenario, each with the number of turns of the loop while nothing waited for time."""
     turn = 0
     made: list[str] = []
 

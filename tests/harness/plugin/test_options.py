@@ -45,7 +45,7 @@ def test_operations_are_given_the_time_they_need_unless_the_user_said_less(
 
 
 class Typed:
-    """What pytest makes of a command line, as far as our options go."""
+    """Reads a command line as pytest does, as far as our options go."""
 
     rootpath = Path("/project")
     invocation_params = SimpleNamespace(dir=Path("/project"))

@@ -12,7 +12,7 @@ SIM = ("--cluster=sim", "--seed=7", "--time-limit=1", "--rate=100", "--nodes=1",
 
 
 def said(project: pytest.Pytester, *options: str) -> str:
-    """What a usage error says."""
+    """Returns the text of a usage error."""
     result = project.runpytest_inprocess(*SIM, *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert not (project.path / "store").exists(), "nothing has begun"

@@ -1,4 +1,4 @@
-"""What pytest is given to do a stored run again: fields of the run, and no option or file that loads other code."""
+"""Arguments of pytest that do a stored run again: fields of the run, and no option or file that loads other code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages of many runs show of a text that a run has left."""
+"""Texts that runs have left, as the pages of many runs show them."""
 
 from __future__ import annotations
 

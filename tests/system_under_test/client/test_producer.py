@@ -401,7 +401,7 @@ def test_a_list_is_serialized_and_goes_as_one_message_set_to_each_partition() ->
 
 
 def known(outcome: asyncio.Future[SendResult]) -> SendResult | BaseException:
-    """What a done future holds."""
+    """Returns the result or the error of a future that is done."""
     return outcome.exception() or outcome.result()
 
 

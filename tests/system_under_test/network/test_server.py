@@ -595,7 +595,7 @@ def test_a_sender_that_stalls_is_closed_when_no_one_waits_too(caplog: pytest.Log
 
 
 def test_more_large_requests_at_once_than_there_is_memory_are_all_answered(caplog: pytest.LogCaptureFixture) -> None:
-    """All of them arrive side by side. Those that wait for memory are no slow senders."""
+    """All of them arrive side by side. Senders that wait for memory are no slow senders."""
 
     async def main() -> None:
         limits = Limits(max_request_bytes=1_000_000, max_buffered_bytes=1_500_000)
