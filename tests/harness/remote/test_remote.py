@@ -358,16 +358,24 @@ def test_a_message_is_read_by_its_kind() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_a_worker_process_is_found_at_an_address_of_either_kind(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.create_server((host.strip("[]"), 0), family=family) as free:
-            port = free.getsockname()[1]
-    except OSError:
+    for port in random.sample(range(20_000, 32_000), 100):  # outgoing connections of other processes take higher ones
+        try:
+            socket.create_server((host.strip("[]"), port), family=family).close()
+            break
+        except OSError:
+            continue
+    else:
         pytest.skip("this machine has no such addresses")
 
     async def real() -> Completion:
         words = ["--client", f"{Recording.__module__}:{Recording.__qualname__}", "--port", str(port)]
         process = asyncio.ensure_future(server.entry(ClientRuntime(random.Random(1), None), words))
-        await until(lambda: server.ready(host.strip("[]"), port))
+
+        async def listens() -> bool:
+            assert not process.done(), process
+            return await server.ready(host.strip("[]"), port)
+
+        await until(listens)
         client = RemoteClient(Recording, LIMIT)
         await client.open(Endpoint("n1", "10.0.0.1:1", ("10.0.0.1:1",), Home("client1", f"{host}:{port}")), None)
         try:
