@@ -40,17 +40,17 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 
 # The simulation replaces asyncio's loop, of which each Python has its own. The lower part of the product is enough for it.
 OTHER := .venv/other-python
-OTHER_NEEDS := duckdb hypothesis kazoo msgspec numpy pyarrow pytest rich
+OTHER_NEEDS := cramjam duckdb hypothesis kazoo lz4 msgspec numpy pyarrow pytest rich xxhash
 
 other-python: venv  ## the simulation's tests with another Python from 3.12 on, if one is installed
 	@python=$$(scripts/python --other); \
 	if [ -z "$$python" ]; then echo "assay: no other Python from 3.12 on is installed: the simulation's tests are not repeated"; exit 0; fi; \
 	version=$$("$$python" -c 'import sys; print(*sys.version_info[:3], sep=".")'); began=$$SECONDS; \
 	echo "assay: the simulation's tests with Python $$version ($$python) ..."; \
-	if [ "$$(cat $(OTHER)/.installed 2>/dev/null)" != "$$version" ]; then \
+	if [ "$$(cat $(OTHER)/.installed 2>/dev/null)" != "$$version $(OTHER_NEEDS)" ]; then \
 	rm -rf $(OTHER); "$$python" -m venv $(OTHER); \
 	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check -c requirements.lock $(OTHER_NEEDS); \
-	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .; echo "$$version" > $(OTHER)/.installed; fi; \
+	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .; echo "$$version $(OTHER_NEEDS)" > $(OTHER)/.installed; fi; \
 	$(OTHER)/bin/python -m pytest tests/cluster/sim tests/nemesis/test_in_simulation.py -q -p no:cacheprovider \
 	  -m "not docker and not slow and not long"; echo "assay: Python $$version: $$((SECONDS - began)) s"
 
