@@ -77,7 +77,7 @@ def replay(path: Path, root: Path | None = None, agreed: Callable[[str], bool] =
 def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Session:
     """Runs pytest in another process. A request to stop is passed on: pytest has the time to heal, check and report.
 
-    A terminal sends Ctrl-C to pytest, too; pytest takes two signals that come together for one request.
+    Ctrl-C is not: a terminal sends it to pytest, too, and a second one may break off what heals.
     Other sessions may use the store meanwhile, so the run is known by its command.
     """
     before = set(store.runs(root))
@@ -87,8 +87,9 @@ def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Sess
     ) as process:
         try:
             printed, errors = process.communicate()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)  # SIGTERM and SIGHUP may have come to this process alone
+        except KeyboardInterrupt as asked:
+            if asked.args:  # SIGTERM or SIGHUP, by its name: it may have come to this process alone
+                process.send_signal(signal.SIGINT)
             process.communicate()
             raise
         finally:
