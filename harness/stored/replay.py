@@ -87,8 +87,8 @@ def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Sess
     ) as process:
         try:
             printed, errors = process.communicate()
-        except KeyboardInterrupt as asked:
-            if asked.args:  # SIGTERM or SIGHUP, by its name: it may have come to this process alone
+        except KeyboardInterrupt as request:
+            if request.args:  # SIGTERM or SIGHUP, by its name: it may have come to this process alone
                 process.send_signal(signal.SIGINT)
             process.communicate()
             raise
