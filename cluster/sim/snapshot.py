@@ -1,4 +1,4 @@
-"""What is noted of files of a simulated disk: the content of all in a folder, or the state of one."""
+"""Snapshots of files of a simulated disk: the content of all files in a folder, or the state of one file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -153,7 +153,7 @@ class Interpreter:
 
     @property
     def phases(self) -> tuple[Generator, ...]:
-        """What is left of the generator that runs: of its present phase, and of later ones."""
+        """Returns the rest of the running generator: the rest of its present phase, and all later phases."""
         return phases_left(self._generator)
 
     @property

@@ -1,7 +1,7 @@
 """Appends messages to partitions, and says what is known after an error.
 
-Per partition there is one queue and at most one request in flight, so order is kept. What comes during a request goes
-out as one message set after it (one ``send`` is never split). With ``linger`` 0 a lone message leaves at once and
+Per partition there is one queue and at most one request in flight, so order is kept. Messages that come during a
+request go out as one message set after it (one ``send`` is never split). With ``linger`` 0 a lone message leaves at once and
 batches form only under load.
 
 Only definite failures are tried again. After an answer that leaves open whether the set was appended, a repetition
