@@ -1,8 +1,8 @@
 """Appends messages to partitions, and says what is known after an error.
 
 Per partition there is one queue and at most one request in flight, so order is kept. Messages that come during a
-request go out as one message set after it (one ``send`` is never split). With ``linger`` 0 a lone message leaves at once
-and batches form only under load.
+request go out as one message set after it (one ``send`` is never split). With ``linger`` 0 a lone message leaves at
+once and batches form only under load.
 
 Only definite failures are tried again. After an answer that leaves open whether the set was appended, a repetition
 could append it twice; that decision belongs to the caller, who gets ``SendUnknown``, or has taken it beforehand with
